@@ -71,15 +71,15 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
-        matched = any(reading.reads_text for reading in config.readings)
+        asked = None if config.memory is None else any("datastore" in reading.reads for reading in config.readings)
+        matched = any("text" in reading.reads for reading in config.readings)
         references, named = named_apart(references, store, matched)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
         if matched:
             read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
-        if any(reading.reads_pairs for reading in config.readings):
+        if any("pairs" in reading.reads for reading in config.readings):
             read[PAIRS] = read["tokens"]
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
@@ -88,7 +88,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
         readings = _readings(config, inputs, execution)
-        by_window = any(reading.reads_windows for reading in readings)
+        by_window = any("windows" in reading.reads for reading in readings)
         windows = resolve_windows(inputs["model"], config.asked_windows, segmented=by_window)
         tune_split = config.tune_split if any(r.choices for r in readings) else None
         if tune_split is not None:

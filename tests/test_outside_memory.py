@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -25,7 +25,7 @@ from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
-from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+from stages.retrieval.sources.source import About, Needs, Source
 from tests.cli.conftest import Memlm, logs, memlm
 from tests.stages.memory.readers.contract import ReaderContract
 from tests.stages.retrieval.sources.contract import SourceContract
@@ -46,10 +46,7 @@ class EchoSettings(SourceSettings):
         return reading.changed({"span": (1, 4)}) if self.span == "tune" else reading
 
 
-@dataclass(frozen=True)
 class EchoSource(Source):
-    reading: Reading
-
     @property
     def about(self) -> About:
         return About("span")
@@ -89,10 +86,6 @@ class EchoSource(Source):
         return 0.0, 1.0, 2.0
 
 
-def open_echo(reading: Reading, inputs: SourceInputs) -> EchoSource:
-    return EchoSource(reading)
-
-
 class MeanSettings(ReaderSettings):
     """A weighted mean in which the weight is a percentage."""
 
@@ -109,7 +102,7 @@ class MeanReader(Reader):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES.targets, "echo", Part(f"{HERE}:EchoSettings", f"{HERE}:open_echo"))
+    monkeypatch.setitem(SOURCES.targets, "echo", Part(f"{HERE}:EchoSettings", f"{HERE}:EchoSource"))
     monkeypatch.setitem(READERS.targets, "mean", Part(f"{HERE}:MeanSettings", f"{HERE}:MeanReader"))
 
 

@@ -27,7 +27,7 @@ from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.registry import import_outside
-from stages.retrieval.gate_reader import open_hidden_memory
+from stages.retrieval.gate_reader import GateMemory
 from stages.retrieval.neighbors import Datastore, IndexSearch, PointerSearch, StoredNeighbors, open_datastore
 from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
@@ -141,12 +141,15 @@ def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split:
 def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
-    """Open the memory that enters the model's hidden states; it shares the values of `datastore`, if given."""
-    if MODELS_OWN not in read:
+    """The memory that enters the model's hidden states, if any; it shares the values of `datastore` if it has those."""
+    neighbors = read.get(MODELS_OWN)
+    if neighbors is None:
         return None
-    # without the last value, -1, the token of missing neighbours
-    values = None if datastore is None else datastore.values[:-1].cpu().numpy()
-    return open_hidden_memory(read, options, read.get("datastore"), values)
+    values = None
+    if datastore is not None and "datastore" in read and neighbors.find("datastore").matches(read["datastore"].record):
+        # without the last value, -1, the token of missing neighbours
+        values = datastore.values[:-1].cpu().numpy()
+    return GateMemory.open(neighbors, options["gate_k"], values)
 
 
 def _external_memory(

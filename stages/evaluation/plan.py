@@ -267,7 +267,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     entries = max([1, *(reading.neighbors for reading in config.readings)])
     # from settings alone, so that shards are the same on every machine
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
-    if stride < context and any(reading.reads_windows for reading in config.readings):
+    if stride < context and any("windows" in reading.reads for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
     # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)

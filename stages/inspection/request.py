@@ -183,9 +183,9 @@ def find(
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
-    stored = None if asked is None else any(reading.reads_datastore for reading in asked)
-    matched = matches or (asked is not None and any(reading.reads_text for reading in asked))
-    paired = asked is not None and any(reading.reads_pairs for reading in asked)
+    stored = None if asked is None else any("datastore" in reading.reads for reading in asked)
+    matched = matches or (asked is not None and any("text" in reading.reads for reading in asked))
+    paired = asked is not None and any("pairs" in reading.reads for reading in asked)
     references, named = named_apart(request.references, store, matched)
     if paired and references["tokens"] is None and report is not None:
         references["tokens"] = report.input("tokens").reference
@@ -257,7 +257,7 @@ def _windows(
     described = model_of(model)
     if stride is not None and not described.carries_state and not described.reads.source:
         given["stride"] = request.stride or stride
-    return resolve_windows(model, given, segmented=any(reading.reads_windows for reading in readings))
+    return resolve_windows(model, given, segmented=any("windows" in reading.reads for reading in readings))
 
 
 def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:

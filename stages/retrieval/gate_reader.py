@@ -3,11 +3,9 @@
 Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import partial
-from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,13 +13,13 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.reading import RowsByName
 from stages.encoding.encode import EncodedBlock, HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.rows import stored_keys
 from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.neighbors import NeighborTokens
+from stages.retrieval.neighbors import neighbor_tokens
 from stages.search.distances import search_with_candidates
 from stages.search.open import open_searcher
 
@@ -54,13 +52,19 @@ class GateReader(HiddenReader):
 
 @dataclass(frozen=True)
 class GateMemory(HiddenMemory):
-    """Neighbours for a model's gate: the `k` nearest of every token of a split."""
+    """Neighbours for a model's gate: the `k` nearest of every token of a split.
+
+    `ids`: rows of the `most` nearest neighbours of tokens [start, stop) of a split, best first, int64 [n, most].
+    `values`: the token of each row of their datastore, int32 [N].
+    """
 
     name: ClassVar[str] = "gate"
 
     neighbors: Artifact
-    tokens: NeighborTokens
+    ids: Callable[[str, int, int], np.ndarray]
+    values: np.ndarray
     k: int
+    most: int
 
     @classmethod
     def open(cls, neighbors: Artifact, numbers: tuple[int, ...], values: np.ndarray | None) -> Self:
@@ -70,24 +74,32 @@ class GateMemory(HiddenMemory):
             numbers: values of k; the gate reads the first, and the largest says how many neighbours are loaded.
             values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
-        k = max(1, *numbers)
-        tokens = NeighborTokens.of(neighbors, k, values)
-        return cls(neighbors, tokens, numbers[0])
+        most, stored = max(1, *numbers), RowsByName(neighbors.zarr("neighbors.zarr"))
+        if values is None:
+            datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
+            values = np.asarray(datastore["values"][:], np.int32)
+
+        def ids(split: str, start: int, stop: int) -> np.ndarray:
+            return stored[f"{split}/ids"].read(start, stop)[:, :most]
+
+        return cls(neighbors, ids, values, numbers[0], most)
 
     @property
     def datastore(self) -> Artifact:
         return self.neighbors.find("datastore")
 
     def begin(self, background: Executor, split: str, start: int, stop: int) -> GateReader:
-        return GateReader(background.submit(self.tokens.read, split, start, stop).result, start, self.k)
+        def read() -> np.ndarray:
+            return neighbor_tokens(self.ids(split, start, stop), self.values)
+
+        return GateReader(background.submit(read).result, start, self.k)
 
     def rows(self, split: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        ids, tokens = self.tokens.ids(split, start, stop), self.tokens.read(split, start, stop)
-        return ids[:, : self.k], tokens[:, : self.k]
+        ids = self.ids(split, start, stop)[:, : self.k]
+        return ids, neighbor_tokens(ids, self.values)
 
     def of_text(self, reader: SplitReader) -> Self:
-        found = SearchedNeighbors(self.neighbors, reader, self.tokens.k)
-        return replace(self, tokens=replace(self.tokens, arrays=found))
+        return replace(self, ids=SearchedNeighbors(self.neighbors, reader, self.most).find)
 
 
 def nearest(neighbors: Tensor, k: int) -> Tensor:
@@ -95,26 +107,8 @@ def nearest(neighbors: Tensor, k: int) -> Tensor:
     return neighbors[:, :k] if k else torch.full_like(neighbors[:, :1], -1)
 
 
-def open_hidden_memory(
-    read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Artifact | None, values: np.ndarray | None
-) -> HiddenMemory | None:
-    """Open the memory that the evaluated model's gate reads; None if the model has no gate.
-
-    Args:
-        read: inputs of the evaluation, by role.
-        options: options of the probes, resolved.
-        datastore: the datastore that the readings of the evaluation use.
-        values: its tokens, int32 [N]; the gate shares them if its neighbours are of the same datastore.
-    """
-    neighbors = read.get(MODELS_OWN)
-    if neighbors is None:
-        return None
-    shared = datastore is not None and neighbors.find("datastore").record == datastore.record
-    return GateMemory.open(neighbors, options["gate_k"], values if shared else None)
-
-
 class SearchedNeighbors:
-    """Replaces the arrays of a neighbors artifact for any text: `<split>/ids` are rows of the same datastore.
+    """Neighbours of any text, in place of a neighbors artifact: rows of the same datastore.
 
     It searches the artifact's index with keys of the datastore's own encoder. The settings of the search are those of
     the artifact: the number of candidates, and whether distances are computed from the stored keys.
@@ -137,10 +131,6 @@ class SearchedNeighbors:
         self._candidates = neighbors.config["candidates"]
         self._read: dict[str, tuple[int, State]] = {}
         self._last: tuple[tuple[str, int, int], np.ndarray] | None = None
-
-    def __getitem__(self, name: str) -> Any:
-        """The neighbours of one split; its `read(start, stop)` searches for them."""
-        return SimpleNamespace(read=partial(self.find, name.removesuffix("/ids")))
 
     def find(self, split: str, start: int, stop: int) -> np.ndarray:
         """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next call."""

@@ -148,7 +148,7 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     for spec, reading in zip(specs, readings, strict=True):
         if reading.leaves_searches_out and len(readings) > 1:
             raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
-        if reading.reads_pairs and len(readings) + len(reading.sources) > 2:
+        if "pairs" in reading.reads and len(readings) + len(reading.sources) > 2:
             raise UsageError(f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside.")
     return readings
 

@@ -10,7 +10,7 @@ Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -174,35 +174,6 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     present = ids >= 0
     return np.where(present, values[np.where(present, ids, 0)], -1).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class NeighborTokens:
-    """Tokens of the best `k` stored neighbours of every token.
-
-    `arrays[<split>/ids]` reads rows of [T, K], as `RowsByName` or `SearchedNeighbors`; `values` int32 [N] are in
-    memory.
-    """
-
-    arrays: Any
-    values: np.ndarray
-    k: int
-
-    @classmethod
-    def of(cls, neighbors: Artifact, k: int, values: np.ndarray | None = None) -> Self:
-        """Neighbours of an artifact, which must hold at least k per token; `values`: the datastore's, if loaded."""
-        if values is None:
-            datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
-            values = np.asarray(datastore["values"][:], np.int32)
-        return cls(RowsByName(neighbors.zarr("neighbors.zarr")), values, k)
-
-    def ids(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Datastore rows of the neighbours of tokens [start, stop), best first, int64 [n, k]."""
-        return self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
-
-    def read(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Tokens of the neighbours of tokens [start, stop) of a split, best first, int64 [n, k], -1 where missing."""
-        return neighbor_tokens(self.ids(split, start, stop), self.values)
 
 
 STREAM = 128

@@ -46,6 +46,15 @@ class Comparison(ReadingOptions):
     """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
 
 
+Input = Literal["datastore", "pairs", "text", "keys", "windows"]
+"""What a source may read.
+
+- `datastore`: neighbours in a datastore; the source's amount is their number.
+- `pairs`: neighbours among the tokens of sentence pairs that are found first; its amount is their number.
+- `text`: the text of an exact index.
+- `keys`: representations, which it compares; a source without compares tokens, and scores are lengths of matches.
+- `windows`: it depends on where the windows or segments of a split begin.
+"""
 Past = Literal["stream", "document"]
 """Extent of earlier tokens that may be read: back to the beginning of the split, or of the document."""
 
@@ -63,16 +72,8 @@ class SourceSettings(ReadingOptions):
     """Numbers in reports besides those of its keys."""
     reported_as: ClassVar[Mapping[str, str]] = {}
     """Keys with another name in reports."""
-    reads_datastore: ClassVar[bool] = False
-    """Whether it reads neighbours; its amount is then their number."""
-    reads_pairs: ClassVar[bool] = False
-    """Whether it finds pairs of sentences and reads neighbours among their tokens; its amount is their number."""
-    reads_text: ClassVar[bool] = False
-    """Whether it reads the text of an exact index."""
-    compares_keys: ClassVar[bool] = True
-    """Whether it compares representations; else tokens, and its scores are lengths of matches."""
-    reads_windows: ClassVar[bool] = False
-    """Whether it depends on where the windows or segments of a split begin."""
+    reads: ClassVar[frozenset[Input]] = frozenset({"keys"})
+    """What it reads."""
 
     def past(self, reset: str) -> Past | None:
         """Extent of the earlier tokens that each token may read; None: none of them.
@@ -113,7 +114,7 @@ class Reading(Settings):
         if self.per_context and self.weight not in typed_policies():
             known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
             raise ValueError(f"{self.weight_name} has no value {self.weight!r} but numbers; {known}")
-        if self.weight == "length" and any(settings.compares_keys for settings in self.source_settings):
+        if self.weight == "length" and "keys" in self.reads:
             raise ValueError(f"{self.weight_name}=length is of exact and exact-stream: only they find matches")
         if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):
             raise ValueError(
@@ -227,38 +228,15 @@ class Reading(Settings):
 
     # What an evaluation must know
 
-    def _any(self, name: str) -> bool:
-        return any(getattr(settings, name) for settings in self.source_settings)
-
     @property
-    def reads_datastore(self) -> bool:
-        """Whether it looks into a datastore."""
-        return self._any("reads_datastore")
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether it reads the tokens of similar sentence pairs."""
-        return self._any("reads_pairs")
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether it looks into the text of an exact index."""
-        return self._any("reads_text")
-
-    @property
-    def compares_keys(self) -> bool:
-        """Whether representations are compared; else all scores are lengths of matches."""
-        return self._any("compares_keys")
-
-    @property
-    def reads_windows(self) -> bool:
-        """Whether it depends on where the windows or segments of a split begin."""
-        return self._any("reads_windows")
+    def reads(self) -> frozenset[Input]:
+        """What its sources read."""
+        return frozenset().union(*(settings.reads for settings in self.source_settings))
 
     @property
     def neighbors(self) -> int:
         """Maximum number of neighbours that a completed reading reads; 0 for none."""
-        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore or s.reads_pairs)
+        found = (s.value(s.amount) for s in self.source_settings if s.reads & {"datastore", "pairs"})
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 
     # Texts

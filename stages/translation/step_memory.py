@@ -162,7 +162,8 @@ class StepMemory:
         """Features of each context, float [R, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""
         log_p = step.log_probs
         entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
-        source = self.policy.row.sources[-1]
-        frequency = source.datastore.token_counts  # type: ignore[attr-defined]
+        datastore = self.policy.row.sources[-1].inputs.datastore
+        assert datastore is not None, "weights of each context are learned for an index"
+        frequency = datastore.token_counts
         counts = frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)].float().log1p()
         return torch.stack((log_p.amax(-1), entropy, counts.to(log_p)), -1)

@@ -187,8 +187,8 @@ def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
     evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
     gate, values = opened[0].reader.hidden_memory, opened[0].reader.external.datastore.values.numpy()
     shared = searched.input("datastore").id == index.input("datastore").id
-    assert np.shares_memory(gate.tokens.values, values) == shared
-    np.testing.assert_array_equal(gate.tokens.values, array(index.input("datastore"), "datastore.zarr", "values"))
+    assert np.shares_memory(gate.values, values) == shared
+    np.testing.assert_array_equal(gate.values, array(index.input("datastore"), "datastore.zarr", "values"))
 
 
 @pytest.mark.parametrize("reader", ["lam", "alpha"])

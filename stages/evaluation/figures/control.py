@@ -79,12 +79,8 @@ class Counting:
         """Texts that a row may read; None: the model without memories."""
         settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
-        if any(one.reads_datastore for one in settings):
-            stores.append(self.read["datastore"])
-        if any(one.reads_text for one in settings):
-            stores.append(self.read[EXACT])
-        if any(one.reads_pairs for one in settings):
-            stores.append(self.read[PAIRS])
+        roles = {"datastore": "datastore", "text": EXACT, "pairs": PAIRS}
+        stores += [self.read[role] for what, role in roles.items() if any(what in one.reads for one in settings)]
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)

@@ -7,15 +7,15 @@ HERE = "stages.retrieval.sources"
 SOURCES = Registry(
     "source",
     {
-        "local": Part.within(HERE, "settings:LocalSettings", "recent:open_recent"),
-        "long": Part.within(HERE, "settings:LongSettings", "recent:open_recent"),
-        "exact-stream": Part.within(HERE, "settings:ExactStreamSettings", "exact:open_stream"),
-        "exact": Part.within(HERE, "settings:ExactSettings", "exact:open_exact"),
-        "external": Part.within(HERE, "settings:ExternalSettings", "external:open_external"),
-        "similar-pairs": Part.within(HERE, "settings:SimilarPairsSettings", "external:open_pairs"),
+        "local": Part.within(HERE, "settings:LocalSettings", "recent:RecentSource"),
+        "long": Part.within(HERE, "settings:LongSettings", "recent:RecentSource"),
+        "exact-stream": Part.within(HERE, "settings:ExactStreamSettings", "exact:ExactStreamSource"),
+        "exact": Part.within(HERE, "settings:ExactSettings", "exact:ExactSource"),
+        "external": Part.within(HERE, "settings:ExternalSettings", "external:ExternalSource"),
+        "similar-pairs": Part.within(HERE, "settings:SimilarPairsSettings", "external:SimilarPairsSource"),
     },
 )
 """Sources in the order in which they and their keys are spelled.
 
-The code is a function of (reading, SourceInputs) that opens a `Source`; sources that name the same are opened as one.
+The code is a `Source`; sources that name the same are opened as one.
 """

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import Entries, HeldTokens, LogSums
-from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
-from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+from stages.retrieval.sources.source import About, Needs, Source
 from stages.suffixes.matches import Located, Matched, SortedContexts
 from stages.suffixes.text import LONGEST, Text
 
@@ -24,12 +23,8 @@ TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 """Default grid of τ, in tokens of a match."""
 
 
-@dataclass(frozen=True)
 class MatchSource(Source):
     """The longest matches of each position: the part that both sources share."""
-
-    reading: Reading
-    device: str
 
     @property
     def about(self) -> About:
@@ -56,12 +51,8 @@ class MatchSource(Source):
         return retrieve(entries, block.lm.targets[part], torch.from_numpy(found.places).to(device), role)
 
 
-@dataclass(frozen=True)
 class ExactSource(MatchSource):
     """Matches in the text of an index."""
-
-    contexts: SortedContexts | None
-    """The searched text; None: nothing will be retrieved."""
 
     @property
     def needs(self) -> Needs:
@@ -69,8 +60,9 @@ class ExactSource(MatchSource):
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve the longest matches of a range's contexts; a context stays within its document."""
-        assert self.contexts is not None, "the index is opened"
-        contexts, text = self.contexts, _read_so_far(scored_range, self.contexts.text.vocabulary)
+        contexts = self.inputs.contexts
+        assert contexts is not None, "the index is opened"
+        text = _read_so_far(scored_range, contexts.text.vocabulary)
         first, forbidden = len(text) - len(scored_range.lm), scored_range.forbidden
 
         def of(part: slice) -> Retrieved:
@@ -81,11 +73,8 @@ class ExactSource(MatchSource):
         return of
 
 
-@dataclass(frozen=True)
 class ExactStreamSource(MatchSource):
     """Matches in the last positions of the split, across documents."""
-
-    vocabulary: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -120,7 +109,7 @@ class ExactStreamSource(MatchSource):
         lm = scored_range.lm
         ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
         first = len(ids) - len(lm)
-        contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.vocabulary))
+        contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.inputs.vocabulary))
         # one sort of past and range serves all; each position starts at its own place in that order
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
@@ -172,13 +161,3 @@ def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
     origin = scored_range.lm.stop - len(tokens)
     begins[len(tokens) - len(scored_range.lm) :] = np.maximum(scored_range.places.document_starts - origin, 0)
     return Text.beginning(tokens, begins, vocabulary)
-
-
-def open_exact(reading: Reading, inputs: SourceInputs) -> ExactSource:
-    """The matches that a completed reading of `exact` reads."""
-    return ExactSource(reading, inputs.device, inputs.contexts)
-
-
-def open_stream(reading: Reading, inputs: SourceInputs) -> ExactStreamSource:
-    """The matches that a completed reading of `exact-stream` reads."""
-    return ExactStreamSource(reading, inputs.device, inputs.vocabulary)

@@ -1,6 +1,6 @@
 """Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few pairs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
-from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+from stages.retrieval.sources.source import About, Needs, Source
 
 
 def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
@@ -26,15 +26,17 @@ def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
     return reading.similarity not in comparable or (reading.value("exact") and not lossless)
 
 
-@dataclass(frozen=True)
 class ExternalSource(Source):
     """Neighbours in a datastore, best first."""
 
-    reading: Reading
-    device: str
-    datastore: Datastore
     role: ClassVar[str] = "datastore"
     """Role of the artifact that holds the neighbours' rows."""
+
+    @property
+    def datastore(self) -> Datastore:
+        """The datastore that is searched."""
+        assert self.inputs.datastore is not None, "it is opened for a reading of it"
+        return self.inputs.datastore
 
     @property
     def recompute(self) -> bool:
@@ -106,12 +108,6 @@ class ExternalSource(Source):
         return tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
 
 
-def open_external(reading: Reading, inputs: SourceInputs) -> ExternalSource:
-    """The neighbours that a completed reading of `external` reads."""
-    assert inputs.datastore is not None
-    return ExternalSource(reading, inputs.device, inputs.datastore)
-
-
 class SimilarPairsSource(ExternalSource):
     """Neighbours like those of a datastore; rows are tokens of the split of the pairs."""
 
@@ -121,9 +117,3 @@ class SimilarPairsSource(ExternalSource):
     def about(self) -> About:
         """Description with the number of pairs instead of how distances were found."""
         return replace(super().about, details={"pairs": self.reading.value("pairs")})
-
-
-def open_pairs(reading: Reading, inputs: SourceInputs) -> SimilarPairsSource:
-    """The neighbours that a completed reading of `similar-pairs` reads."""
-    assert inputs.datastore is not None
-    return SimilarPairsSource(reading, inputs.device, inputs.datastore)

@@ -1,6 +1,6 @@
 """Code of the sources `local` and `long`: the recent past of the split itself."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.grids import positive_median
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retrieved, RetrievedOf, ScoredRange
-from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+from stages.retrieval.sources.source import About, Needs, Source
 
 FEWEST_POSITIONS = 64
 """Minimum number of positions read at a time: a smaller matrix product is limited by memory bandwidth."""
@@ -21,19 +21,11 @@ SHARPNESS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 """Default grid of θ, in units of 1 / (best - median score): nats by which the best exceeds the median."""
 
 
-@dataclass(frozen=True)
 class RecentSource(Source):
     """Earlier positions of the window (`local`), the last positions of the split (`long`), or both.
 
     A position in both is read once, with the key of `local`.
     """
-
-    reading: Reading
-    context: int
-    """Inputs of a window; `local` reads those before a position."""
-    overlapping: bool
-    """Whether windows overlap, so that a position has another representation in each."""
-    device: str = "cpu"
 
     @property
     def about(self) -> About:
@@ -70,7 +62,7 @@ class RecentSource(Source):
     @property
     def _by_window(self) -> bool:
         """Whether positions of two windows must not be read together."""
-        return self._local and self.overlapping
+        return self._local and self.inputs.overlapping
 
     @property
     def needs(self) -> Needs:
@@ -80,17 +72,17 @@ class RecentSource(Source):
     @property
     def cutoffs(self) -> tuple[int, ...]:
         """Sizes to choose from; `local` alone has one, its window."""
-        sizes: tuple[int, ...] = self.reading.value("size") if self._long else (self.context,)
+        sizes: tuple[int, ...] = self.reading.value("size") if self._long else (self.inputs.context,)
         return tuple(sorted(set(sizes)))
 
     @property
     def width(self) -> int:
         """Maximum number of positions that may be read."""
-        return max(self.cutoffs[-1], self.context) if self._local else self.cutoffs[-1]
+        return max(self.cutoffs[-1], self.inputs.context) if self._local else self.cutoffs[-1]
 
     @property
     def positions_at_once(self) -> int:
-        return max(FEWEST_POSITIONS, CHUNK_ENTRIES[self.device] // self.width)
+        return max(FEWEST_POSITIONS, CHUNK_ENTRIES[self.inputs.device] // self.width)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve the positions before each token of a range, the nearest first."""
@@ -160,8 +152,3 @@ class RecentSource(Source):
     def default_scales(self, spread: float) -> tuple[float, ...]:
         """θ, in units of the `spread` of a sample."""
         return tuple(sharpness / spread for sharpness in SHARPNESS)
-
-
-def open_recent(reading: Reading, inputs: SourceInputs) -> RecentSource:
-    """The recent past that a completed reading of `local`, `long` or both reads."""
-    return RecentSource(reading, inputs.context, inputs.overlapping, inputs.device)

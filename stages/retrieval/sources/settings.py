@@ -21,7 +21,7 @@ from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
 from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
 from stages.retrieval.grammar import shortest
-from stages.retrieval.reading import Past, Reading, SourceSettings
+from stages.retrieval.reading import Input, Past, Reading, SourceSettings
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -50,10 +50,10 @@ def _with_weights(reading: Reading) -> Reading:
 
 def _with_comparison(reading: Reading, model: Artifact) -> Reading:
     """Fill in the key and the similarity from the model, if no datastore decided them."""
-    if not reading.compares_keys:
+    if "keys" not in reading.reads:
         return reading
     key = reading.key or default_key(model)
-    if not all(settings.reads_datastore for settings in reading.source_settings):
+    if not all("datastore" in settings.reads for settings in reading.source_settings):
         require_key(model, key)
     return reading.changed({"key": key, "similarity": reading.similarity or default_similarity(model, "dot")})
 
@@ -84,7 +84,7 @@ class LocalSettings(SourceSettings):
     means: ClassVar[str] = "the positions before in the same window"
     amount: ClassVar[str] = "window"
     reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
-    reads_windows: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Input]] = frozenset({"keys", "windows"})
 
     def past(self, reset: str) -> Past | None:
         return "document" if reset == "document" else "stream"
@@ -123,14 +123,13 @@ class ExactSettings(SourceSettings):
     word: ClassVar[str] = "matches"
     means: ClassVar[str] = "what followed the longest matches of the context in the text of an index"
     amount: ClassVar[str] = "matches"
-    compares_keys: ClassVar[bool] = False
-    reads_text: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Input]] = frozenset({"text"})
     matches: Annotated[Choice[Count] | None, MATCHES] = None
     """Matches read, the longest first; None: 64."""
 
     def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
         for name in ("key", "similarity"):
-            if getattr(reading, name) is not None and not any(one.compares_keys for one in reading.source_settings):
+            if getattr(reading, name) is not None and "keys" not in reading.reads:
                 raise UsageError(f"{reading.spelled}: exact matches compare tokens, no keys: leave {name} out.")
         numbers = MATCHES.grid if self.matches == "tune" else self.matches or (DEFAULT_MATCHES,)
         texts = [read["tokens"].metrics["splits"][split]["tokens"] for split in splits]
@@ -143,7 +142,7 @@ class ExactStreamSettings(ExactSettings):
 
     word: ClassVar[str] = "matches in the past"
     means: ClassVar[str] = "what followed the longest matches of the context in the last positions read"
-    reads_text: ClassVar[bool] = False
+    reads: ClassVar[frozenset[Input]] = frozenset()
     size: Annotated[Choice[Count] | None, replace(SIZE, example="")] = None
     """Positions back from the one that reads; None: all."""
 
@@ -178,7 +177,7 @@ class ExternalSettings(SourceSettings):
     means: ClassVar[str] = "the k nearest entries of the datastore"
     amount: ClassVar[str] = "k"
     reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
-    reads_datastore: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Input]] = frozenset({"keys", "datastore"})
     k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = None
     """Neighbours read; None: 1,024 or as many as there are."""
     exact: bool = False
@@ -293,7 +292,7 @@ class SimilarPairsSettings(SourceSettings):
     word: ClassVar[str] = "similar pairs"
     means: ClassVar[str] = "the k nearest tokens of the pairs whose sources BM25 finds"
     amount: ClassVar[str] = "k"
-    reads_pairs: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Input]] = frozenset({"keys", "pairs"})
     k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = None
     """Neighbours read; None: 16."""
     pairs: Count = 16

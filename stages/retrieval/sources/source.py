@@ -82,13 +82,13 @@ class About:
     """The reading shown next to a lone reading for comparison: the same memory with other scores."""
 
 
+@dataclass(frozen=True)
 class Source(ABC):
     """The memory of one reading, with everything fixed except the numbers of the grid."""
 
     reading: Reading
     """The requested reading, completed."""
-    device: str
-    """Type of the device that it is read on."""
+    inputs: SourceInputs
 
     @property
     @abstractmethod
@@ -113,7 +113,7 @@ class Source(ABC):
     @property
     def positions_at_once(self) -> int:
         """Number of positions whose entries fit into memory together."""
-        return max(1, CHUNK_ENTRIES[self.device] // self.width)
+        return max(1, CHUNK_ENTRIES[self.inputs.device] // self.width)
 
     @abstractmethod
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
@@ -145,9 +145,9 @@ class Source(ABC):
 
 def open_source(reading: Reading, inputs: SourceInputs) -> Source:
     """The memory of a completed reading."""
-    openers = dict.fromkeys(map(SOURCES.load, reading.sources))
-    parts = tuple(opener(reading, inputs) for opener in openers)
-    return parts[0] if len(parts) == 1 else UnionSource(reading, parts)
+    kinds = dict.fromkeys(map(SOURCES.load, reading.sources))
+    parts = tuple(kind(reading, inputs) for kind in kinds)
+    return parts[0] if len(parts) == 1 else UnionSource(reading, inputs, parts)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,6 @@ class UnionSource(Source):
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), appendix A, equations 6-7.
     """
 
-    reading: Reading
     parts: tuple[Source, ...]
 
     @property
@@ -202,12 +201,8 @@ class UnionSource(Source):
         leader, found = self._leader, [(part, part.retrieve(scored_range)) for part in self.parts]
 
         def of(rows: slice) -> Retrieved:
-            first, *others = (
-                held(rows) if part is leader else held(rows).fixed(part.cutoffs[-1]) for part, held in found
-            )
-            for other in others:
-                first = first.beside(other)
-            return first
+            each = [held(rows) if part is leader else held(rows).fixed(part.cutoffs[-1]) for part, held in found]
+            return reduce(Retrieved.beside, each)
 
         return of
 

@@ -217,10 +217,6 @@ class WeightPolicy(ABC):
         readings = zip(self.row.sources, self.grids, self.points, self.best.interior, strict=True)
         return [_describe_reading(*one, tune_split) for one in readings]
 
-    def describe_curve(self) -> list[dict[str, Any]]:
-        """The settings of a lone reading for every cut-off, JSON."""
-        return self.describe_points(self.curve)
-
     def describe_points(self, points: Sequence[Point]) -> list[dict[str, Any]]:
         """Settings of a lone reading, JSON."""
         return [_describe_point(self.row.sources[0], self.grids[0], point) for point in points]

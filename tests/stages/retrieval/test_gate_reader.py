@@ -50,10 +50,10 @@ def searched(neighbors: Artifact, k: int = K) -> SearchedNeighbors:
 @pytest.mark.parametrize("model", [None, LSTM])
 def test_they_are_what_the_stage_found(tmp_path, model, settings):
     neighbors = stored(tmp_path, model, ROUGH, **settings)
-    want, found = array(neighbors, "neighbors.zarr", "valid/ids"), searched(neighbors)["valid/ids"]
-    parts = [found.read(start, start + 20) for start in (0, 20, 40)]
+    want, found = array(neighbors, "neighbors.zarr", "valid/ids"), searched(neighbors)
+    parts = [found.find("valid", start, start + 20) for start in (0, 20, 40)]
     np.testing.assert_array_equal(np.concatenate(parts), want)
-    assert searched(neighbors, k=0)["valid/ids"].read(0, 20).shape == (20, 0)
+    assert searched(neighbors, k=0).find("valid", 0, 20).shape == (20, 0)
 
 
 @pytest.mark.parametrize("model", [None, LSTM])
@@ -61,23 +61,22 @@ def test_in_whatever_order_ranges_are_asked_for_they_are_the_same(tmp_path, mode
     neighbors = stored(tmp_path, model, PLAIN)
     want = array(neighbors, "neighbors.zarr", "valid/ids")
     for k in (1, K):
-        found = searched(neighbors, k)["valid/ids"]
+        found = searched(neighbors, k)
         for start, stop in ((50, 60), (10, 30), (40, 45), (0, 60)):
-            np.testing.assert_array_equal(found.read(start, stop), want[start:stop, :k])
+            np.testing.assert_array_equal(found.find("valid", start, stop), want[start:stop, :k])
 
 
 def test_a_state_of_one_split_is_none_of_another(tmp_path):
     """A split goes on from its own last tokens, not from those that were read between."""
     neighbors = stored(tmp_path, LSTM, PLAIN)
-    want, found = searched(neighbors)["valid/ids"].read(0, 60), searched(neighbors)
-    valid, train = found["valid/ids"], found["train/ids"]
-    np.testing.assert_array_equal(valid.read(0, 20), want[:20])
-    train.read(0, 20)
-    np.testing.assert_array_equal(valid.read(20, 60), want[20:])
+    want, found = searched(neighbors).find("valid", 0, 60), searched(neighbors)
+    np.testing.assert_array_equal(found.find("valid", 0, 20), want[:20])
+    found.find("train", 0, 20)
+    np.testing.assert_array_equal(found.find("valid", 20, 60), want[20:])
 
 
 def test_a_stream_is_read_on_from_where_it_was_left_and_the_last_range_is_not_searched_again(tmp_path, monkeypatch):
-    found = searched(stored(tmp_path, LSTM, PLAIN))["valid/ids"]
+    found = searched(stored(tmp_path, LSTM, PLAIN))
     read, past, encode = [], KeyEncoder.state_past, KeyEncoder.encode
 
     def state_past(self, split, stop, state=None, start=0):
@@ -90,7 +89,7 @@ def test_a_stream_is_read_on_from_where_it_was_left_and_the_last_range_is_not_se
 
     monkeypatch.setattr(KeyEncoder, "state_past", state_past)
     monkeypatch.setattr(KeyEncoder, "encode", encoded)
-    first = found.read(10, 20)
-    assert found.read(10, 20) is first
-    found.read(30, 40), found.read(5, 10)
+    first = found.find("valid", 10, 20)
+    assert found.find("valid", 10, 20) is first
+    found.find("valid", 30, 40), found.find("valid", 5, 10)
     assert read == [(0, 10), (10, 20), (20, 30), (30, 40), (0, 5), (5, 10)]

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
-from stages.artifacts.reading import RowsByName
 from stages.lineage.runs import OwnRows, Runs
 from stages.retrieval import neighbors
-from stages.retrieval.neighbors import IndexSearch, NeighborTokens, PointerSearch, followed, neighbor_tokens
+from stages.retrieval.neighbors import IndexSearch, PointerSearch, followed, neighbor_tokens
 from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of
 from stages.search.searcher import Searcher
@@ -60,15 +59,6 @@ def test_a_mapped_file_serves_as_values(tmp_path) -> None:
     mapped = np.memmap(tmp_path / "values", np.int32, mode="r")
 
     assert neighbor_tokens(np.array([[2, -1], [3, 0]]), mapped).tolist() == [[65_536, -1], [3, 7]]
-
-
-def test_the_best_neighbours_of_a_range_are_read() -> None:
-    arrays = RowsByName({"test/ids": np.array([[3, 0, 1], [2, -1, -1], [1, 1, 0], [0, 0, 0]])})
-
-    tokens = NeighborTokens(arrays, VALUES, k=2)
-
-    assert tokens.read("test", 1, 3).tolist() == [[65_536, -1], [0, 0]]
-    assert tokens.read("test", 2, 2).shape == (0, 2)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, IndexSearch
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource
+from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights.grid import Fixed
 from stages.translation.decoder import Step
 from stages.translation.step_memory import IndexSteps, StepMemory
@@ -38,7 +39,7 @@ class Exact:
 def memory(spelled: str, own: OwnRows | None = None, counts: np.ndarray | None = None) -> StepMemory:
     reading, merged = parse_reading(spelled), None if counts is None else torch.tensor([*counts, 0])
     values = torch.tensor([*VALUES, -1], dtype=torch.int32)
-    source = ExternalSource(reading, "cpu", Datastore(None, values, "l2", True, merged))
+    source = ExternalSource(reading, SourceInputs(1, False, datastore=Datastore(None, values, "l2", True, merged)))
     row = MemoryRow((source,))
     return StepMemory(Fixed(row, row.grids([1.0])), IndexSteps(IndexSearch(Exact(), K, {}, "self"), own), torch.float32)
 
