@@ -204,7 +204,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.report import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
         from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights
@@ -220,8 +219,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, weights, records, probes, shown)
-        made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
-        made["tuning"] |= bleu_figures(job, plan, weights)
+        made["tuning"] = weights.tuning(_largest_amounts(job)) | bleu_figures(job, plan, weights)
         _add_translations(job, made, 1 + len(rows))
         made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}

@@ -19,7 +19,7 @@ from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
 from stages.registry import OUTSIDE, Part, import_outside
-from stages.retrieval.grammar import parse_phrase, parse_readings
+from stages.retrieval.grammar import parse_reading, parse_readings
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
@@ -125,7 +125,7 @@ def test_keys_of_a_module_that_is_named_are_legal(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv(OUTSIDE, "outside_reader")
     import_outside.cache_clear()
-    assert parse_phrase("long:size=5,reader=mean,percent=10").reader == "mean"
+    assert parse_reading("long:size=5,reader=mean,percent=10").reader == "mean"
     import_outside.cache_clear()
 
 

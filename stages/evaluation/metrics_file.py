@@ -13,7 +13,6 @@ from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting, Reads
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.report import learned_figures
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
 from stages.lineage.evaluation import reads_neighbors
@@ -48,7 +47,8 @@ def metrics_of(
     # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
-    last_words = plan.breakdown.last_words
+    matched, last_words, learned = plan.breakdown.matched, plan.breakdown.last_words, weights.learned()
+    scored_tokens = slice(None) if last_words is None else last_words.scored(0, tokens)
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
     accuracy = report.retrieval_accuracy(totals)
@@ -74,40 +74,17 @@ def metrics_of(
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
-        "outside_matches": report.outside_matches(names, totals, _matched(plan, tokens)),
+        "outside_matches": report.outside_matches(names, totals, matched and matched.figures(scored_tokens)),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
-        **_learned_weight(names, memory, weights, records, totals),
+        **({} if learned is None else {"learned_weight": report.learned_figures(memory[0], learned, records, totals)}),
         **({"searched_share": sum(r["searches"] for r in records) / tokens} if "searches" in records[0] else {}),
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),
         "read": {role: artifact.reference for role, artifact in read.items()},
     }
-
-
-def _matched(plan: Plan, tokens: int) -> dict[str, Any] | None:
-    """Shares of tokens in long matches, and the texts that were matched; None if nothing was."""
-    matched, words = plan.breakdown.matched, plan.breakdown.last_words
-    if matched is None:
-        return None
-    return matched.figures(slice(None) if words is None else words.scored(0, tokens))
-
-
-def _learned_weight(
-    names: Sequence[str],
-    memory: Sequence[MemoryRow],
-    weights: RowWeights,
-    records: Sequence[Mapping[str, Any]],
-    totals: report.Totals,
-) -> dict[str, Any]:
-    """Figures of the first row's learned weight; empty if no weight is learned."""
-    learned = weights.learned()
-    if learned is None:
-        return {}
-    name = memory[0].sources[-1].reading.weight_name
-    return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:

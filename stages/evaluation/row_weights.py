@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.evaluation.figures.report import Tuned, TunedRow
+from stages.evaluation.figures.report import TunedRow
 from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
@@ -131,13 +131,18 @@ class RowWeights:
             files[CHOICES] = {"spreads": spreads, "choices": policies[0].choices}
         return files
 
-    def tuned(self) -> Tuned | None:
-        """Figures of the model alone and of every row on the tuning split; None if nothing was tuned."""
+    def tuning(self, largest: Mapping[str, int]) -> dict[str, Any]:
+        """The entry `tuning` of `metrics.json`: perplexities of the model alone and of every row on the tuning split.
+
+        Args:
+            largest: upper limit of each setting (`k`, `size`).
+        """
         if not self._passes:
-            return None
+            return {"split": None, "plain": None, "rows": [], "largest": dict(largest)}
         tokens, plain = self._plain()
-        rows = [tuned_row(policy, tokens) for policy in self.policies()]
-        return Tuned(self._passes[0].split, perplexity(plain, tokens), rows)
+        rows = [tuned_row(policy, tokens)._asdict() for policy in self.policies()]
+        figures = {"split": self._passes[0].split, "plain": perplexity(plain, tokens), "rows": rows}
+        return {**figures, "largest": dict(largest)}
 
     def _plain(self) -> tuple[int, float]:
         """The number of counted tokens of the tuning split, and the model's own sum over them, in nats."""
@@ -151,8 +156,8 @@ class RowWeights:
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
         """For every memory row: its name, the unit of its cut-offs (`k`, `size`), and its settings at each cut-off."""
-        named = [(policy.row.name, policy.row.sources[0].about.amount, policy) for policy in self.policies()]
-        return [(name, amount, policy.describe_curve()) for name, amount, policy in named]
+        policies = [(policy, policy.row.sources[0].about.amount) for policy in self.policies()]
+        return [(policy.row.name, amount, policy.describe_points(policy.curve)) for policy, amount in policies]
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the requested row, if it is one reading's and was tuned; JSON."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
-from stages.evaluation.figures.breakdown import Breakdown, Frequencies
+from stages.evaluation.figures.breakdown import Breakdown
 from stages.evaluation.figures.places import is_best
 from stages.evaluation.figures.report import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
@@ -25,32 +25,26 @@ from stages.retrieval.weights.policy import Weight, WeightPolicy
 class RowScores:
     """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over all tokens.
 
-    Columns: `log_p` [c] and `log_p_mem` [c, readings], in nats. `first_matches` [c]: place of the first reading's first
-    entry with the target. `correct` [c]: whether the target is the argmax, if last words count. `weights` [c]: weights
-    of the last reading, if they are learned by context.
+    Columns: `log_p` [c], in nats. `correct` [c]: whether the target is the argmax, if last words count. Of the model
+    alone also `log_z` [c]; of memory also `log_p_mem` [c, readings], in nats, and `first_matches` [c]: place of the
+    first reading's first entry with the target. `weights` [c]: weights of the last reading, if they are learned by
+    context.
     """
 
     columns: Mapping[str, Tensor]
-    sums: Mapping[str, np.ndarray]
+    sums: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def log_p(self) -> Tensor:
         return self.columns["log_p"]
 
-    @property
-    def log_p_mem(self) -> Tensor:
-        return self.columns["log_p_mem"]
-
 
 @dataclass(frozen=True)
 class RangeScores:
-    """Scores of a range for c counted tokens, by the model alone and by each row.
-
-    `targets`: int64 [c]. `columns` of the model alone: `log_p` and `log_z`, float32 [c], and `correct`, as in a row.
-    """
+    """Scores of a range for c counted tokens, by the model alone and by each row; `targets` int64 [c]."""
 
     targets: Tensor
-    columns: Mapping[str, Tensor]
+    alone: RowScores
     rows: list[RowScores]
     seconds: list[float]
     """Seconds of the model alone, then of every row with all that it needs."""
@@ -60,13 +54,13 @@ class RangeScores:
     """Number of tokens that were searched for, if the others follow pointers."""
 
     @property
-    def log_p(self) -> Tensor:
-        return self.columns["log_p"]
+    def final(self) -> RowScores:
+        """The first row of memory; without memory the model alone."""
+        return self.rows[0] if self.rows else self.alone
 
     def nll(self) -> list[np.ndarray]:
         """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of each row."""
-        each = [self.log_p, *(row.log_p for row in self.rows)]
-        return [-log_p.double().cpu().numpy() for log_p in each]
+        return [-one.log_p.double().cpu().numpy() for one in (self.alone, *self.rows)]
 
 
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
@@ -77,9 +71,8 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
     Args:
         scores: scores of the c counted tokens.
     """
-    each: list[RangeScores | RowScores] = [scores, *scores.rows]
     # sums in float64: in float32, the last of a million numbers would be lost
-    nll, accuracy, words = scores.nll(), breakdown.accuracy, breakdown.last_words
+    nll, accuracy, words, buckets = scores.nll(), breakdown.accuracy, breakdown.last_words, breakdown.frequencies
     targets = scores.targets.cpu().numpy()
     counted: Any = slice(None) if words is None else words.scored(start, stop)
     parts = {name: mask[start:stop][counted] for name, mask in breakdown.parts.items()}
@@ -87,12 +80,14 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         parts["unknown"] = targets == breakdown.unknown_id
     wrong = None
     if words is not None:
-        wrong = [words.wrong_passages(start, stop, _numpy(one.columns["correct"])) for one in each]
+        correct = [one.columns["correct"].cpu().numpy() for one in (scores.alone, *scores.rows)]
+        wrong = [words.wrong_passages(start, stop, one) for one in correct]
     return {
         **_sums(np.ones(len(targets), bool), nll),
         "parts": {name: _sums(mask, nll) for name, mask in parts.items()},
         "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
-        **_by_frequency(breakdown.frequencies, targets, nll),
+        "bucket_tokens": buckets and buckets.tokens(targets),
+        "bucket_nll": buckets and [[finite(value) for value in buckets.sums(targets, one)] for one in nll],
         "matches": {str(k): int((scores.rows[accuracy.row].columns["first_matches"] < k).sum()) for k in accuracy.at},
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
@@ -107,47 +102,30 @@ def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"tokens": int(some.sum()), "nll": [finite(float(one[some].sum())) for one in nll]}
 
 
-def _by_frequency(
-    frequencies: Frequencies | None, targets: np.ndarray, nll: Sequence[np.ndarray]
-) -> dict[str, list[Any] | None]:
-    if frequencies is None:
-        return {"bucket_tokens": None, "bucket_nll": None}
-    return {
-        "bucket_tokens": frequencies.tokens(targets),
-        "bucket_nll": [[finite(value) for value in frequencies.sums(targets, one)] for one in nll],
-    }
-
-
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
     """Histogram of the first row's learned weights, and gains by searches; empty if nothing is learned."""
     record: dict[str, Any] = {}
     if rows and "weights" in rows[0].columns:
-        weights = _numpy(rows[0].columns["weights"].double())
+        weights = rows[0].columns["weights"].double().cpu().numpy()
         record["weights"] = {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}
     if rows and "by_gain" in rows[0].sums:
         record["by_gain"] = rows[0].sums["by_gain"].tolist()
     return record
 
 
-def _numpy(column: Tensor) -> np.ndarray:
-    return column.cpu().numpy()
-
-
 def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
     """The arrays of `scores.zarr` for c tokens; natural logs, float32."""
-    main: RowScores | None = scores.rows[0] if scores.rows else None
-    alone = scores.log_p.cpu().numpy()
-    arrays = {
-        "target": scores.targets.int().cpu().numpy(),
-        "logp": alone if main is None else main.log_p.cpu().numpy(),
-        "logp_lm": alone,
-        "log_z": scores.columns["log_z"].cpu().numpy(),
+    columns = {
+        "target": scores.targets.int(),
+        "logp": scores.final.log_p,
+        "logp_lm": scores.alone.log_p,
+        "log_z": scores.alone.columns["log_z"],
     }
     for seen in scores.observations.values():
-        arrays |= {name: column.cpu().numpy() for name, column in seen.columns.items()}
-    if main is not None:
-        arrays["logp_memory"] = main.log_p_mem.cpu().numpy()
-    return arrays
+        columns |= seen.columns
+    if scores.rows:
+        columns["logp_memory"] = scores.final.columns["log_p_mem"]
+    return {name: column.cpu().numpy() for name, column in columns.items()}
 
 
 def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[WeightPolicy]) -> RangeScores:
@@ -165,7 +143,7 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
     if scored.hidden is not None:
         alone["correct"] = _correct(reader.model, scored.hidden, targets, alone["log_z"])
     searches = None if scored_range.found is None else scored_range.found.searches
-    return RangeScores(targets, alone, rows, seconds, result.observations, searches)
+    return RangeScores(targets, RowScores(alone), rows, seconds, result.observations, searches)
 
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,9 @@ def write_translations(
         [text.decoded(ids[:-1].tolist()) for ids in sentences(job, job.config.split, side, 0, split["documents"])]
         for side in ("source", "target")
     )
-    rows = [
-        [json.loads(line) for part in parts if part.row == row for line in _lines(job, part)]
-        for row in range(len(names))
-    ]
+    rows: list[list[Any]] = [[] for _ in names]
+    for part in parts:
+        rows[part.row] += map(json.loads, (job.folder / _file(part)).read_bytes().splitlines())
     with job.draft.add(TRANSLATIONS).open("w", encoding="utf-8") as file:
         for number, (source, reference) in enumerate(zip(sources, references, strict=True)):
             found = {name: row[number] for name, row in zip(names, rows, strict=True)}
@@ -163,11 +162,6 @@ def _neighbors(line: Mapping[str, Any], pairs: PairTexts, text: TokenText) -> li
             pair = pairs.of_row(row)
             found.setdefault(pair["pair"], {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair})
     return list(found.values())[:3]
-
-
-def _lines(job: Job[EvaluateConfig], part: Part) -> Iterator[str]:
-    with (job.folder / _file(part)).open(encoding="utf-8") as file:
-        yield from file
 
 
 def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int) -> list[np.ndarray]:

@@ -192,9 +192,8 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
 
 def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, Any]:
     """Probabilities of one token, with each memory's share of the final distribution."""
-    model = scores.log_p[row]
-    final = scores.rows[0].log_p[row] if scores.rows else model
-    log_p_mem = scores.rows[0].log_p_mem[row] if scores.rows else ()
+    model, final = scores.alone.log_p[row], scores.final.log_p[row]
+    log_p_mem = scores.final.columns["log_p_mem"][row] if scores.rows else ()
     return {
         "model": _probability(model),
         "final": _probability(final),

@@ -237,7 +237,8 @@ def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> R
     if source.reading.temperature != "tune":
         return grid
     # Rounded to four digits, so that a user can type the number again.
-    return grid.at_temperature(float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}"))
+    temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")
+    return replace(grid, scales=(1 / temperature,), shown=(temperature,))
 
 
 def continuation_scores(
@@ -273,8 +274,7 @@ def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np
     for begin in range(start, stop, BLOCK_TOKENS):
         result = reader.read_range(PASSAGE, begin, min(begin + BLOCK_TOKENS, stop), carried)
         scores = score_range(reader.range_reader, result, policies)
-        final = scores.rows[0] if scores.rows else scores
-        log_p.append(final.log_p.double().cpu().numpy())
-        best.append(final.columns["correct"].cpu().numpy())
+        log_p.append(scores.final.log_p.double().cpu().numpy())
+        best.append(scores.final.columns["correct"].cpu().numpy())
         carried = result.after
     return np.concatenate(log_p), np.concatenate(best)

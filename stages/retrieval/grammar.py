@@ -1,15 +1,15 @@
 """Parsing of `--memory SOURCES[:key=value,…]` into readings; and the papers' names for them. Free of torch.
 
->>> parse_phrase("long+local:size=50,lambda=.1")
-Phrase(sources=('local', 'long'), settings={'size': '50', 'lambda': '.1'})
+>>> parse_reading("long+local:size=50,lambda=.1").sources
+('local', 'long')
 >>> NAMED["trime"]
 ('local:similarity=scaled-dot,reader=joint,temperature=tune',)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -53,17 +53,6 @@ NAMED = {
 """
 
 
-class Phrase(NamedTuple):
-    """One reading as typed: sources in the order of `SOURCES`, values still text."""
-
-    sources: tuple[str, ...]
-    settings: dict[str, str]
-
-    @property
-    def reader(self) -> str:
-        return self.settings.get("reader", default_reader())
-
-
 def owners() -> dict[str, list[str]]:
     """Keys that only some sources or readers have -> those sources and readers."""
     found: dict[str, list[str]] = {}
@@ -74,35 +63,11 @@ def owners() -> dict[str, list[str]]:
     return found
 
 
-def parse_phrase(spec: str) -> Phrase:
-    """Parse a reading that is spelled out.
-
-    Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
-        known one is suggested), keys that belong elsewhere.
-    """
-    head, _, tail = spec.partition(":")
-    import_outside()  # plugins' keys are legal, too
-    owned = owners()
-    sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned)))
-    for source in sources:
-        _require_source(spec, source)
-    if len(set(sources)) < len(sources):
-        raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
-    phrase = Phrase(tuple(source for source in SOURCES.names() if source in sources), settings)
-    if phrase.reader not in READERS:
-        raise UsageError(
-            f"--memory {spec}: no reader is called {phrase.reader!r}; {did_you_mean(phrase.reader, READERS.names())}"
-        )
-    for key in settings:
-        if key in owned and not set(owned[key]) & {*sources, phrase.reader}:
-            raise UsageError(f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone.")
-    return phrase
-
-
 def parse_reading(spec: str) -> Reading:
     """The reading that a text describes; `parse_readings` also takes the papers' names.
 
-    Raises: UsageError that names the text and what is wrong with it.
+    Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest known one is
+        suggested), keys that belong elsewhere, values that are not legal.
 
     >>> reading = parse_reading("long:size=200/100,lambda=.10,scope=stream")
     >>> reading.value("size"), reading.weight, reading.choices
@@ -112,9 +77,22 @@ def parse_reading(spec: str) -> Reading:
     >>> parse_reading("external:lambda=tune").temperature
     'tune'
     """
-    phrase = parse_phrase(spec)
+    head, _, tail = spec.partition(":")
+    import_outside()  # plugins' keys are legal, too
+    owned = owners()
+    named, settings = head.split("+"), dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned)))
+    for source in named:
+        _require_source(spec, source)
+    if len(set(named)) < len(named):
+        raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
+    reader = settings.get("reader", default_reader())
+    if reader not in READERS:
+        raise UsageError(f"--memory {spec}: no reader is called {reader!r}; {did_you_mean(reader, READERS.names())}")
+    for key in settings:
+        if key in owned and not set(owned[key]) & {*named, reader}:
+            raise UsageError(f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone.")
     try:
-        reading = _checked(phrase)
+        reading = _checked(tuple(source for source in SOURCES.names() if source in named), reader, settings)
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
     _require_few_points(reading)
@@ -157,22 +135,16 @@ Kind = tuple[tuple[str, ...], str]
 """Sources and reader of a reading."""
 
 
-def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
-    """The papers' name for a reading of these sources by this reader; else the sources.
+def reading_name(reading: Reading, trained: bool) -> str:
+    """The papers' name for a reading, else its sources; a cache that ignores the keys has its own name.
 
     Args:
         trained: whether the model was trained with memory.
     """
-    name = composition_name([(sources, reader)], trained)
-    if name is not None:
-        return name
-    plain = composition_name([(sources, default_reader())], trained) or "+".join(sources)
-    return plain if reader == default_reader() else f"{plain} ({reader})"
-
-
-def reading_name(reading: Reading, trained: bool) -> str:
-    """Same as `row_name` for a reading; a cache that ignores the keys has its own name."""
-    name = row_name(reading.sources, reading.reader, trained)
+    name = composition_name([(reading.sources, reading.reader)], trained)
+    if name is None:
+        name = composition_name([(reading.sources, default_reader())], trained) or "+".join(reading.sources)
+        name += "" if reading.reader == default_reader() else f" ({reading.reader})"
     return name.replace("neural-cache", "unigram-cache") if reading.theta == (0.0,) else name
 
 
@@ -183,16 +155,11 @@ def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
         trained: whether the model was trained with memory; only then are rows called after methods that train with it.
     """
     named = {
-        tuple(map(_kind, specs)): name
+        tuple((reading.sources, reading.reader) for reading in parse_readings((name,))): name
         for name, specs in reversed(NAMED.items())
         if trained or not any(TRAINED in spec for spec in specs)
     }
     return named.get(tuple(kinds))
-
-
-def _kind(spec: str) -> Kind:
-    head, _, tail = spec.partition(":")
-    return tuple(head.split("+")), dict(pair.split("=") for pair in tail.split(",")).get("reader", default_reader())
 
 
 def shortest(reading: Reading) -> str:
@@ -221,21 +188,21 @@ def _require_few_points(reading: Reading) -> None:
         )
 
 
-def _checked(phrase: Phrase) -> Reading:
+def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, str]) -> Reading:
     """A reading, with temperature `tune` if its weight is left open and neither τ nor θ is given.
 
     The best weight depends on the temperature: at τ = 1 the nearest neighbour takes nearly all weight in most models.
     """
 
     def parsed(keys: type[K]) -> K:
-        return keys.model_validate(keys.own(phrase.settings))
+        return keys.model_validate(keys.own(settings))
 
     reading = Reading(
-        sources=phrase.sources,
-        reader=phrase.reader,
+        sources=sources,
+        reader=reader,
         comparison=parsed(Comparison),
-        reader_settings=parsed(READERS.settings(phrase.reader)),
-        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
+        reader_settings=parsed(READERS.settings(reader)),
+        source_settings=tuple(parsed(SOURCES.settings(source)) for source in sources),
     )
     is_open = isinstance(reading.reader_settings.weight, str)
     if is_open and (reading.temperature, reading.theta) == (None, None):

@@ -7,7 +7,7 @@ other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -51,10 +51,6 @@ class ReadingGrid:
         """All weights that are tried. The one that switches memory off is last, so that it must be strictly better."""
         return self.weights if self.off is None or not self.tries_off else (*self.weights, self.off)
 
-    def at_temperature(self, temperature: float) -> "ReadingGrid":
-        """The grid with one τ."""
-        return replace(self, scales=(1 / temperature,), shown=(temperature,))
-
     def shown_scale(self, scale: float) -> float | None:
         """A scale as users give it, τ or θ; None for an infinite τ."""
         return (self.shown or self.scales)[self.scales.index(scale)]
@@ -83,7 +79,7 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
     weights = reading.with_tuned_weight().weight if reading.per_context else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     weight = reading.tunable[reading.weight_name]
-    scales = _scales(reading, default_scales)
+    scales, shown = _scales(reading, default_scales)
     return ReadingGrid(
         reader=READERS.load(reading.reader)(),
         scales=scales,
@@ -92,28 +88,21 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
         off=weight.off,
         # a typed list is tried as it is; weights for each context start from a weight that is not off
         tries_off=reading.weight == weight.grid,
-        shown=_shown(reading, scales),
+        shown=shown,
     )
 
 
-def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
-    """Factors of the scores: 1/τ, or θ."""
-    if isinstance(reading.theta, tuple):
-        return reading.theta
+def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
+    """Factors of the scores, 1/τ or θ; and as users give them, without rounding errors of 1/x, an infinite τ None."""
+    shown: tuple[float | None, ...]
     if isinstance(reading.temperature, tuple):
-        return tuple(1 / temperature for temperature in reading.temperature)
-    if reading.theta is None and reading.temperature is None:
-        return (1.0,)
-    return default
-
-
-def _shown(reading: Reading, scales: Sequence[float]) -> tuple[float | None, ...]:
-    """Factors of scores as users give them, without rounding errors of 1/x; an infinite τ is None."""
-    if isinstance(reading.temperature, tuple):
-        return tuple(float(f"{temperature:.10g}") for temperature in reading.temperature)
-    if reading.theta is not None:
-        return tuple(float(f"{scale:.10g}") for scale in scales)
-    return tuple(float(f"{1 / scale:.10g}") if scale else None for scale in scales)
+        scales, shown = tuple(1 / temperature for temperature in reading.temperature), reading.temperature
+    elif reading.theta is not None:
+        scales = shown = reading.theta if isinstance(reading.theta, tuple) else default
+    else:
+        scales = (1.0,) if reading.temperature is None else default
+        shown = tuple(1 / scale if scale else None for scale in scales)
+    return scales, tuple(None if number is None else float(f"{number:.10g}") for number in shown)
 
 
 def score_spread(scores: Tensor, similarity: str) -> float:

@@ -53,18 +53,15 @@ def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) 
         split: the scored split.
     Returns: None if there is no training split.
     """
-    if counted_in == "split":
-        return _frequencies(read["tokens"], split, counted_in)
-    for corpus in (read["model"].input("tokens"), read["tokens"]):
-        if "train" in corpus.metrics["splits"]:
-            return _frequencies(corpus, "train", counted_in)
+    corpora, counted = [read["tokens"]], split
+    if counted_in == "train":
+        corpora, counted = [read["model"].input("tokens"), read["tokens"]], "train"
+    for corpus in corpora:
+        if counted in corpus.metrics["splits"]:
+            ids: Any = corpus.zarr("tokens.zarr")[f"{counted}/ids"]
+            counts = type_counts(ids, corpus.metrics["vocabulary_size"])
+            return Frequencies(bucket_of(counts), counted_in, corpus.reference)
     return None
-
-
-def _frequencies(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
-    group: Any = corpus.zarr("tokens.zarr")
-    counts = type_counts(group[f"{split}/ids"], corpus.metrics["vocabulary_size"])
-    return Frequencies(bucket_of(counts), counted_in, corpus.reference)
 
 
 def type_counts(ids: Any, vocabulary: int) -> np.ndarray:

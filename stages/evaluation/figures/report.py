@@ -11,6 +11,7 @@ from stages.numbers import rate
 
 if TYPE_CHECKING:
     from stages.evaluation.figures.breakdown import Repeated
+    from stages.retrieval.rows import MemoryRow
 
 
 @dataclass(frozen=True)
@@ -223,66 +224,37 @@ class TunedRow(NamedTuple):
     """Whether each memory has no effect at its weight, though other weights were tried."""
 
 
-class Tuned(NamedTuple):
-    """Figures of the tuning split."""
-
-    split: str
-    plain: float | None
-    """Perplexity of the model alone."""
-    rows: Sequence[TunedRow]
-    """Rows of memory: the requested one; then each memory alone, if there are several."""
-
-
-def tuning_figures(tuned: Tuned | None, largest: Mapping[str, int]) -> dict[str, Any]:
-    """The entry `tuning` of `metrics.json`.
-
-    Args:
-        tuned: None if no number was tuned.
-        largest: upper limit of each setting (`k`, `size`).
-    """
-    if tuned is None:
-        return {"split": None, "plain": None, "rows": [], "largest": dict(largest)}
-    return {**tuned._asdict(), "rows": [row._asdict() for row in tuned.rows], "largest": dict(largest)}
-
-
 BINS = 20
 """Number of equal bins of [0, 1] in the histogram of weights."""
 EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 def learned_figures(
-    row: str,
-    name: str,
-    learned: Mapping[str, Any],
-    shards: Sequence[Mapping[str, Any]],
-    nll: Sequence[float],
-    tokens: int,
+    row: "MemoryRow", learned: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], totals: Totals
 ) -> dict[str, Any]:
-    """The entry `learned_weight` of `metrics.json`.
+    """The entry `learned_weight` of `metrics.json`, of the first row.
 
     Args:
-        name: name of the weight, as in `--memory`.
         learned: the record of the network, with its gains on held-out parts of the tuning split.
-        shards: the records of the scored split's shards.
-        nll: summed nats of the model alone and of the row, over `tokens` tokens.
+        shards: the records of the scored split's shards, whose sums are `totals`.
     """
     counted = [shard["weights"] for shard in shards if "weights" in shard]
     counts = [sum(column) for column in zip(*(one["counts"] for one in counted), strict=True)]
     return {
-        "row": row,
-        "name": name,
+        "row": row.name,
+        "name": row.sources[-1].reading.weight_name,
         "used": learned["network"] is not None,
         "one_for_all": learned["weight"],
         "fitted_tokens": learned["tokens"],
         "held_out_gains": list(learned["gains"]),
         "mean": sum(one["sum"] for one in counted) / sum(counts) if counts else None,
         "histogram": {"edges": EDGES, "tokens": counts} if counts else None,
-        "searches": _searches(learned["gate"], shards, nll, tokens),
+        "searches": _searches(learned["gate"], shards, totals),
     }
 
 
 def _searches(
-    gains: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], nll: Sequence[float], tokens: int
+    gains: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], totals: Totals
 ) -> list[dict[str, Any]] | None:
     """Perplexity by share of tokens searched for: `asked` on the tuning split, `searched` on the scored split.
 
@@ -290,7 +262,7 @@ def _searches(
     """
     if gains is None:
         return None
-    places = range(len(gains["shares"]))
+    places, nll, tokens = range(len(gains["shares"])), totals.nll, totals.tokens
     sums = [[sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)] for place in places]
     points = [(0.0, 0, nll[0]), *((share, *one) for share, one in zip(gains["shares"], sums, strict=True))]
     if gains["searched"] == 1:

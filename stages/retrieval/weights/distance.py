@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -45,6 +45,8 @@ class ByDistance(PerContext):
     Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
     """
 
+    features: ClassVar[int] = 1
+
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
         """The squared distance to the nearest entry, float64; inf where there is none."""
         scores, _ = retrieved.scored(self.best.points[-1].cutoff)
@@ -58,6 +60,3 @@ class ByDistance(PerContext):
 
     def restore(self, record: Mapping[str, Any]) -> DistanceWeights:
         return DistanceWeights(**record)
-
-    def scratch_bytes(self, tokens: int) -> int:
-        return super().scratch_bytes(tokens) + 4 * tokens * 3

@@ -51,6 +51,7 @@ class Learned(PerContext):
     """
 
     needs: ClassVar[Needs] = Needs(context=True)
+    features: ClassVar[int] = len(CONTEXT) + len(NEIGHBORS)
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
         """The inputs of `CONTEXT` and `NEIGHBORS`; those of neighbours are 0 if there are none."""
@@ -64,9 +65,6 @@ class Learned(PerContext):
 
     def restore(self, record: Mapping[str, Any]) -> WeightNetwork:
         return WeightNetwork.of_record(record)
-
-    def scratch_bytes(self, tokens: int) -> int:
-        return super().scratch_bytes(tokens) + 4 * tokens * (len(CONTEXT) + len(NEIGHBORS) + 2)
 
     # Searches
 

@@ -67,6 +67,8 @@ class PerContext(OnPositions):
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
     step: ClassVar[Pass] = WEIGH
+    features: ClassVar[int]
+    """Number of features of a context."""
 
     @abstractmethod
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
@@ -123,6 +125,9 @@ class PerContext(OnPositions):
             "gate": self.search_gains(positions, final) if reads else None,
         }
 
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * (self.features + 2)
+
     def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
         """The contexts where searches gain most, if that is reported; `log_p`: of the targets with the memory read."""
         return None
@@ -159,6 +164,8 @@ COMPARED = 16
 class ByLength(PerContext):
     """Weights of `LengthWeights`. They are used only if they gain on held-out text."""
 
+    features: ClassVar[int] = 3
+
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
         """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
         return match_features(*retrieved.scored(self.best.points[-1].cutoff))
@@ -168,9 +175,6 @@ class ByLength(PerContext):
 
     def restore(self, record: Mapping[str, Any]) -> LengthWeights:
         return LengthWeights.of_record(record)
-
-    def scratch_bytes(self, tokens: int) -> int:
-        return super().scratch_bytes(tokens) + 4 * tokens * (3 + 2)
 
 
 def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:

@@ -2,15 +2,18 @@ import pytest
 
 from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
-from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, parse_readings, reading_name, row_name
+from stages.retrieval.grammar import NAMED, composition_name, parse_reading, parse_readings, reading_name
 from stages.retrieval.sources import SOURCES
 
 
-def test_sources_stand_in_one_order_and_values_stay_text():
-    phrase = parse_phrase("long+local:size=050,lambda=.1")
-    assert phrase.sources == ("local", "long")
-    assert phrase.settings == {"size": "050", "lambda": ".1"}
-    assert phrase.reader == "interpolate"
+def named(spec: str, trained: bool) -> str:
+    return reading_name(parse_reading(spec), trained)
+
+
+def test_sources_stand_in_one_order():
+    reading = parse_reading("long+local:size=050,lambda=.1")
+    assert (reading.sources, reading.reader) == (("local", "long"), "interpolate")
+    assert reading.spelled == "local+long:lambda=0.1,size=50"
 
 
 @pytest.mark.parametrize("name", sorted({*NAMED} - {"knn-mt"}))
@@ -22,16 +25,16 @@ def test_a_named_row_parses_and_keeps_its_name(name):
 
 
 def test_a_row_without_a_name_is_called_by_its_sources():
-    assert row_name(("local",), "interpolate", True) == "local"
-    assert row_name(("local", "long", "external"), "joint", True) == "local+long+external (joint)"
+    assert named("local:lambda=0.5", True) == "local"
+    assert named("long+exact-stream:size=9,reader=joint", True) == "long+exact-stream (joint)"
     assert composition_name([(("long",), "interpolate"), (("external",), "interpolate")], True) is None
-    assert row_name(("external",), "joint", True) == "knn-lm (joint)"
+    assert named("external:reader=joint", True) == "knn-lm (joint)"
 
 
 def test_joint_readings_of_a_plainly_trained_model_are_called_by_their_sources():
-    assert row_name(("local",), "joint", False) == "local (joint)"
-    assert row_name(("local", "long"), "joint", False) == "local+long (joint)"
-    assert row_name(("external",), "interpolate", False) == "knn-lm"
+    assert named("local:reader=joint", False) == "local (joint)"
+    assert named("local+long:size=9,reader=joint", False) == "local+long (joint)"
+    assert named("external:lambda=0.5", False) == "knn-lm"
     kinds = [(reading.sources, reading.reader) for reading in parse_readings(("trime-ext",))]
     assert composition_name(kinds, False) is None
 

@@ -7,7 +7,7 @@ import pytest
 from pipelines.options import docstring
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
-from stages.retrieval.grammar import NAMED, parse_phrase
+from stages.retrieval.grammar import NAMED, parse_readings
 from stages.retrieval.sources import SOURCES
 from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
 
@@ -75,5 +75,5 @@ def test_two_commands_have_readings_of_their_own_and_say_which() -> None:
         parse_choices("knn-lm")
     assert all(name in str(refused.value) for name in READINGS)
     with pytest.raises(UsageError) as refused:
-        parse_phrase("mbpa")
+        parse_readings(("mbpa",))
     assert all(name in str(refused.value) for name in SOURCES.names())

@@ -1,6 +1,7 @@
 """Figures of a report from the sums that shards left."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,10 @@ def test_a_baseline_of_the_same_model_is_named_with_its_report() -> None:
 
 GAINS = [0.02, 0.01, 0.03, 0.02, 0.02]
 NETWORK = {"inner": [[1.0]]}
+LEARNED_ROW: Any = SimpleNamespace(
+    name="knn-lm (learned λ)", sources=[SimpleNamespace(reading=SimpleNamespace(weight_name="lambda"))]
+)
+SCORED = Totals.of([record(nll=[300.0, 200.0], tokens=100)])
 
 
 def learned(network=NETWORK, gains=GAINS, gate=None):
@@ -153,7 +158,7 @@ def learned(network=NETWORK, gains=GAINS, gate=None):
 
 def report(record, shards=(), searched=None):
     memory = {"tune_split": "valid", "lambda": 0.3} | ({} if searched is None else {"searched": searched})
-    figures = learned_figures("knn-lm (learned λ)", "lambda", record, shards, [300.0, 200.0], 100)
+    figures = learned_figures(LEARNED_ROW, record, shards, SCORED)
     return {"learned_weight": figures, "memories": [memory]}
 
 

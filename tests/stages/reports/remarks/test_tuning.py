@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.evaluation.figures.report import Tuned, TunedRow, tuning_figures
+from stages.evaluation.figures.report import TunedRow
 from stages.reports.remarks import Values
 from stages.reports.remarks.table import MODEL, remarks_on
 from stages.reports.remarks.tuning import more_gains_on_scored, tuned_numbers
@@ -19,7 +19,7 @@ AT_EDGE = {"lambda": False, "temperature": True}
 def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,), off=None):
     points = [(2**place, value) for place, value in enumerate(curve)]
     off = [False] * len(lowest) if off is None else off
-    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))
+    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))._asdict()
 
 
 def found(rows, memories=(KNN,), plain=9.0, counted=None, **largest) -> dict[str, Values]:
@@ -30,7 +30,7 @@ def found(rows, memories=(KNN,), plain=9.0, counted=None, **largest) -> dict[str
         **METRICS,
         **{"memories": memories, "trigram": None if counted is None else trigram(counted, counted)},
         "rows": [{**row, "perplexity": 8.0} for row in ({"row": "plain", "memories": []}, *named)],
-        "tuning": tuning_figures(Tuned("valid", plain, rows), largest),
+        "tuning": {"split": "valid", "plain": plain, "rows": rows, "largest": largest},
     }
     made = list(tuned_numbers(report))
     assert len(dict(made)) == len(made)
@@ -126,13 +126,13 @@ def test_a_curve_of_the_scored_split_is_no_reason_for_advice():
     points = [{"k": 2**place, "perplexity": value} for place, value in enumerate([9, 8, 7])]
     curve = {"row": "knn-lm", "over": "k", "points": points}
 
-    def made(curve, tuned=None):
-        report = {**METRICS, "curves": [curve, curve], "tuning": tuning_figures(tuned, {"k": 9})}
+    def made(curve, rows=()):
+        report = {**METRICS, "curves": [curve, curve], "tuning": {"split": None, "rows": rows, "largest": {"k": 9}}}
         return list(more_gains_on_scored(report))
 
     ((code, values),) = made(curve)
     assert code == "more-memory-gains-on-scored" and values["gain"] == "12.5%" and values["split"] == "test"
-    assert not made(curve, Tuned("valid", 9.0, [tuned_row()]))
+    assert not made(curve, [tuned_row()])
     assert not made({**curve, "over": "neighbors"})
 
 

@@ -95,7 +95,7 @@ def test_memory_that_makes_every_sum_worse_is_switched_off_and_its_scale_is_not_
     assert policy.curve == [Point(8, 0.5, 0.0), Point(16, 0.5, 0.0)]
     (memory,) = policy.describe("valid")
     assert (memory["size"], memory["theta"], memory["lambda"], memory["interior"]) == (8, None, 0.0, {})
-    assert [point["lambda"] for point in policy.describe_curve()] == [0.0, 0.0]
+    assert [point["lambda"] for point in policy.describe_points(policy.curve)] == [0.0, 0.0]
     shown = policy.describe_grid(tokens=2)
     assert shown["weights"] == [0.0, *LAMBDAS], "rising"
     assert [line[:2] for line in shown["nll"]] == [[9.5, 10.0]] * 3
