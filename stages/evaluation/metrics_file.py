@@ -47,7 +47,7 @@ def metrics_of(
     # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
-    matched, last_words, learned = plan.breakdown.matched, plan.breakdown.last_words, weights.learned()
+    last_words, learned = plan.breakdown.last_words, weights.learned()
     scored_tokens = slice(None) if last_words is None else last_words.scored(0, tokens)
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
@@ -74,7 +74,7 @@ def metrics_of(
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
-        "outside_matches": report.outside_matches(names, totals, matched and matched.figures(scored_tokens)),
+        "outside_matches": report.outside_matches(names, totals, plan.breakdown.matched, scored_tokens),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),

@@ -10,7 +10,10 @@ from stages.metrics import Counts, diverged, figures, finite, perplexity
 from stages.numbers import rate
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.evaluation.figures.breakdown import Repeated
+    from stages.evaluation.figures.texts import Matched
     from stages.retrieval.rows import MemoryRow
 
 
@@ -118,12 +121,14 @@ def outside_repeated_paragraphs(
     }
 
 
-def outside_matches(names: Sequence[str], totals: Totals, found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The rows again, without the tokens in a long match with a known text; with the shares in `found`."""
+def outside_matches(
+    names: Sequence[str], totals: Totals, matched: "Matched | None", counted: "np.ndarray | slice"
+) -> dict[str, Any] | None:
+    """The rows again, without the tokens in a long match with a known text; and the shares of `counted` in matches."""
     part = totals.parts.get("new")
-    if part is None or found is None:
+    if part is None or matched is None:
         return None
-    return {"tokens": part["tokens"], **found, "rows": _perplexities(names, part)}
+    return {"tokens": part["tokens"], **matched.figures(counted), "rows": _perplexities(names, part)}
 
 
 def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[str, Any]]:

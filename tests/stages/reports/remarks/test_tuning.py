@@ -127,7 +127,8 @@ def test_a_curve_of_the_scored_split_is_no_reason_for_advice():
     curve = {"row": "knn-lm", "over": "k", "points": points}
 
     def made(curve, rows=()):
-        report = {**METRICS, "curves": [curve, curve], "tuning": {"split": None, "rows": rows, "largest": {"k": 9}}}
+        tuning = {"split": "valid" if rows else None, "rows": rows, "largest": {"k": 9}}
+        report = {**METRICS, "curves": [curve, curve], "tuning": tuning}
         return list(more_gains_on_scored(report))
 
     ((code, values),) = made(curve)
