@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
@@ -145,27 +145,22 @@ class Echo(StreamAttention[Last]):
         return Attended(self.rows(said[:, :-1] + 1) * inputs.normalized[:, passage.cached :], Last(said[:, -1:]))
 
 
-class ReadWatch(LayerWatch):
-    """Adds up the auxiliary losses of a summary."""
-
-    def see(self, block: ScoredBlock) -> None:
-        for layer, calls in self.calls():
-            self.add(layer, loss=sum(output.auxiliary_loss for output in calls))
-
-
 class ReadProbe(LayerProbe):
     """Shows the auxiliary losses of a summary."""
 
     name, settings, layer = "summary_read", SummarySettings, f"{__name__}:Summary"
-    watching: ClassVar[type[LayerWatch]] = ReadWatch
     columns = ()
+
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        for layer, calls in watch.calls():
+            watch.add(layer, loss=sum(output.auxiliary_loss for output in calls))
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         return {"loss": float(sums["loss"])}
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
-        return f"summary: {len(metrics['blocks'])} blocks"
+    def line(cls, block: Mapping[str, Any]) -> str:
+        return f"loses {block['loss']:.3g}"
 
     @classmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:

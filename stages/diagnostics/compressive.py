@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import Figures, LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import CompressiveSettings
 
 if TYPE_CHECKING:
@@ -20,49 +20,37 @@ PLACES = [*(f"slots {n}" for n in range(1, PARTS + 1)), *(f"cached {n}" for n in
 """Names of the places of attention, the oldest first."""
 
 
-class AttentionWatch(LayerWatch):
-    """Sums the attention to each place, and the compression loss at each end of a segment."""
+class CompressiveProbe(LayerProbe):
+    """Probe of the attention to each place, and of the compression loss at each end of a segment."""
 
-    def see(self, block: ScoredBlock) -> None:
-        to_slots = []
-        for layer, calls in self.calls():
-            looked = self.by_token(block, [one for one, _ in calls]).double()
-            losses = [loss for _, loss in calls if loss is not None]
-            self.add(layer, attention=looked.sum(0), loss=float(sum(losses)), borders=len(losses))
-            to_slots.append(looked[:, :PARTS].sum(1).float())
-        self.mean_column("slots_attention", to_slots)
+    name: ClassVar[str] = "compressive"
+    settings: ClassVar[type] = CompressiveSettings
+    layer: ClassVar[str] = "stages.models.layers.compressive:CompressiveAttention"
+    columns: ClassVar[tuple[str, ...]] = ("slots_attention",)
 
     def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, float | None]:
         """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; and the loss, if slots are made."""
         import torch
 
         inputs, passage, memory = given
-        with torch.no_grad():
-            weights, slots = module.looked(inputs, passage, memory)
-            own = inputs.raw.shape[1] - passage.cached + passage.place
-            shares = weights.mean(0).split((slots, weights.shape[3] - slots - own, own), 2)
-            by_place = torch.cat((_in_parts(shares[0]), _in_parts(shares[1]), shares[2].sum(2, keepdim=True)), 2)
-            left = module.dropped(inputs)
-            if not passage.ends_segment or not left.shape[1]:
-                return by_place, None
-            return by_place, float(module.reconstruction_loss(inputs, passage, left, module.compressed(left)))
+        weights, slots = module.looked(inputs, passage, memory)
+        own = inputs.raw.shape[1] - passage.cached + passage.place
+        to_slots, cached, segment = weights.mean(0).split((slots, weights.shape[3] - slots - own, own), 2)
+        # Parts are nearly equal, the oldest first; an empty part has no attention.
+        parts = (*to_slots.tensor_split(PARTS, 2), *cached.tensor_split(PARTS, 2), segment)
+        by_place, left = torch.stack([part.sum(2) for part in parts], 2), module.dropped(inputs)
+        if not passage.ends_segment or not left.shape[1]:
+            return by_place, None
+        return by_place, float(module.reconstruction_loss(inputs, passage, left, module.compressed(left)))
 
-
-def _in_parts(weights: Tensor) -> Tensor:
-    """Sums over PARTS nearly equal parts, the oldest first, [B, n, PARTS]; 0 for empty parts."""
-    import torch
-
-    return torch.stack([part.sum(2) for part in weights.tensor_split(PARTS, 2)], 2)
-
-
-class CompressiveProbe(LayerProbe):
-    """Attention to slots by their age, and the compression loss."""
-
-    name: ClassVar[str] = "compressive"
-    settings: ClassVar[type] = CompressiveSettings
-    layer: ClassVar[str] = "stages.models.layers.compressive:CompressiveAttention"
-    watching: ClassVar[type[LayerWatch]] = AttentionWatch
-    columns: ClassVar[tuple[str, ...]] = ("slots_attention",)
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        to_slots = []
+        for layer, calls in watch.calls():
+            looked = watch.by_token(block, [one for one, _ in calls]).double()
+            losses = [loss for _, loss in calls if loss is not None]
+            watch.add(layer, attention=looked.sum(0), loss=float(sum(losses)), borders=len(losses))
+            to_slots.append(looked[:, :PARTS].sum(1).float())
+        watch.mean_column("slots_attention", to_slots)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         row = sums["attention"] / tokens
@@ -75,24 +63,20 @@ class CompressiveProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
+    def summary(cls, metrics: Figures) -> str:
         """`compressive: attention to slots 12.1% in block 1, 20.3% in block 2; compression loss 0.0123, 0.0203`."""
         shares = ", ".join(f"{one['slots']:.1%} in block {one['block']}" for one in metrics["blocks"])
         losses = ", ".join("none" if one["loss"] is None else f"{one['loss']:.3g}" for one in metrics["blocks"])
         return f"compressive: attention to slots {shares}; compression loss {losses}"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         places = len(blocks[0]["by_age"])
         lines = [Line(f"block {one['block']}", list(enumerate(one["by_age"].values(), 1))) for one in blocks]
-        return [
-            Chart(
-                "compressive-attention",
-                f"Attention to compressed slots on {split}",
-                f"The share of attention that goes to each sixth of the slots (1 to {places // 2}), the oldest "
-                f"first, of the cached positions (to {places - 1}) and to the segment itself ({places}).",
-                Lines(
-                    lines, "oldest slots … newest, oldest cached … newest, segment", "share of attention", percent=True
-                ),
-            )
-        ]
+        across = "oldest slots … newest, oldest cached … newest, segment"
+        caption = (
+            f"The share of attention that goes to each sixth of the slots (1 to {places // 2}), the oldest first, of "
+            f"the cached positions (to {places - 1}) and to the segment itself ({places})."
+        )
+        plot = Lines(lines, across, "share of attention", percent=True)
+        return [Chart("compressive-attention", f"Attention to compressed slots on {split}", caption, plot)]

@@ -24,10 +24,7 @@ from stages.numbers import number
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
-    from stages.models.language_model import LanguageModel
-    from stages.retrieval.gate_reader import GateReader
 
 
 BINS = 50
@@ -82,67 +79,6 @@ def spelled(text: str) -> str:
     )
 
 
-class GateWatch(LayerWatch):
-    """Collects the figures of a gate, block by block."""
-
-    def __init__(
-        self,
-        reader: GateReader,
-        model: LanguageModel,
-        start: int,
-        counted: Tensor | None,
-        numbers: tuple[int, ...],
-        passage: range,
-    ) -> None:
-        """Args:
-        numbers: numbers of neighbours for which perplexity is reported; the first is the number that the gate reads.
-        passage: tokens that are shown.
-        """
-        super().__init__([], model, start, counted)
-        self._reader, self._numbers, self._passage = reader, numbers, passage
-        self.more["passage"] = list[dict[str, Any]]()
-
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        assert self._reader.gated is not None, "a block is read before it is looked at"
-        gate, rows = self._reader.gated.gate, self.rows(block)
-        neighbors, targets = self._reader.neighbors(block.encoded), block.encoded.targets
-        mean, first = gate.mean(1, dtype=torch.float32)[rows], first_matches(neighbors, targets)[rows]
-        others = (_scored(block, neighbors, k) for k in self._numbers[1:])
-        self.more["stored"] = neighbors.shape[1]
-        self.add(
-            0,
-            sum=mean.double().sum(),
-            token_histogram=histogram(mean),
-            value_histogram=histogram(gate[rows]),
-            matches=np.array([int((first < k).sum()) for k in doubling_cutoffs(neighbors.shape[1])]),
-            nll=-torch.stack([block.log_p, *others], 1)[rows].double().sum(0),
-        )
-        self.column(gate=mean)
-        self.more["passage"] += self._shown(block, gate, neighbors)
-
-    def kept(self, numbers: np.ndarray) -> Any:
-        """A sum as JSON; in lists, None means a number that is not finite."""
-        return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
-
-    def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:
-        """The tokens of the passage in a block: probability, gate by groups of dimensions, neighbours."""
-        from stages.retrieval.gate_reader import nearest
-
-        rows = _within(self._passage, block.encoded.start, len(block.log_p))
-        columns = (
-            block.encoded.targets[rows].tolist(),
-            np.exp(block.log_p[rows].double().cpu().numpy()).tolist(),
-            grouped(gate[rows]).double().cpu().tolist(),
-            nearest(neighbors[rows], self._numbers[0]).tolist(),
-        )
-        return [
-            {"token": token, "probability": p, "gate": [round(value, 6) for value in gates], "neighbors": others}
-            for token, p, gates, others in zip(*columns, strict=True)
-        ]
-
-
 def _scored(block: ScoredBlock, neighbors: Tensor, k: int) -> Tensor:
     """log p of a block's targets, [n], if the gate reads the k best neighbours."""
     import torch
@@ -184,12 +120,6 @@ def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
     return torch.cat((right, beyond), 1).int().argmax(1)
 
 
-def _within(passage: range, first: int, length: int) -> slice:
-    """The part of `length` tokens from `first` on that is in the passage."""
-    start, stop = (min(max(edge - first, 0), length) for edge in (passage.start, passage.stop))
-    return slice(start, stop)
-
-
 @dataclass(frozen=True)
 class GateProbe(SummingProbe):
     """Probe of the gate.
@@ -212,11 +142,52 @@ class GateProbe(SummingProbe):
         numbers = read_numbers if 0 in read_numbers else (*read_numbers, 0)  # the same weights with the gate shut
         return cls(numbers, tokens_of(options["passage"]), read["tokens"], split)
 
-    def watch(self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None) -> GateWatch:
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
+
         from stages.retrieval.gate_reader import GateReader
 
-        assert isinstance(reader, GateReader), "a model with a gate reads through it"
-        return GateWatch(reader, model, start, counted, self.numbers, self.passage)
+        reader, rows = watch.reader, watch.rows(block)
+        assert isinstance(reader, GateReader) and reader.gated is not None, "a model with a gate reads through it"
+        gate, neighbors = reader.gated.gate, reader.neighbors(block.encoded)
+        mean = gate.mean(1, dtype=torch.float32)[rows]
+        first = first_matches(neighbors, block.encoded.targets)[rows]
+        others = (_scored(block, neighbors, k) for k in self.numbers[1:])
+        watch.more["stored"] = neighbors.shape[1]
+        watch.add(
+            0,
+            sum=mean.double().sum(),
+            token_histogram=histogram(mean),
+            value_histogram=histogram(gate[rows]),
+            matches=np.array([int((first < k).sum()) for k in doubling_cutoffs(neighbors.shape[1])]),
+            nll=-torch.stack([block.log_p, *others], 1)[rows].double().sum(0),
+        )
+        watch.column("gate", mean)
+        watch.more.setdefault("passage", []).extend(self._shown(block, gate, neighbors))
+
+    def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:
+        """The tokens of the passage in a block: probability, gate by groups of dimensions, neighbours."""
+        from stages.retrieval.gate_reader import nearest
+
+        first = block.encoded.start
+        rows = slice(max(self.passage.start - first, 0), max(self.passage.stop - first, 0))
+        columns = (
+            block.encoded.targets[rows].tolist(),
+            np.exp(block.log_p[rows].double().cpu().numpy()).tolist(),
+            grouped(gate[rows]).double().cpu().tolist(),
+            nearest(neighbors[rows], self.numbers[0]).tolist(),
+        )
+        return [
+            {"token": token, "probability": p, "gate": [round(value, 6) for value in gates], "neighbors": others}
+            for token, p, gates, others in zip(*columns, strict=True)
+        ]
+
+    def kept(self, numbers: np.ndarray) -> Any:
+        """A sum as JSON; in lists, None means a number that is not finite."""
+        return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
+
+    def read(self, kept: Any) -> Any:
+        return [inf if one is None else one for one in kept] if isinstance(kept, list) else kept
 
     def metrics(self, records: Records) -> dict[str, Any]:
         (sums,), tokens = self.sums(records), sum(record["tokens"] for record in records)
@@ -235,9 +206,6 @@ class GateProbe(SummingProbe):
                 {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)} for k, nll in by_neighbors
             ],
         }
-
-    def read(self, kept: Any) -> Any:
-        return [inf if one is None else one for one in kept] if isinstance(kept, list) else kept
 
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
         """Perplexity against the number of neighbours; empty if no other number was asked for."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import BINS, LayerProbe, LayerWatch, Records, Sums
+from stages.diagnostics.probe import BINS, Figures, LayerProbe, LayerWatch, Records, Sums
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import BackboneConfig
 
@@ -19,40 +18,34 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 
-class SlotsWatch(LayerWatch):
-    """Counts the attention of each slot to itself, each time that slots are written."""
+class MemformerProbe(LayerProbe):
+    """Probe of the attention of each slot to itself, each time that slots are written."""
 
-    def see(self, block: ScoredBlock) -> None:
-        import torch
+    name: ClassVar[str] = "memformer"
+    layer: ClassVar[str] = "stages.models.backbones.memformer:SlotWriter"
+    columns: ClassVar[tuple[str, ...]] = ()
 
-        for layer, calls in self.calls():
-            self.add(layer, counts=np.zeros(BINS, np.int64), total=0.0, writes=len(calls))
-            for shares in calls:
-                places = (shares * BINS).long().clamp(max=BINS - 1)
-                self.add(layer, counts=torch.bincount(places, minlength=BINS), total=shares.sum())
+    @classmethod
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        return (1,) if isinstance(model, MemformerConfig) and model.slots else ()
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
         """Attention of each slot to itself, mean over heads, flat float64 on the CPU."""
         import torch
 
         memory, read = given
-        with torch.no_grad(), torch.autocast(memory.device.type, enabled=False):
+        with torch.autocast(memory.device.type, enabled=False):
             weights = module.weights(memory, read.to(memory.dtype))
             return weights[:, :, :, 0].mean(1).flatten().double().cpu()
 
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
 
-@dataclass(frozen=True)
-class MemformerProbe(LayerProbe):
-    """Probe of a Memformer with slots."""
-
-    name: ClassVar[str] = "memformer"
-    layer: ClassVar[str] = "stages.models.backbones.memformer:SlotWriter"
-    watching: ClassVar[type[LayerWatch]] = SlotsWatch
-    columns: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
-        return (1,) if isinstance(model, MemformerConfig) and model.slots else ()
+        for layer, calls in watch.calls():
+            watch.add(layer, counts=np.zeros(BINS, np.int64), total=0.0, writes=len(calls))
+            for shares in calls:
+                places = (shares * BINS).long().clamp(max=BINS - 1)
+                watch.add(layer, counts=torch.bincount(places, minlength=BINS), total=shares.sum())
 
     def metrics(self, records: Records) -> dict[str, Any]:
         (found,) = super().metrics(records)["blocks"]
@@ -70,7 +63,7 @@ class MemformerProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
+    def summary(cls, metrics: Figures) -> str:
         """`memformer: 64.0% of slots attend to themselves by more than a half (mean 0.61), 312 segments written`."""
         if metrics["self_attention"] is None:
             return "memformer: no segment was written"
@@ -80,13 +73,13 @@ class MemformerProbe(LayerProbe):
         )
 
     @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+    def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
         """`memformer-slots`, if slots were written."""
         reported = metrics.get("memformer")
         return cls.drawn([reported], reported, metrics["split"]) if reported and reported["writes"] else []
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         edges, slots = reported["histogram"]["edges"], reported["histogram"]["slots"]
         caption = (
             "Attention of a slot to itself when a segment is written: at 1 it keeps what it holds, at 0 all is new. "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stages.charts.data import Chart, Histogram, Line, Lines, Series
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import Figures, LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import MemorizingSettings
 from stages.numbers import number
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from stages.encoding.probe import ScoredBlock
-    from stages.models.language_model import LanguageModel
 
 AGES = 32
 """Number of groups of ages; group g has ages from 2^g to less than 2^(g + 1) positions."""
 ANGLES = 40
 """Number of equal bins of cosines from -1 to 1."""
+EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
+"""Edges of the bins of cosines."""
 
 
 def _shares(weights: np.ndarray) -> list[list[float]]:
@@ -31,15 +32,6 @@ def _shares(weights: np.ndarray) -> list[list[float]]:
         return []
     last = int(np.flatnonzero(weights).max())
     return [[2**group, float(weights[group] / weights.sum())] for group in range(last + 1)]
-
-
-def _line(one: Mapping[str, Any]) -> str:
-    gates = f"gates {min(one['gates']):.2f} … {max(one['gates']):.2f}"
-    age = _median(one["by_age"])
-    if age is None:
-        return f"block {one['block']} finds nothing; {gates}"
-    found = f"finds entries for {one['found']:.1%}, half of their weight {age:,} or more back"
-    return f"block {one['block']} {found}; {gates}"
 
 
 def _median(shares: Sequence[Sequence[float]]) -> int | None:
@@ -52,67 +44,20 @@ def _median(shares: Sequence[Sequence[float]]) -> int | None:
     return None
 
 
-EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
-"""Edges of the bins of cosines."""
+class MemorizingProbe(LayerProbe):
+    """Probe of the age and similarity of entries that are found, of the best entry of each token, and of the gates."""
 
+    name: ClassVar[str] = "memorizing"
+    settings: ClassVar[type] = MemorizingSettings
+    layer: ClassVar[str] = "stages.models.layers.memorizing:MemorizingAttention"
+    columns: ClassVar[tuple[str, ...]] = ("memory_weight", "memory_age")
 
-def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> Chart:
-    middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
-    shares = [one["by_cosine"] for one in blocks]
-    mean = sum(m * share for part in shares for m, share in zip(middles, part, strict=True)) / len(blocks)
-    return Chart(
-        "memorizing-cosines",
-        f"How well the best entry fits on {split}",
-        f"The cosine of each query, of every head, and the key of the best entry of memory; their mean is "
-        f"{number(mean)}.",
-        Histogram(
-            EDGES,
-            [Series(f"block {one['block']}", part) for one, part in zip(blocks, shares, strict=True)],
-            mean,
-            "cosine of query and key",
-        ),
-    )
-
-
-def _label(one: Mapping[str, Any]) -> str:
-    return f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
-
-
-class SearchWatch(LayerWatch):
-    """Sums the age and similarity of entries that are found; reports the best entry of each token."""
-
-    def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
-        super().__init__(layers, model, start, counted)
-        self._gates = [layer.gates().detach().double().cpu() for layer in layers]
-        self._scales = [layer.scales().detach().double().cpu() for layer in layers]
-        self.more["constants"] = [{"gates": gates.tolist()} for gates in self._gates]
-
-    def module(self, layer: Any) -> nn.Module:
+    def part(self, layer: Any) -> nn.Module:
         search: nn.Module = layer.search
         return search
 
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        largest, oldest = list["Tensor"](), list["Tensor"]()
-        for layer, calls in self.calls():
-            ages, scores, weights = self.by_token(block, _of_one_width(calls)).cpu().unbind(1)
-            groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
-            sees = weights[..., 0] > 0
-            cosines = (scores[..., 0] / self._scales[layer])[sees]
-            parts = ((cosines + 1) / 2 * ANGLES).long().clamp(0, ANGLES - 1)
-            self.add(
-                layer,
-                ages=torch.bincount(groups.flatten(), weights.flatten(), AGES),
-                cosines=torch.bincount(parts, minlength=ANGLES),
-                score=scores[..., 0][sees].sum(),
-                found=sees.sum(),
-            )
-            weight, head = (self._gates[layer] * weights[..., 0]).max(1)
-            largest.append(weight)
-            oldest.append(ages[..., 0].gather(1, head[:, None])[:, 0] * (weight > 0))
-        weight, place = torch.stack(largest).max(0)
-        self.column(memory_weight=weight, memory_age=torch.stack(oldest).gather(0, place[None])[0])
+    def constants(self, layer: Any) -> dict[str, Any]:
+        return {"gates": layer.gates().detach().double().tolist()}
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
         """Ages, scores (0 if no entry is seen) and weights, the best entry first, float64 [B, n, 3, heads, k]."""
@@ -123,23 +68,32 @@ class SearchWatch(LayerWatch):
         order = weights.argsort(-1, descending=True)[:, None].expand_as(parts)
         return parts.gather(-1, order).permute(0, 3, 1, 2, 4)
 
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
 
-def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
-    """The same observations, padded to an equal number of entries, at least one; padding has no weight."""
-    import torch.nn.functional as F
-
-    most = max(1, *(one.shape[4] for one in calls))
-    return [F.pad(one, (0, most - one.shape[4])) for one in calls]
-
-
-class MemorizingProbe(LayerProbe):
-    """Age and similarity of the entries that searches find, and values of the gates."""
-
-    name: ClassVar[str] = "memorizing"
-    settings: ClassVar[type] = MemorizingSettings
-    layer: ClassVar[str] = "stages.models.layers.memorizing:MemorizingAttention"
-    watching: ClassVar[type[LayerWatch]] = SearchWatch
-    columns: ClassVar[tuple[str, ...]] = ("memory_weight", "memory_age")
+        largest, oldest = list["Tensor"](), list["Tensor"]()
+        for layer, calls in watch.calls():
+            gates, scales = (
+                one.detach().double().cpu() for one in (watch.layers[layer].gates(), watch.layers[layer].scales())
+            )
+            ages, scores, weights = watch.by_token(block, _of_one_width(calls)).cpu().unbind(1)
+            groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
+            sees = weights[..., 0] > 0
+            cosines = (scores[..., 0] / scales)[sees]
+            parts = ((cosines + 1) / 2 * ANGLES).long().clamp(0, ANGLES - 1)
+            watch.add(
+                layer,
+                ages=torch.bincount(groups.flatten(), weights.flatten(), AGES),
+                cosines=torch.bincount(parts, minlength=ANGLES),
+                score=scores[..., 0][sees].sum(),
+                found=sees.sum(),
+            )
+            weight, head = (gates * weights[..., 0]).max(1)
+            largest.append(weight)
+            oldest.append(ages[..., 0].gather(1, head[:, None])[:, 0] * (weight > 0))
+        weight, place = torch.stack(largest).max(0)
+        watch.column("memory_weight", weight)
+        watch.column("memory_age", torch.stack(oldest).gather(0, place[None])[0])
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         number, gates = float(sums["found"]), sums["gates"]
@@ -152,31 +106,54 @@ class MemorizingProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """`memorizing: block 3 finds entries for 98.0%, half of their weight 512 or more back; gates 0.12 … 0.71`."""
-        return f"memorizing: {'; '.join(map(_line, metrics['blocks']))}"
+    def line(cls, block: Figures) -> str:
+        gates = f"gates {min(block['gates']):.2f} … {max(block['gates']):.2f}"
+        age = _median(block["by_age"])
+        if age is None:
+            return f"finds nothing; {gates}"
+        return f"finds entries for {block['found']:.1%}, half of their weight {age:,} or more back; {gates}"
 
     @classmethod
-    def is_shown(cls, block: Mapping[str, Any]) -> bool:
+    def is_shown(cls, block: Figures) -> bool:
         return bool(block["by_age"])
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+        lines = []
+        for one in blocks:
+            label = f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
+            lines.append(Line(label, [(age, share) for age, share in one["by_age"]]))
         ages = sorted({age for one in blocks for age, _ in one["by_age"]})
+        middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
+        mean = sum(m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True)) / len(
+            blocks
+        )
         return [
             Chart(
                 "memorizing-ages",
                 f"How far back memory is read on {split}",
                 "The share of the weight of what searches in memory found, by how many positions it lies back; every "
                 "age up to its double.",
-                Lines(
-                    [Line(_label(one), [(age, share) for age, share in one["by_age"]]) for one in blocks],
-                    "positions back",
-                    "share of weight",
-                    ages,
-                    percent=True,
-                    even=True,
+                Lines(lines, "positions back", "share of weight", ages, percent=True, even=True),
+            ),
+            Chart(
+                "memorizing-cosines",
+                f"How well the best entry fits on {split}",
+                f"The cosine of each query, of every head, and the key of the best entry of memory; their mean is "
+                f"{number(mean)}.",
+                Histogram(
+                    EDGES,
+                    [Series(f"block {one['block']}", one["by_cosine"]) for one in blocks],
+                    mean,
+                    "cosine of query and key",
                 ),
             ),
-            _cosines(blocks, split),
         ]
+
+
+def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
+    """The same observations, padded to an equal number of entries, at least one; padding has no weight."""
+    import torch.nn.functional as F
+
+    most = max(1, *(one.shape[4] for one in calls))
+    return [F.pad(one, (0, most - one.shape[4])) for one in calls]

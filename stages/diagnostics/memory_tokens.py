@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stages.charts.data import Chart, HeatMap, Share, Side
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import Figures, LayerProbe, LayerWatch, Sums
 from stages.models.backbones.stream_configs import MemoryTransformerConfig
 from stages.models.config import BackboneConfig
 
@@ -22,74 +21,11 @@ PARTS = 16
 """Number of equal parts of a segment, and of the positions before it, whose attention is reported separately."""
 
 
-def _map(name: str, split: str, values: list[list[float]], rows: list[str], columns: list[str], title: str) -> Chart:
-    largest = max(max(row) for row in values) or 1.0
-    across = "positions before a segment, the oldest first" if "before" in columns[-1] else "place in the segment"
-    return Chart(
-        f"memory-tokens-{name}",
-        f"{title}, on {split}",
-        f"Shares of attention, means over heads and scored tokens; the darkest is {largest:.1%}.",
-        HeatMap(
-            [[value / largest for value in column] for column in zip(*values, strict=True)],
-            Side(across, columns, turned=True),
-            Side("memory tokens", rows),
-            Share("none", f"{largest:.1%}"),
-        ),
-    )
-
-
-class TokensWatch(LayerWatch):
-    """Sums the attention of tokens, by their place in the segment, and the attention of memory tokens."""
-
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        to_memory = []
-        for number, calls in self.calls():
-            layer = self.layers[number]
-            m = layer.memory_tokens
-            looked = self.by_token(block, calls).double().cpu()
-            place, given, reads = looked.tensor_split((1, m + 2), 1)
-            by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, place[:, 0].long(), given)
-            self.add(number, given=by_place, places=torch.bincount(place[:, 0].long(), minlength=PARTS))
-            if layer.writes:
-                self.add(number, reads=reads.sum(0).view(m, -1))
-            to_memory.append(given[:, :m].sum(1).float())
-        self.mean_column("memory_tokens_attention", to_memory)
-
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """A row for each position: its part of the segment, attention to memory tokens and to E, attention of memory.
-
-        Shape [B, n, 1 + m + 1 + m (1 + PARTS)], means over heads.
-        """
-        import torch
-
-        past, x, passage, _ = given
-        m = module.memory_tokens
-        with torch.no_grad():
-            rows, tokens = x.tensor_split((m,), 1)
-            seen = output[0][:, :m] if module.bottleneck else rows
-            shares = module.token_attention(past, seen, tokens, passage).weights.mean(0)
-            batch, n = len(x), tokens.shape[1]
-            cached = shares[:, :, m : shares.shape[2] - passage.place - n].sum(2, keepdim=True)
-            reads = x.new_zeros(batch, m, 1 + PARTS)
-            if module.writes:
-                attended = module.memory_attention(past, rows, passage).weights.mean(0)
-                parts = [attended[:, :, :m], *attended[:, :, m:].tensor_split(PARTS, 2)]
-                reads = torch.stack([part.sum(2) for part in parts], 2)
-            length: Any = self.model.backbone.length
-            place = (passage.place + torch.arange(n, device=x.device)) * PARTS // length
-            columns = (place.expand(batch, n)[:, :, None], shares[:, :, :m], cached)
-            return torch.cat((*columns, reads.flatten(1)[:, None].expand(-1, n, -1)), 2)
-
-
-@dataclass(frozen=True)
 class MemoryTokensProbe(LayerProbe):
-    """Probe of models with memory tokens."""
+    """Probe of the attention of tokens, by their place in the segment, and of the attention of memory tokens."""
 
     name: ClassVar[str] = "memory_tokens"
     layer: ClassVar[str] = "stages.models.backbones.memory_transformer:Block"
-    watching: ClassVar[type[LayerWatch]] = TokensWatch
     columns: ClassVar[tuple[str, ...]] = ("memory_tokens_attention",)
 
     @classmethod
@@ -97,6 +33,45 @@ class MemoryTokensProbe(LayerProbe):
         if isinstance(model, MemoryTransformerConfig) and model.memory_tokens:
             return tuple(range(1, model.layers + 1))
         return ()
+
+    def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, Tensor]:
+        """For each position, its place in the segment, [B, n], and shares of attention, means over heads.
+
+        The shares are of attention to memory tokens, to cached positions, and of memory: [B, n, m + 1 + m (1 + PARTS)].
+        """
+        import torch
+
+        past, x, passage, _ = given
+        m = module.memory_tokens
+        rows, tokens = x.tensor_split((m,), 1)
+        seen = output[0][:, :m] if module.bottleneck else rows
+        shares = module.token_attention(past, seen, tokens, passage).weights.mean(0)
+        batch, n = len(x), tokens.shape[1]
+        cached = shares[:, :, m : shares.shape[2] - passage.place - n].sum(2, keepdim=True)
+        reads = x.new_zeros(batch, m, 1 + PARTS)
+        if module.writes:
+            attended = module.memory_attention(past, rows, passage).weights.mean(0)
+            parts = [attended[:, :, :m], *attended[:, :, m:].tensor_split(PARTS, 2)]
+            reads = torch.stack([part.sum(2) for part in parts], 2)
+        place = (passage.place + torch.arange(n, device=x.device)).expand(batch, n)
+        return place, torch.cat((shares[:, :, :m], cached, reads.flatten(1)[:, None].expand(-1, n, -1)), 2)
+
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
+
+        length: Any = watch.model.backbone.length
+        to_memory = []
+        for number, calls in watch.calls():
+            layer = watch.layers[number]
+            m = layer.memory_tokens
+            places, looked = (watch.by_token(block, part).cpu() for part in zip(*calls, strict=True))
+            part, (given, reads) = places * PARTS // length, looked.double().tensor_split((m + 1,), 1)
+            by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, part, given)
+            watch.add(number, given=by_place, places=torch.bincount(part, minlength=PARTS))
+            if layer.writes:
+                watch.add(number, reads=reads.sum(0).view(m, -1))
+            to_memory.append(given[:, :m].sum(1).float())
+        watch.mean_column("memory_tokens_attention", to_memory)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Shares of attention, means over heads and scored tokens."""
@@ -112,23 +87,42 @@ class MemoryTokensProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
+    def summary(cls, metrics: Figures) -> str:
         """`memory tokens: 12.1% of attention in block 1, 20.3% in block 2`."""
         shares = ", ".join(f"{one['memory']:.1%} of attention in block {one['block']}" for one in metrics["blocks"])
         return f"memory tokens: {shares}"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         """Two maps for each block: attention of memory to text, which writes, and of text to memory, which reads."""
-        own = [f"segment {n}" for n in range(1, PARTS + 1)]
-        before = ["memory", *(f"before {n}" for n in range(1, PARTS + 1))]
+        parts = range(1, PARTS + 1)
+        own = Side("place in the segment", [f"segment {n}" for n in parts], turned=True)
+        columns = ["memory", *(f"before {n}" for n in parts)]
+        before = Side("positions before a segment, the oldest first", columns, turned=True)
         charts = []
         for one in blocks:
-            number, rows = one["block"], [f"memory {n}" for n in range(1, len(one["read_by"]) + 1)]
-            if one["reads"] is not None:
-                title = f"Where memory of block {number} looks"
-                charts.append(_map(f"{number}-reads", split, one["reads"], rows, before, title))
-            charts.append(
-                _map(f"{number}-read", split, one["read_by"], rows, own, f"Who looks at it in block {number}")
+            block = one["block"]
+            maps = (
+                ("reads", one["reads"], before, f"Where memory of block {block} looks"),
+                ("read", one["read_by"], own, f"Who looks at it in block {block}"),
             )
+            charts += [
+                _map(f"{block}-{name}", f"{title}, on {split}", rows, side) for name, rows, side, title in maps if rows
+            ]
         return charts
+
+
+def _map(name: str, title: str, rows: Sequence[Sequence[float]], across: Side) -> Chart:
+    """A heat map with a row for each memory token."""
+    largest = max(map(max, rows)) or 1.0
+    return Chart(
+        f"memory-tokens-{name}",
+        title,
+        f"Shares of attention, means over heads and scored tokens; the darkest is {largest:.1%}.",
+        HeatMap(
+            [[value / largest for value in column] for column in zip(*rows, strict=True)],
+            across,
+            Side("memory tokens", [f"memory {n}" for n in range(1, len(rows) + 1)]),
+            Share("none", f"{largest:.1%}"),
+        ),
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.diagnostics.probe import EDGES, LayerProbe, LayerWatch, Sums, histogram_of_blocks
+from stages.diagnostics.probe import EDGES, Figures, LayerProbe, LayerWatch, Sums, histogram_of_blocks
 from stages.models.layers.memory_settings import MemSizerSettings
 
 if TYPE_CHECKING:
@@ -17,37 +17,29 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 
-class SlotsWatch(LayerWatch):
-    """Counts tokens by the number of slots that they read: exp of the entropy of weights; for each token, the mean."""
-
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Weights of slots, [B, n, k]."""
-        import torch
-
-        with torch.no_grad():
-            weights: Tensor = module.weights(given[0]).mean(2)
-            return weights
-
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        read = []
-        for number, calls in self.calls():
-            weights = self.by_token(block, calls).double().cpu()
-            read.append(torch.special.entr(weights).sum(1).exp())
-            counts = np.histogram(np.clip(read[-1].numpy() / weights.shape[1], 0, 1), EDGES)[0]
-            self.add(number, counts=counts, read=read[-1].sum(), weights=weights.sum(0))
-        self.mean_column("slots_read", read)
-
-
 class MemSizerProbe(LayerProbe):
-    """Probe of blocks with slots."""
+    """Probe of the number of slots that a token reads: exp of the entropy of their weights."""
 
     name: ClassVar[str] = "memsizer"
     settings: ClassVar[type] = MemSizerSettings
     layer: ClassVar[str] = "stages.models.layers.memsizer:MemSizer"
-    watching: ClassVar[type[LayerWatch]] = SlotsWatch
     columns: ClassVar[tuple[str, ...]] = ("slots_read",)
+
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Weights of slots, [B, n, k]."""
+        weights: Tensor = module.weights(given[0]).mean(2)
+        return weights
+
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
+
+        read = []
+        for number, calls in watch.calls():
+            weights = watch.by_token(block, calls).double().cpu()
+            read.append(torch.special.entr(weights).sum(1).exp())
+            counts = np.histogram(np.clip(read[-1].numpy() / weights.shape[1], 0, 1), EDGES)[0]
+            watch.add(number, counts=counts, read=read[-1].sum(), weights=weights.sum(0))
+        watch.mean_column("slots_read", read)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Number of slots, mean number that is read, mean weight of each, and tokens by the share that they read."""
@@ -59,13 +51,11 @@ class MemSizerProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """`memsizer: block 1 reads 5.2 of 32 slots`."""
-        said = (f"block {one['block']} reads {one['read']:.1f} of {one['slots']} slots" for one in metrics["blocks"])
-        return f"memsizer: {'; '.join(said)}"
+    def line(cls, block: Figures) -> str:
+        return f"reads {block['read']:.1f} of {block['slots']} slots"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title, shares = f"How many slots a token reads on {split}", [one["read"] / one["slots"] for one in blocks]
         caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."
         return histogram_of_blocks("memsizer-slots", title, caption, blocks, shares, "share of slots")

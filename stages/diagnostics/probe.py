@@ -33,6 +33,8 @@ Options = Mapping[str, Any]
 """Values by name of an evaluation's setting; None: not asked for."""
 Records = Sequence[Mapping[str, Any]]
 """Records of a probe, one for each range of a split, in order."""
+Figures = Mapping[str, Any]
+"""A part of `metrics.json`."""
 
 
 class Probe(ABC):
@@ -45,7 +47,7 @@ class Probe(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
+    def open(cls, read: Mapping[str, Artifact], options: Options, split: str) -> Self | None:
         """The probe of the evaluated model; None if it does not apply.
 
         Args:
@@ -72,7 +74,7 @@ class Probe(ABC):
     def metrics(self, records: Records) -> dict[str, Any]:
         """Compute the entry under the probe's name in `metrics.json`."""
 
-    def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
+    def curves(self, metrics: Figures, row: str) -> list[dict[str, Any]]:
         """Perplexity of the model alone, the table's `row`, against the setting that the probe varied.
 
         In the form of a report's `curves`.
@@ -87,12 +89,12 @@ class Probe(ABC):
 
     @classmethod
     @abstractmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
+    def summary(cls, metrics: Figures) -> str:
         """One line that sums up the probe's entry in `metrics.json`."""
 
     @classmethod
     @abstractmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+    def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
         """Charts of the probe; none if there are no numbers.
 
         Args:
@@ -121,9 +123,12 @@ class Calls:
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
     def _keeper(self) -> Callable[[Any, Any, Any], None]:
+        import torch
+
         held: list[Any] = []
         self._held.append(held)
 
+        @torch.no_grad()
         def keep(module: nn.Module, given: Any, output: Any) -> None:
             started = now(self._device)
             held.append(self._look(module, given, output))
@@ -145,125 +150,20 @@ class Calls:
 
 
 class SummingProbe(Probe):
-    """A probe whose records come from a `LayerWatch`."""
-
-    def sums(self, records: Records) -> list[Sums]:
-        """The sums of each layer over all ranges."""
-        by_layer = zip(*(record["layers"] for record in records), strict=True)
-        return [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
-
-    def read(self, kept: Any) -> Any:
-        """The inverse of `LayerWatch.kept`: the numbers of a sum that was stored as JSON."""
-        return kept
-
-
-@dataclass(frozen=True)
-class LayerProbe(SummingProbe):
-    """A probe of one kind of layer.
-
-    `blocks`: numbers of the blocks with the layer, counted from 1. `chosen`: settings of the layer.
-    """
-
-    name: ClassVar[str]
-    """Name in `PROBES`."""
-    place: ClassVar[Place] = "attention"
-    settings: ClassVar[type]
-    """Class of the layer's settings."""
-    layer: ClassVar[str]
-    """Class of the layer, `"module:object"`."""
-    watching: ClassVar[type[LayerWatch]]
-
-    blocks: tuple[int, ...] = ()
-    chosen: Any = None
-
-    @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        blocks = cls.blocks_of(model)
-        return cls(blocks, getattr(model, cls.place, None)) if blocks else None
-
-    @classmethod
-    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
-        """Numbers of the blocks of a model that have the layer."""
-        if isinstance(model, AttentionConfig) and isinstance(getattr(model, cls.place), cls.settings):
-            return model.blocks_with(cls.place)
-        return ()
+    """A probe that sums figures of some layers over the counted tokens, block by block."""
 
     @final
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
     ) -> LayerWatch:
-        kind = load(self.layer)
-        layers = [part for part in model.modules() if isinstance(part, kind)]
-        return self.watching(layers, model, start, counted)
+        return LayerWatch(self, self.layers(model), model, reader, start, counted)
 
-    def metrics(self, records: Records) -> dict[str, Any]:
-        """The figures of each block."""
-        tokens, sums = sum(record["tokens"] for record in records), self.sums(records)
-        constants = records[0].get("constants") or [{}] * len(sums)
-        return {
-            "blocks": [
-                {"block": block, **self.figures({**one, **constant}, tokens)}
-                for block, one, constant in zip(self.blocks, sums, constants, strict=True)
-            ]
-        }
+    def layers(self, model: LanguageModel) -> Sequence[Any]:
+        """The layers that are watched; empty: the sums are of no layer."""
+        return []
 
-    @abstractmethod
-    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """The figures of one block, JSON, from sums over `tokens` tokens."""
-
-    @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        """Charts of the blocks that have numbers to draw; empty if none has."""
-        reported = metrics.get(cls.name) or {"blocks": []}
-        blocks = [one for one in reported["blocks"] if cls.is_shown(one)]
-        return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
-
-    @classmethod
-    def is_shown(cls, block: Mapping[str, Any]) -> bool:
-        """Whether a block has numbers that can be drawn."""
-        return True
-
-    @classmethod
-    @abstractmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        """Charts of `blocks`; `reported` is the probe's whole entry in `metrics.json`."""
-
-
-BINS = 20
-"""Number of equal bins of [0, 1] in histograms."""
-EDGES = [place / BINS for place in range(BINS + 1)]
-
-
-def histogram_of_blocks(
-    name: str, title: str, caption: str, blocks: Sequence[Mapping[str, Any]], values: Sequence[float], across: str
-) -> list[Chart]:
-    """The chart of the `histogram` of each block; `values`: the mean in each."""
-    series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
-    return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]
-
-
-class LayerWatch(RangeProbe):
-    """Sums figures of some layers over the counted tokens, block by block.
-
-    Its record has the number of `tokens`, the sums of each of `layers` by name, and `more`: `constants` of layers,
-    for example.
-    """
-
-    def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
-        """Args:
-        start: the first token of the range.
-        counted: bool [n], tokens that count in figures; None: all.
-        """
-        self.layers, self.model = layers, model
-        self.more: dict[str, Any] = {}
-        self._calls = Calls(map(self.module, layers), self.look, next(model.parameters()).device)
-        self._start, self._counted, self._seconds, self._tokens = start, counted, 0.0, 0
-        self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
-        self._columns: dict[str, list[Tensor]] = {}
-
-    def module(self, layer: Any) -> nn.Module:
-        """The part of a layer that is watched."""
+    def part(self, layer: Any) -> nn.Module:
+        """The part of a layer whose calls are observed."""
         watched: nn.Module = layer
         return watched
 
@@ -272,8 +172,57 @@ class LayerWatch(RangeProbe):
         return output
 
     @abstractmethod
-    def see(self, block: ScoredBlock) -> None:
-        """Add the figures of the layers for a block, through `add` and `column`."""
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        """Add the figures of a block to the sums and columns of its range."""
+
+    def constants(self, layer: Any) -> dict[str, Any]:
+        """Figures of a layer that do not depend on tokens, as JSON."""
+        return {}
+
+    def kept(self, numbers: np.ndarray) -> Any:
+        """A sum as JSON."""
+        return numbers.tolist()
+
+    def read(self, kept: Any) -> Any:
+        """The inverse of `kept`."""
+        return kept
+
+    @final
+    def sums(self, records: Records) -> list[Sums]:
+        """The sums of each layer over all ranges, and its constants."""
+        by_layer = zip(*(record["layers"] for record in records), strict=True)
+        sums = [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
+        constants = records[0].get("constants") or [{}] * len(sums)
+        return [one | constant for one, constant in zip(sums, constants, strict=True)]
+
+
+@final
+class LayerWatch(RangeProbe):
+    """Sums figures of some layers over the counted tokens of a range, as a probe finds them.
+
+    Its record has the number of `tokens`, the sums of each of `layers` by name, their `constants`, and `more`.
+    """
+
+    def __init__(
+        self,
+        probe: SummingProbe,
+        layers: Sequence[Any],
+        model: LanguageModel,
+        reader: HiddenReader | None,
+        start: int,
+        counted: Tensor | None,
+    ) -> None:
+        """Args:
+        reader: reads memory into the range's hidden states.
+        start: the first token of the range.
+        counted: bool [n], tokens that count in figures; None: all.
+        """
+        self.layers, self.model, self.reader = layers, model, reader
+        self.more: dict[str, Any] = {"constants": [probe.constants(layer) for layer in layers]}
+        self._probe, self._start, self._counted, self._seconds, self._tokens = probe, start, counted, 0.0, 0
+        self._calls = Calls(map(probe.part, layers), probe.look, next(model.parameters()).device)
+        self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
+        self._columns: dict[str, list[Tensor]] = {}
 
     def calls(self) -> Iterator[tuple[int, list[Any]]]:
         """The number of each layer, and its observations since the last block, in the order of calls."""
@@ -297,34 +246,120 @@ class LayerWatch(RangeProbe):
             number = value if isinstance(value, int | float | np.ndarray) else value.double().cpu().numpy()
             self._sums[layer][name] = self._sums[layer].get(name, 0.0) + number
 
-    def column(self, **values: Tensor) -> None:
-        """Append figures of a block's counted tokens, [c] each, to the columns of these names."""
-        for name, value in values.items():
-            self._columns.setdefault(name, []).append(value.float())
+    def column(self, name: str, values: Tensor) -> None:
+        """Append a figure of a block's counted tokens, [c], to its column."""
+        self._columns.setdefault(name, []).append(values.float())
 
     def mean_column(self, name: str, layers: Sequence[Tensor]) -> None:
         """Append the mean over layers of a figure of a block's counted tokens, [c] for each layer."""
         import torch
 
-        self.column(**{name: torch.stack(list(layers)).mean(0)})
+        self.column(name, torch.stack(list(layers)).mean(0))
 
-    def kept(self, numbers: np.ndarray) -> Any:
-        """A sum as JSON."""
-        return numbers.tolist()
-
-    @final
     def observe(self, block: ScoredBlock) -> None:
         started = now(block.log_p.device)
-        self.see(block)
+        self._probe.see(self, block)
         self._tokens += len(block.log_p[self.rows(block)])
         self._seconds += now(block.log_p.device) - started
 
-    @final
     def observation(self) -> Observation:
         import torch
 
         self._calls.close()
-        layers = [{name: self.kept(np.asarray(value)) for name, value in sums.items()} for sums in self._sums]
+        layers = [{name: self._probe.kept(np.asarray(one)) for name, one in sums.items()} for sums in self._sums]
         record = {"tokens": self._tokens, "layers": layers, **self.more}
         columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
         return Observation(columns, record, self._seconds + self._calls.seconds)
+
+
+@dataclass(frozen=True)
+class LayerProbe(SummingProbe):
+    """A probe of one kind of layer, or of the blocks of one kind of backbone.
+
+    `blocks`: numbers of the blocks with the layer, counted from 1. `chosen`: settings of the layer.
+    """
+
+    name: ClassVar[str]
+    """Name in `PROBES`."""
+    label: ClassVar[str] = ""
+    """Name in summaries; empty: `name`."""
+    place: ClassVar[Place] = "attention"
+    settings: ClassVar[type]
+    """Class of the settings of the layer, or of the backbone."""
+    layer: ClassVar[str]
+    """Class of the layer, `"module:object"`."""
+
+    blocks: tuple[int, ...] = ()
+    chosen: Any = None
+
+    @final
+    @classmethod
+    def open(cls, read: Mapping[str, Artifact], options: Options, split: str) -> Self | None:
+        model = model_of(read["model"])
+        blocks = cls.blocks_of(model)
+        return cls(blocks, getattr(model, cls.place, None)) if blocks else None
+
+    @classmethod
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        """Numbers of the blocks of a model that have the layer."""
+        if isinstance(model, AttentionConfig) and isinstance(getattr(model, cls.place), cls.settings):
+            return model.blocks_with(cls.place)
+        return ()
+
+    @final
+    def layers(self, model: LanguageModel) -> Sequence[Any]:
+        kind = load(self.layer)
+        return [part for part in model.modules() if isinstance(part, kind)]
+
+    def metrics(self, records: Records) -> dict[str, Any]:
+        """The figures of each block."""
+        tokens, by_block = (
+            sum(record["tokens"] for record in records),
+            zip(self.blocks, self.sums(records), strict=True),
+        )
+        return {"blocks": [{"block": block, **self.figures(sums, tokens)} for block, sums in by_block]}
+
+    @abstractmethod
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """The figures of one block, JSON, from sums over `tokens` tokens."""
+
+    @classmethod
+    def summary(cls, metrics: Figures) -> str:
+        """Every block with its `line`: `memsizer: block 1 reads 5.2 of 32 slots`."""
+        said = (f"block {one['block']} {cls.line(one)}" for one in metrics["blocks"])
+        return f"{cls.label or cls.name}: {'; '.join(said)}"
+
+    @classmethod
+    def line(cls, block: Figures) -> str:
+        """A few words on the figures of a block, for the summary."""
+        raise NotImplementedError
+
+    @classmethod
+    def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
+        """Charts of the blocks that have numbers to draw; empty if none has."""
+        reported = metrics.get(cls.name) or {"blocks": []}
+        blocks = [one for one in reported["blocks"] if cls.is_shown(one)]
+        return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
+
+    @classmethod
+    def is_shown(cls, block: Figures) -> bool:
+        """Whether a block has numbers that can be drawn."""
+        return True
+
+    @classmethod
+    @abstractmethod
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+        """Charts of `blocks`; `reported` is the probe's whole entry in `metrics.json`."""
+
+
+BINS = 20
+"""Number of equal bins of [0, 1] in histograms."""
+EDGES = [place / BINS for place in range(BINS + 1)]
+
+
+def histogram_of_blocks(
+    name: str, title: str, caption: str, blocks: Sequence[Figures], values: Sequence[float], across: str
+) -> list[Chart]:
+    """The chart of the `histogram` of each block; `values`: the mean in each."""
+    series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
+    return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]

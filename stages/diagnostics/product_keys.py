@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import Figures, LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.settings import Place
 
@@ -34,94 +34,70 @@ def unpacked(text: str) -> np.ndarray:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.float32).astype(np.float64)
 
 
-def _line(one: Mapping[str, Any]) -> str:
-    read = f"read {one['usage']:.1%} of {one['slots']:,} slots"
-    return f"block {one['block']} {read}, KL {one['kl']:.2f} nats from even use"
-
-
-def _held_by_heaviest(z: np.ndarray) -> list[list[float]]:
-    """Pairs (n, share of all weight on the n most read slots), for n = 1, 2, 4, … and all slots."""
-    total = np.cumsum(np.sort(z)[::-1])
-    numbers = sorted({*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)})
-    return [[number, float(total[number - 1])] for number in numbers]
-
-
-def _label(one: Mapping[str, Any]) -> str:
-    return f"block {one['block']}: {one['usage']:.0%} of {one['slots']:,} read"
-
-
-class SlotsWatch(LayerWatch):
-    """Sums the weight of each slot, and how often it is the best; for each token, the mean weight of the best slots."""
-
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        config: Any = self.model.config
-        number, largest = config.feed_forward.slots, []
-        for layer, calls in self.calls():
-            slots, weights = (self.by_token(block, part) for part in zip(*calls, strict=True))
-            first = slots[..., 0]
-            self.add(
-                layer,
-                weights=_added_up(slots, weights, number),
-                best=_added_up(first, torch.ones_like(first), number),
-            )
-            largest.append(weights[..., 0].float().mean(1))
-        self.mean_column("slot_weight", largest)
-
-    def kept(self, numbers: np.ndarray) -> str:
-        return packed(numbers)
-
-
-def _added_up(slots: Tensor, weights: Tensor, number: int) -> Tensor:
-    """Sums of weights by slot, float64 [number], on the CPU."""
-    import torch
-
-    return torch.bincount(slots.flatten().cpu(), weights.flatten().double().cpu(), number)
-
-
 class ProductKeysProbe(LayerProbe):
     """Probe of the slots that are read, and how evenly."""
 
     name: ClassVar[str] = "product_keys"
+    label: ClassVar[str] = "product keys"
     place: ClassVar[Place] = "feed_forward"
     settings: ClassVar[type] = ProductKeysSettings
     layer: ClassVar[str] = "stages.models.layers.product_keys:Lookup"
-    watching: ClassVar[type[LayerWatch]] = SlotsWatch
     columns: ClassVar[tuple[str, ...]] = ("slot_weight",)
+
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        import torch
+
+        config: Any = watch.model.config
+        largest = []
+
+        def added_up(slots: Tensor, weights: Tensor) -> Tensor:
+            return torch.bincount(slots.flatten().cpu(), weights.flatten().double().cpu(), config.feed_forward.slots)
+
+        for layer, calls in watch.calls():
+            slots, weights = (watch.by_token(block, part) for part in zip(*calls, strict=True))
+            first = slots[..., 0]
+            watch.add(layer, weights=added_up(slots, weights), best=added_up(first, torch.ones_like(first)))
+            largest.append(weights[..., 0].float().mean(1))
+        watch.mean_column("slot_weight", largest)
+
+    def kept(self, numbers: np.ndarray) -> str:
+        return packed(numbers)
 
     def read(self, kept: str) -> np.ndarray:
         return unpacked(kept)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in nats."""
+        """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in nats.
+
+        `heaviest`: pairs (n, share of all weight on the n most read slots), for n = 1, 2, 4, … and all slots.
+        """
         z = sums["weights"] / sums["weights"].sum()
-        read = z[z > 0]
+        read, total = z[z > 0], np.cumsum(np.sort(z)[::-1])
+        numbers = sorted({*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)})
         return {
             "slots": len(z),
             "usage": len(read) / len(z),
             "best_usage": np.count_nonzero(sums["best"]) / len(z),
             "kl": float(np.log(len(z)) + (read * np.log(read)).sum()),
-            "heaviest": _held_by_heaviest(z),
+            "heaviest": [[number, float(total[number - 1])] for number in numbers],
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """`product keys: block 3 read 98.2% of 16,384 slots, KL 0.41 nats from even use`."""
-        return f"product keys: {'; '.join(map(_line, metrics['blocks']))}"
+    def line(cls, block: Figures) -> str:
+        return f"read {block['usage']:.1%} of {block['slots']:,} slots, KL {block['kl']:.2f} nats from even use"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        most = max(blocks, key=lambda one: one["slots"])
-        even = Line("all alike", [(number, number / most["slots"]) for number, _ in most["heaviest"]], dashed=True)
-        lines = [Line(_label(one), [(number, share) for number, share in one["heaviest"]]) for one in blocks]
-        ticks = [number for number, _ in most["heaviest"]][::2]
-        return [
-            Chart(
-                "product-keys-usage",
-                f"Product keys: how evenly slots are read on {split}",
-                "The share of all weight that the most read slots have: the farther above the dashed line, the fewer "
-                "do the work.",
-                Lines([*lines, even], "most read slots", "share of all weight", ticks, percent=True, even=True),
-            )
-        ]
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+        numbers = [number for number, _ in max(blocks, key=lambda one: one["slots"])["heaviest"]]
+        lines = []
+        for one in blocks:
+            label = f"block {one['block']}: {one['usage']:.0%} of {one['slots']:,} read"
+            lines.append(Line(label, [(number, share) for number, share in one["heaviest"]]))
+        even = Line("all alike", [(number, number / numbers[-1]) for number in numbers], dashed=True)
+        plot = Lines([*lines, even], "most read slots", "share of all weight", numbers[::2], percent=True, even=True)
+        title = f"Product keys: how evenly slots are read on {split}"
+        caption = (
+            "The share of all weight that the most read slots have: the farther above the dashed line, the fewer do "
+            "the work."
+        )
+        return [Chart("product-keys-usage", title, caption, plot)]

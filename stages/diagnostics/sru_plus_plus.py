@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.diagnostics.probe import EDGES, LayerProbe, LayerWatch, Sums, histogram_of_blocks
+from stages.diagnostics.probe import EDGES, Figures, LayerProbe, LayerWatch, Sums, histogram_of_blocks
 from stages.models.backbones.stream_configs import SRUPlusPlusConfig
 from stages.models.config import BackboneConfig
 
@@ -19,42 +18,38 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 
-class CellsWatch(LayerWatch):
-    """Counts tokens by the share of the cell that is passed on; for each token, the mean over layers."""
-
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Means over dimensions of r and f, [B, n, 2]."""
-        import torch
-
-        with torch.no_grad():
-            run = module.run(*given)
-            forget = torch.sigmoid(run.forget + module.carry_forget * run.earlier)
-            return torch.stack([gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2)
-
-    def see(self, block: ScoredBlock) -> None:
-        passed = []
-        for number, calls in self.calls():
-            highway, forget = self.by_token(block, calls).cpu().unbind(1)
-            counts = np.histogram(highway.numpy(), EDGES)[0]
-            self.add(number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum())
-            passed.append(highway)
-        self.mean_column("cell_share", passed)
-        alphas = [layer.projection.alpha for layer in self.layers]
-        self.more["constants"] = [{"alpha": None if alpha is None else float(alpha.detach())} for alpha in alphas]
-
-
-@dataclass(frozen=True)
 class SRUProbe(LayerProbe):
-    """Probe of an SRU++."""
+    """Probe of the share of a cell that a layer passes on, and the share that it keeps."""
 
     name: ClassVar[str] = "sru_plus_plus"
+    label: ClassVar[str] = "sru++"
     layer: ClassVar[str] = "stages.models.backbones.sru_plus_plus:Layer"
-    watching: ClassVar[type[LayerWatch]] = CellsWatch
     columns: ClassVar[tuple[str, ...]] = ("cell_share",)
 
     @classmethod
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
         return tuple(range(1, model.layers + 1)) if isinstance(model, SRUPlusPlusConfig) else ()
+
+    def constants(self, layer: Any) -> dict[str, Any]:
+        alpha = layer.projection.alpha
+        return {"alpha": None if alpha is None else float(alpha.detach())}
+
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Means over dimensions of r and f, [B, n, 2]."""
+        import torch
+
+        run = module.run(*given)
+        forget = torch.sigmoid(run.forget + module.carry_forget * run.earlier)
+        return torch.stack([gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2)
+
+    def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
+        passed = []
+        for number, calls in watch.calls():
+            highway, forget = watch.by_token(block, calls).cpu().unbind(1)
+            counts = np.histogram(highway.numpy(), EDGES)[0]
+            watch.add(number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum())
+            passed.append(highway)
+        watch.mean_column("cell_share", passed)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Means of r and f, the share of tokens in each twentieth of r, and α, null without attention."""
@@ -66,16 +61,11 @@ class SRUProbe(LayerProbe):
         }
 
     @classmethod
-    def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """`sru++: block 1 passes on 0.21 of its cell, and keeps 0.64 a token`."""
-        said = (
-            f"block {one['block']} passes on {one['highway']:.2f} of its cell, and keeps {one['forget']:.2f} a token"
-            for one in metrics["blocks"]
-        )
-        return f"sru++: {'; '.join(said)}"
+    def line(cls, block: Figures) -> str:
+        return f"passes on {block['highway']:.2f} of its cell, and keeps {block['forget']:.2f} a token"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title, gates = f"How much of their cells layers pass on, on {split}", [one["highway"] for one in blocks]
         caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."
         return histogram_of_blocks("sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell")

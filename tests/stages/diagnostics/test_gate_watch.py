@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.diagnostics.gate import BINS, GROUPS, GateProbe, GateWatch, first_matches, grouped, histogram
+from stages.diagnostics.gate import BINS, GROUPS, GateProbe, first_matches, grouped, histogram
 from stages.encoding.probe import ScoredBlock
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -41,7 +41,7 @@ def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
     targets = torch.randint(0, 11, (TOKENS,), generator=random)
     neighbors = torch.randint(-1, 11, (TOKENS, STORED), generator=random)
     reader = GateReader(neighbors.numpy, 5, numbers[0])
-    watch = GateWatch(reader, model, 5, counted, numbers, passage)
+    watch = GateProbe(numbers, passage, None, "test").watch(model, reader, 5, counted)
     gates, log_ps = [], []
     for a, b in zip([0, *cuts], [*cuts, TOKENS], strict=True):
         block = Block(5 + a, hidden[a:b], targets[a:b])
