@@ -1,6 +1,5 @@
 """Settings of a language model. Free of torch."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
@@ -33,11 +32,6 @@ class NeighborSettings(Settings):
     def reads_neighbors(self) -> bool:
         """Whether tokens of neighbours are gated into its hidden states, apart from any other memory."""
         return self.gate is not None
-
-    @property
-    def asks_for_neighbors(self) -> bool:
-        """Whether any of these settings is given."""
-        return bool(self.gate or self.gate_values)
 
     def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
         """The settings of a trained model, with a gate added as asked if it has none.
@@ -111,9 +105,6 @@ class VocabularyConfig(Settings):
         return self
 
 
-_ITEM_BYTES = {"float32": 4, "int64": 8}
-
-
 class StateArray(NamedTuple):
     """Maximum shape and dtype of one array in the state that a backbone carries."""
 
@@ -122,7 +113,7 @@ class StateArray(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * _ITEM_BYTES[self.dtype]
+        return prod(self.shape) * {"float32": 4, "int64": 8}[self.dtype]
 
 
 class Reads(NamedTuple):
@@ -141,7 +132,10 @@ class Reads(NamedTuple):
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):
-    """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named by `backbone`."""
+    """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named by `backbone`.
+
+    The defaults are those of a backbone that reads windows of any length and carries no state between them.
+    """
 
     way: ClassVar[Way] = "windows"
     """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each token."""
@@ -155,9 +149,9 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         backbone: str
 
     @property
-    @abstractmethod
     def reads(self) -> Reads:
         """Inputs that it takes, and keys that it gives."""
+        return Reads()
 
     @property
     def lengths(self) -> Lengths:
@@ -165,27 +159,27 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         attention: Any = getattr(self, "attention", None)
         return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
-    @abstractmethod
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Arrays in the state of one stream that is read in segments of `context` inputs, by name; maximum sizes."""
+        return {}
 
     def state_bytes(self, context: int) -> int:
         """Maximum bytes of the state of one stream that is read in segments of `context` inputs."""
         return sum(array.nbytes for array in self.state_spec(context).values())
 
-    @abstractmethod
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Settings of the backbone that follow from the segment length of training.
 
         Raises: UsageError if the model cannot be trained on such segments.
         """
+        return {}
 
-    @abstractmethod
     def reading(self, windows: WindowSettings) -> Self:
         """The settings with which the model reads such windows or segments.
 
         Lengths that `windows` leaves open stay as they are. Raises: UsageError if it cannot read them.
         """
+        return self
 
     @property
     def carries_state(self) -> bool:
@@ -214,16 +208,6 @@ def require_segments(own: int | None, length: int) -> None:
     """Raises: UsageError if a model's own segment length differs from `length`; None: it has none."""
     if own not in (None, length):
         raise UsageError(f"model.segment_length is {own}, but segments of training have {length} tokens; leave it out.")
-
-
-class Stateless:
-    """Settings of a backbone that carries no state between windows."""
-
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        return {}
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self
 
 
 def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:

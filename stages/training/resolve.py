@@ -74,7 +74,7 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         model = model.model_copy(update={"head": model.head.model_copy(update={"learns_rows": True})})
     if config.lora is not None:
         _require_factors(config, model, inputs)
-    if model.asks_for_neighbors and not config.method_settings.neighbors_read:
+    if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, Inputs, named_below
-from stages.models.backbones.stream_configs import DistancesConfig, SegmentedConfig, in_block
+from stages.models.backbone import Backbone, Encoding, Inputs
+from stages.models.backbones.stream_configs import DistancesConfig, SegmentedConfig
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import memory_of, present
+from stages.models.layers.settings import in_blocks, memory_of, of_blocks, present
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import Attended, Passage, Span
 
@@ -108,16 +108,11 @@ class Segmented(Backbone):
         return Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
 
     def _opened(self, state: Mapping[str, Tensor]) -> Carried:
-        specs = enumerate(self.memories, 1)
-        memories = [memory_of(named_below(state, in_block(block)), spec) for block, spec in specs]
-        return Carried(state["cached"], int(state["place"]), memories)
+        return Carried(state["cached"], int(state["place"]), of_blocks(state, self.memories))
 
     def _state(self, carried: Carried) -> dict[str, Tensor]:
         # The place stays on the CPU, so that reading it does not wait for a GPU.
-        state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
-        for block, memory in enumerate(carried.memories, 1):
-            state |= {f"{in_block(block)}{name}": part for name, part in present(memory).items()}
-        return state
+        return {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(carried.memories)
 
     def _borders(self, number: int, place: int) -> list[int]:
         """Positions at which to cut a call into passages: the ends of segments, if they cannot be read together.
@@ -138,11 +133,12 @@ class Segmented(Backbone):
             rows = len(self.leading)
             embedded = torch.cat((self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1)
         x = self.block_input(embedded)
-        passage = self._passage(x, number, carried)
-        passage = passage._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
         after = (carried.place + number) % self.length
+        cached, spans = carried.cached.shape[2], self._spans(carried.cached.shape[2], number, carried.place)
+        distances = self.distances(max(span.stop - span.begin for span in spans), x)
+        passage = Passage(cached, carried.place, spans, distances, after == 0, inputs.document_offset, inputs.tokens)
         # The cache grows during a segment. At its end it is cut to M positions before the next one.
-        forget = max(0, passage.cached + number - self.memory - after)
+        forget = max(0, cached + number - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
@@ -152,13 +148,6 @@ class Segmented(Backbone):
             memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
         return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
-
-    def _passage(self, x: Tensor, number: int, carried: Carried) -> Passage:
-        """The passage of the next `number` positions; inputs give dtype and device of its distances."""
-        cached, place = carried.cached.shape[2], carried.place
-        spans = self._spans(cached, number, place)
-        distances = self.distances(max(span.stop - span.begin for span in spans), x)
-        return Passage(cached, place, spans, distances, (place + number) % self.length == 0)
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """Spans by segment of the `number` positions after the cached ones."""
@@ -199,5 +188,5 @@ class SegmentedByDistance(Segmented):
 
 
 def _constant(memory: Any) -> Any:
-    """The memory of a layer, detached."""
+    """The memory of a block, detached."""
     return memory_of({name: part.detach() for name, part in present(memory).items()}, memory)

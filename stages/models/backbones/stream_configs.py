@@ -23,7 +23,7 @@ from stages.models.layers.settings import (
     RelativeSettings,
     StreamAttentionSettings,
     divisors,
-    present,
+    in_blocks,
 )
 
 
@@ -35,19 +35,9 @@ class LSTMConfig(BackboneConfig):
     backbone: Literal["lstm"] = "lstm"
     layers: Size = 1
 
-    @property
-    def reads(self) -> Reads:
-        return Reads()
-
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Shapes of h and c of all layers."""
         return dict.fromkeys(("h", "c"), StateArray((self.layers, 1, self.width)))
-
-    def sizes(self, segment_length: int) -> dict[str, Any]:
-        return {}
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self
 
 
 class SegmentedConfig(BackboneConfig):
@@ -75,11 +65,8 @@ class SegmentedConfig(BackboneConfig):
         """
         assert self.mem_length is not None, "the stage fills it in"
         cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
-        spec = {"cached": cached, "place": StateArray((1,), "int64")}
-        for block in range(1, self.layers + 1):
-            memory = present(self.memory_spec(block, context))
-            spec |= {f"{in_block(block)}{name}": array for name, array in memory.items()}
-        return spec
+        memories = in_blocks(self.memory_spec(block + 1, context) for block in range(self.layers))
+        return {"cached": cached, "place": StateArray((1,), "int64")} | memories
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if the model has another segment length, or a layer cannot read such segments."""
@@ -110,11 +97,6 @@ class DistancesConfig(SegmentedConfig):
         if self.width % 2:
             raise ValueError(f"relative positions need an even width, not {self.width}: {self.width + 1} is")
         return self
-
-
-def in_block(block: int) -> str:
-    """Prefix for the names of a block's memory in the state of the network."""
-    return f"block{block}."
 
 
 class TransformerXLConfig(DistancesConfig, AttentionConfig):
@@ -233,10 +215,6 @@ class SRUPlusPlusConfig(SegmentedConfig):
     def attends(self, block: int) -> bool:
         """Whether a layer has attention; layers count from 1."""
         return block % self.attention_every == 0
-
-    @property
-    def reads(self) -> Reads:
-        return Reads()
 
     def memory_spec(self, block: int, context: int) -> Cell:
         return Cell(StateArray((1, self.width)))

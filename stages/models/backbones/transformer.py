@@ -1,17 +1,17 @@
 """Pre-norm decoder Transformer over windows."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Compilable, Encoding, Inputs, named_below
-from stages.models.backbones.stream_configs import in_block
+from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import BlockMemory, memory_of, present
+from stages.models.layers.settings import BlockMemory, in_blocks, of_blocks
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.stacks import ChosenLayers, let_begin
 
@@ -104,13 +104,10 @@ class Transformer(Backbone, Compilable):
         """
         embedded, place = inputs.embedded, int(state["place"]) if state else 0
         x = self.dropout(embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place))
+        memories = [cast(Block, block).begin(x) for block in self.blocks]
+        memories = of_blocks(state, memories) if state else memories
+        for number, block in enumerate(self.blocks):
+            x, ffn_input, memories[number] = cast(Block, block).going_on(x, inputs, memories[number], place)
         # The place stays on the CPU, so that reading it does not wait for a GPU.
         after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
-        for number, block in enumerate(self.blocks, 1):
-            assert isinstance(block, Block)
-            memory = block.begin(x)
-            if state:
-                memory = memory_of(named_below(state, in_block(number)), memory)
-            x, ffn_input, memory = block.going_on(x, inputs, memory, place)
-            after |= {f"{in_block(number)}{name}": part for name, part in present(memory).items()}
-        return Encoding(self.norm(x), ffn_input, after)
+        return Encoding(self.norm(x), ffn_input, after | in_blocks(memories))

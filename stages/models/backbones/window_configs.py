@@ -1,13 +1,13 @@
 """Settings of networks that read each window independently; free of torch and of transformers."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
 from stages.examples import Way
-from stages.models.config import BackboneConfig, Reads, Size, Stateless
+from stages.models.config import BackboneConfig, Reads, Size
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.settings import (
     FEED_FORWARD_KEYS,
@@ -18,7 +18,7 @@ from stages.models.layers.settings import (
 )
 
 
-class TransformerConfig(Stateless, AttentionConfig):
+class TransformerConfig(AttentionConfig):
     """A pre-norm decoder Transformer."""
 
     backbone: Literal["transformer"] = "transformer"
@@ -49,7 +49,7 @@ class TransformerConfig(Stateless, AttentionConfig):
         return {"max_positions": longest}
 
 
-class EncoderDecoderConfig(Stateless, AttentionConfig):
+class EncoderDecoderConfig(AttentionConfig):
     """A pre-norm encoder-decoder Transformer, which reads a source sentence, and writes its translation.
 
     `layers` and `feed_forward` are the decoder's. Blocks of the encoder have dense feed-forward layers.
@@ -63,13 +63,9 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
     """The only one there is, as there is no lookup."""
 
     @model_validator(mode="after")
-    def _width_is_even(self) -> Self:
+    def _sizes_fit(self) -> Self:
         if self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is")
-        return self
-
-    @model_validator(mode="after")
-    def _full_softmax(self) -> Self:
         if self.cutoffs:
             raise ValueError("vocabularies of a translation model are small: leave cutoffs out")
         return self
@@ -78,11 +74,26 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
     def reads(self) -> Reads:
         return Reads(FEED_FORWARD_KEYS, source=True, decodes=True)
 
+
+class ImportedConfig(BackboneConfig):
+    """A model of transformers; only made by `import-model`."""
+
+    if TYPE_CHECKING:  # a field of each backbone; as a field here it would come before `backbone` in stored settings
+        architecture: dict[str, Any]
+
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        return {}
+        """Raises: UsageError if the model was not imported, or cannot read segments or documents of this length."""
+        if not self.architecture:
+            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
+        longest = self.reads.longest_context
+        # A sentence with a source may have any length up to the longest, whatever the segment length.
+        if longest is not None and segment_length > longest and not self.reads.source:
+            less = f"{segment_length} of a document" if self.pools else f"a segment of {segment_length}"
+            raise UsageError(f"The model reads {longest} tokens at once, less than {less}.")
+        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
 
 
-class HuggingFaceConfig(Stateless, BackboneConfig):
+class HuggingFaceConfig(ImportedConfig):
     """A causal language model of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface"] = "huggingface"
@@ -103,17 +114,8 @@ class HuggingFaceConfig(Stateless, BackboneConfig):
         longest = None if self.max_positions is None else self.max_positions - (self.prefix is not None)
         return Reads(keys, longest)
 
-    def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if it was not imported, or cannot read segments of this length."""
-        if not self.architecture:
-            raise UsageError("The backbone huggingface is imported, not trained from nothing: memlm import-model.")
-        longest = self.reads.longest_context
-        if longest is not None and segment_length > longest:
-            raise UsageError(f"The model reads {longest} tokens at once, less than a segment of {segment_length}.")
-        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
 
-
-class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
+class HuggingFaceEncoderDecoderConfig(ImportedConfig):
     """An encoder-decoder of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
@@ -136,14 +138,8 @@ class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
         longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
         return Reads(keys, longest, source=True, decodes=True)
 
-    def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if it was not imported."""
-        if not self.architecture:
-            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
-        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
 
-
-class TextEncoderConfig(Stateless, BackboneConfig):
+class TextEncoderConfig(ImportedConfig):
     """A bidirectional encoder of transformers; only made by `import-model`."""
 
     scores_tokens: ClassVar[bool] = False
@@ -166,13 +162,3 @@ class TextEncoderConfig(Stateless, BackboneConfig):
     @property
     def reads(self) -> Reads:
         return Reads(longest_context=self.longest)
-
-    def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if it was not imported, or cannot read documents of this length."""
-        if not self.architecture:
-            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
-        if self.longest is not None and segment_length > self.longest:
-            raise UsageError(
-                f"The model reads {self.longest} tokens at once, less than {segment_length} of a document."
-            )
-        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens

@@ -1,7 +1,7 @@
 """Settings of the layers of a block, and of blocks that several backbones share; free of torch."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -49,28 +49,31 @@ class BlockMemory(NamedTuple):
     lookup: Any
 
 
-LOOKUP_PREFIX = "lookup."
-
-
-def present(memory: NamedTuple) -> dict[str, Any]:
+def present(memory: NamedTuple, prefix: str = "") -> dict[str, Any]:
     """Parts of a memory by name, except those that are None; a block's lookup has the prefix `lookup.`."""
     if isinstance(memory, BlockMemory):
-        looked_up = present(memory.lookup).items()
-        return present(memory.attention) | {f"{LOOKUP_PREFIX}{name}": part for name, part in looked_up}
-    return {name: part for name, part in memory._asdict().items() if part is not None}
+        return present(memory.attention, prefix) | present(memory.lookup, f"{prefix}lookup.")
+    return {prefix + name: part for name, part in memory._asdict().items() if part is not None}
 
 
 def memory_of(parts: Mapping[str, Any], like: Any, prefix: str = "") -> Any:
-    """Memory from its parts, the inverse of `present`.
-
-    Args:
-        parts: tensors or shapes by name.
-        like: any memory of the same class.
-        prefix: prefix of the names of its parts.
-    """
+    """Memory from its parts, the inverse of `present`; `like` is any memory of the same class."""
     if isinstance(like, BlockMemory):
-        return BlockMemory(memory_of(parts, like.attention), memory_of(parts, like.lookup, LOOKUP_PREFIX))
+        return BlockMemory(memory_of(parts, like.attention, prefix), memory_of(parts, like.lookup, f"{prefix}lookup."))
     return type(like)(**{name: parts[prefix + name] for name in like._fields if prefix + name in parts})
+
+
+def in_blocks(memories: Iterable[NamedTuple]) -> dict[str, Any]:
+    """Parts of the memories of a network's blocks, in order, by name: `block1.keys`."""
+    parts: dict[str, Any] = {}
+    for number, memory in enumerate(memories, 1):
+        parts |= present(memory, f"block{number}.")
+    return parts
+
+
+def of_blocks(parts: Mapping[str, Any], like: Iterable[NamedTuple]) -> list[Any]:
+    """Memories of a network's blocks from their parts, the inverse of `in_blocks`."""
+    return [memory_of(parts, memory, f"block{number}.") for number, memory in enumerate(like, 1)]
 
 
 class StreamAttentionSettings(SublayerSettings):

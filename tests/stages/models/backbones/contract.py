@@ -8,7 +8,7 @@ import torch
 from stages.config import nondefaults
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone
-from stages.models.config import parse_model
+from stages.models.config import BackboneConfig, parse_model
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 from stages.translation.decoder import select_rows
@@ -47,7 +47,7 @@ class BackboneContract:
         return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
 
     def test_nothing_but_what_is_abstract_is_overridden(self, backbone):
-        assert overridden(BACKBONES.load(backbone)) == overridden(BACKBONES.settings(backbone)) == []
+        assert overridden(BACKBONES.load(backbone)) == overridden(BACKBONES.settings(backbone), BackboneConfig) == []
 
     def test_settings_and_network_know_each_other(self, backbone, config, model):
         assert config.backbone == backbone
