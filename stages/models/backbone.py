@@ -2,10 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
@@ -61,19 +60,10 @@ class Encoding:
     auxiliary_loss: Tensor | None = None
     """Scalar that training adds to the loss, such as a balance of experts; None: nothing."""
 
-    def without_prefix(self, begun: Tensor) -> "Encoding":
-        """Drop the row of every window that belongs to the prefix.
-
-        Args:
-            begun: windows that began with the prefix themselves, bool [B]; their last row is padding, and is dropped.
-        """
-        ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
-        return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
-
-    def after(self, rows: int) -> "Encoding":
-        """Drop the first rows of every window."""
-        ffn_input = None if self.ffn_input is None else self.ffn_input[:, rows:]
-        return Encoding(self.hidden[:, rows:], ffn_input, self.state, self.auxiliary_loss)
+    def select(self, rows: Callable[[Tensor], Tensor]) -> "Encoding":
+        """Apply a choice of rows, [B, L, d] -> [B, n, d], to both representations."""
+        ffn_input = None if self.ffn_input is None else rows(self.ffn_input)
+        return replace(self, hidden=rows(self.hidden), ffn_input=ffn_input)
 
     def key(self, name: str) -> Tensor:
         """The representation that is key and query of a memory: `hidden` or `ffn-input`.
@@ -84,12 +74,6 @@ class Encoding:
         if key is None:
             raise UsageError(f"The model has no key {name!r}; use --key hidden.")
         return key
-
-
-def _without_one(rows: Tensor, begun: Tensor) -> Tensor:
-    """Drop one row, [B, L + 1, d] -> [B, L, d]: the last one where `begun`, else the first."""
-    # A window that begins with the prefix itself was padded at the end.
-    return torch.where(begun[:, None, None], rows[:, :-1], rows[:, 1:])
 
 
 class Backbone(nn.Module, ABC):

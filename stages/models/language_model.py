@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from stages.errors import UsageError
@@ -16,7 +17,7 @@ from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Repl
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
-from stages.models.vocabulary import joined_once, make_vocabulary
+from stages.models.vocabulary import make_vocabulary
 
 ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Prefixes of the names of weights that may be added to a trained model."""
@@ -64,11 +65,13 @@ class LanguageModel(nn.Module):
             tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
             encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens, mask))
-            return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
-        begun = tokens[:, 0] == prefix
+            return encoding.select(lambda rows: rows[:, len(prompt) - 1 :]) if prompt and state is None else encoding
+        begun = (tokens[:, 0] == prefix)[:, None]
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
-        padded = torch.where(begun[:, None], behind, before)  # causal: padding at the end changes nothing
-        return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
+        padded = torch.where(begun, behind, before)  # causal: padding at the end changes nothing
+        encoding = self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded))
+        # The row of the prefix is dropped; a window that begins with the prefix itself was padded at the end.
+        return encoding.select(lambda rows: torch.where(begun[..., None], rows[:, :-1], rows[:, 1:]))
 
     @property
     def _prompt(self) -> tuple[int, ...]:
@@ -237,7 +240,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
-        with nullcontext() if torch.is_grad_enabled() else joined_once(model):
+        # Rows of added tokens (LoRA) are joined once; where gradients flow, weights may change.
+        with nullcontext() if torch.is_grad_enabled() else parametrize.cached():
             yield
     finally:
         # `train()` would also change modules that were in evaluation mode before, such as a frozen encoder.

@@ -6,7 +6,6 @@ embeddings. The head scores the first cluster's words and one entry for each fur
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -61,31 +60,13 @@ class JoinedRows(nn.Module):
     def __init__(self, first: int) -> None:
         super().__init__()
         self.first = first
-        self.joined: dict[bool, Tensor] | None = None
-        """Cache within `joined_once`, by whether gradients are on: a weight joined without them has no graph."""
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        joined, graph = {} if self.joined is None else self.joined, torch.is_grad_enabled()
-        if graph not in joined:
-            joined[graph] = torch.cat((old, new))
-        return joined[graph]
+        return torch.cat((old, new))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         # Copies, because a checkpoint cannot hold two views of one tensor.
         return weight[: self.first].clone(), weight[self.first :].clone()
-
-
-@contextmanager
-def joined_once(model: nn.Module) -> Iterator[None]:
-    """Join the rows of each weight once, instead of at each access; weights must not change inside."""
-    outermost = [part for part in model.modules() if isinstance(part, JoinedRows) and part.joined is None]
-    for part in outermost:
-        part.joined = {}
-    try:
-        yield
-    finally:
-        for part in outermost:
-            part.joined = None
 
 
 def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
@@ -95,18 +76,8 @@ def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
     return AdaptiveVocabulary(config) if config.cutoffs else FullVocabulary(config)
 
 
-def _size(config: VocabularyConfig) -> int:
-    if config.vocab_size is None:
-        raise UsageError("The model's vocab_size is not known; give the one of its tokens.")
-    return config.vocab_size
-
-
 def _embedding(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
     return _drawn(config, torch.empty(rows, width), partial(nn.init.normal_, std=INITIAL_NORM * width**-0.5))
-
-
-def _projection(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
-    return _drawn(config, torch.empty(rows, width), nn.init.xavier_uniform_)
 
 
 def _drawn(config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], Tensor]) -> nn.Parameter:
@@ -120,7 +91,8 @@ class InputTable(Vocabulary):
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
-        self.embedding = _embedding(config, _size(config), config.width)
+        assert config.vocab_size is not None, "the stage fills it in"
+        self.embedding = _embedding(config, config.vocab_size, config.width)
 
     def embed(self, tokens: Tensor) -> Tensor:
         return nn.functional.embedding(tokens, self.embedding)
@@ -132,8 +104,9 @@ class FullVocabulary(InputTable):
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__(config)
         self.scale, self.cap = config.score_scale, config.score_cap
-        self.output = None if config.tied else _embedding(config, _size(config), config.width)
-        self.bias = nn.Parameter(torch.zeros(_size(config))) if config.score_bias else None
+        types, width = self.embedding.shape
+        self.output = None if config.tied else _embedding(config, types, width)
+        self.bias = nn.Parameter(torch.zeros(types)) if config.score_bias else None
 
     @property
     def output_weight(self) -> Tensor:
@@ -188,7 +161,8 @@ class AdaptiveVocabulary(Vocabulary):
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
-        d, size = config.width, _size(config)
+        d, size = config.width, config.vocab_size
+        assert size is not None, "the stage fills it in"
         if config.cutoffs[-1] >= size:
             raise UsageError(
                 f"Adaptive cutoff {config.cutoffs[-1]} is not below the vocabulary size {size}; lower model.cutoffs."
@@ -197,12 +171,13 @@ class AdaptiveVocabulary(Vocabulary):
         sizes = [stop - start for start, stop in pairwise(self.bounds)]
         widths = [d // config.factor**c for c in range(len(sizes))]
         self.embeddings = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
-        self.projections = nn.ParameterList(_projection(config, d, width) for width in widths)
+        xavier = nn.init.xavier_uniform_
+        self.projections = nn.ParameterList(_drawn(config, torch.empty(d, width), xavier) for width in widths)
         self.clusters = _embedding(config, len(sizes) - 1, d)
         self.tied = config.tied
         if not self.tied:
             self.outputs = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
-            self.tail_projections = nn.ParameterList(_projection(config, d, w) for w in widths[1:])
+            self.tail_projections = nn.ParameterList(_drawn(config, torch.empty(d, w), xavier) for w in widths[1:])
         self.tail_dropout = Dropout(config.tail_dropout)
         self.register_buffer("rank", torch.arange(size))
 

@@ -17,7 +17,6 @@ from stages.methods.method import BatchIndex, Carried, Grows, LearnsTasks, Metho
 from stages.models.backbone import Encoding, Replays
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
-from stages.models.vocabulary import joined_once
 from stages.training.batches import TaskOrder, batch_size
 from stages.training.checkpoint import Saver, save_after, save_best
 from stages.training.compiling import Compiled, compiled
@@ -355,7 +354,6 @@ class Objective(nn.Module):
         with (
             self._compiled.used() if self._compiled else nullcontext(),
             autocast(self.device, self.precision),
-            joined_once(self.model.vocabulary),
             self.model.backbone.register_forward_hook(keep),
         ):
             loss, carried = self.method.loss(self.model, batch, carried)

@@ -65,8 +65,7 @@ class TokenRows(Rows):
     def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
         """Scores of the latest K tokens, [heads, B, n, K], as in Transformer-XL."""
         r = self.distance(passage.distances[-(k.shape[2] + 1) :]).unflatten(1, (self.heads, -1)).transpose(0, 1)
-        scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
-        return scores.view(*q.shape[:3], k.shape[2])
+        return relative_scores(q, k, r, self.content_bias, self.position_bias)
 
 
 class WeightedValues(NamedTuple):

@@ -24,8 +24,7 @@ class Positions(nn.Module):
         self.width, self.max_positions = config.width, config.max_positions
         self.learned = None
         if config.positions == "learned":
-            if config.max_positions is None:
-                raise UsageError("Learned positions need model.max_positions.")
+            assert config.max_positions is not None, "the stage fills it in"
             std = config.width**-0.5
             self.learned = nn.Parameter(nn.init.normal_(torch.empty(config.max_positions, config.width), std=std))
 

@@ -17,53 +17,35 @@ from stages.models.layers.sublayer import Apart, Attended, LearnsApart, Passage,
 POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 
 
-class Convolution(nn.Module):
-    """A convolution whose stride equals its kernel size; it is initialized to the mean."""
+class Compression(nn.Module):
+    """Makes one slot of c inputs by their mean, their maximum (in each dimension), or a convolution (`conv`).
 
-    def __init__(self, width: int, rate: int) -> None:
+    The stride of the convolution equals its kernel size; it is initialized to the mean.
+    """
+
+    def __init__(self, name: str, width: int, rate: int) -> None:
         super().__init__()
-        self.rate = rate
-        self.taps = nn.Linear(rate * width, width)
+        self.name, self.rate = name, rate
+        self.taps = nn.Linear(rate * width, width) if name == "conv" else None
 
+    @torch.no_grad()
     def initialize(self) -> None:
         """Set each tap to the identity divided by c."""
-        with torch.no_grad():
-            width = self.taps.out_features
-            self.taps.weight.copy_(torch.eye(width).repeat(1, self.rate) / self.rate)
+        if self.taps is not None:
+            self.taps.weight.copy_(torch.eye(self.taps.out_features).repeat(1, self.rate) / self.rate)
             self.taps.bias.zero_()
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
         """[B, n, d] -> [B, n / c, d]; n must be a multiple of c.
 
-        >>> convolution = Convolution(1, 2)
+        >>> convolution = Compression("conv", 1, 2)
         >>> convolution.initialize()
         >>> convolution(torch.tensor([[[1.0], [3.0], [5.0], [9.0]]])).flatten().tolist()
         [2.0, 7.0]
         """
-        # Windows do not overlap, so this is one product of c concatenated inputs.
-        return self.taps(x.unflatten(1, (-1, self.rate)).flatten(2))
-
-
-class Pooling(nn.Module):
-    """Mean of c inputs, or maximum in each dimension."""
-
-    def __init__(self, pool: Callable[[Tensor, int], Tensor], rate: int) -> None:
-        super().__init__()
-        self.pool, self.rate = pool, rate
-
-    def initialize(self) -> None:
-        """Do nothing: there are no weights."""
-
-    def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
-        """[B, n, d] -> [B, n / c, d]; n must be a multiple of c."""
-        return self.pool(x.unflatten(1, (-1, self.rate)), 2)
-
-
-def compressor(name: str, width: int, rate: int) -> Convolution | Pooling:
-    """Create the compression `name`: `conv`, `mean` or `max`."""
-    if name == "conv":
-        return Convolution(width, rate)
-    return Pooling(POOLS[name], rate)
+        windows = x.unflatten(1, (-1, self.rate))
+        # Windows do not overlap, so the convolution is one product of c concatenated inputs.
+        return POOLS[self.name](windows, 2) if self.taps is None else self.taps(windows.flatten(2))
 
 
 class CompressiveAttention(StreamAttention[Slots], LearnsApart):
@@ -78,7 +60,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
     def __init__(self, config: AttentionConfig, settings: CompressiveSettings) -> None:
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
-        self.compress = compressor(settings.compression, config.width, settings.rate)
+        self.compress = Compression(settings.compression, config.width, settings.rate)
         self.most, self.cached = config.lengths.kept, config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
@@ -112,10 +94,11 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
         # Indices counted from the first cached input; now they count from the first slot.
         more = slots.shape[1] - begin
-        distances = self._distances(stop + more, passage)
-        return x, passage._replace(
-            cached=passage.cached + more, spans=[Span(0, first + more, stop + more)], distances=distances
-        )
+        cached, span, distances = passage.cached + more, Span(0, first + more, stop + more), passage.distances
+        if len(distances) <= span.stop:  # slots are farther back
+            vectors = sinusoids(span.stop + 1, distances.shape[1], distances.device).flip(0)
+            distances = self.dropout(vectors.to(distances.dtype))
+        return x, passage._replace(cached=cached, spans=[span], distances=distances)
 
     def looked(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, int]:
         """Attention weights of each position on slots, cached inputs and its segment, and the number of slots.
@@ -124,13 +107,6 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         """
         (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
         return weights, memory.slots.shape[1]
-
-    def _distances(self, longest: int, passage: Passage) -> Tensor:
-        """Sinusoids of the passage's distances, extended if slots are farther back, [D + 1, d]."""
-        if len(passage.distances) > longest:
-            return passage.distances
-        width, like = passage.distances.shape[1], passage.distances
-        return self.dropout(sinusoids(longest + 1, width, like.device).flip(0).to(like.dtype))
 
     def dropped(self, inputs: StreamInputs) -> Tensor:
         """Raw inputs that leave the cache at the end of the segment, detached, in full precision, [B, r, d]."""

@@ -104,7 +104,7 @@ class Search(nn.Module):
         # entries would be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
         scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
-        ages = self._ages(chosen, keys.shape[2], place)
+        ages = keys.shape[2] - chosen + (place + torch.arange(q.shape[2], device=q.device))[:, None]
         if document_offset is not None:
             scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
         sees = scores.isfinite().any(-1, keepdim=True)
@@ -119,26 +119,16 @@ class Search(nn.Module):
         rows, heads, entries, _ = keys.shape
         step = max(1, SCORES // max(1, rows * heads * entries))
         number, found = torch.arange(entries, device=keys.device), []
-        hidden = None if document_offset is None else self._hidden(document_offset, entries, place)
+        first_seen = None  # index of the oldest entry that each query may see, [B, n]; None: it sees all
+        if document_offset is not None:
+            first_seen = entries + place + torch.arange(q.shape[2], device=keys.device) - document_offset
         for start in range(0, q.shape[2], step):
             part = slice(start, start + step)
             scores = q[:, :, part] @ keys.transpose(2, 3)
-            if hidden is not None:
-                scores.masked_fill_(number < hidden[:, None, part, None], -torch.inf)
+            if first_seen is not None:
+                scores.masked_fill_(number < first_seen[:, None, part, None], -torch.inf)
             found.append(scores.topk(min(self.neighbors, entries)).indices)
         return torch.cat(found, 2)
-
-    def _hidden(self, document_offset: Tensor, entries: int, place: int) -> Tensor | None:
-        """Number of oldest entries that each query may not see, int64 [B, n]; None: every query sees all."""
-        number = (
-            entries + place + torch.arange(document_offset.shape[1], device=document_offset.device) - document_offset
-        )
-        return number if bool((number > 0).any()) else None
-
-    def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:
-        """Distances from n queries to entries [B, heads, n, k]; the first query is at `place` of the segment."""
-        queries = place + torch.arange(chosen.shape[2], device=chosen.device)
-        return entries - chosen + queries[:, None]
 
 
 def _taken(memory: Tensor, chosen: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -30,18 +30,12 @@ class SharedBatchNorm(nn.BatchNorm1d):
         # Two passes: E[x²] - E[x]² would lose the digits of a variance that is small relative to the mean.
         centred = input - mean
         variance = _Sum.apply(centred.square().sum(0)) / rows
-        self._follow(mean.detach(), variance.detach() * (rows / (rows - 1)))
+        running = (self.running_mean, self.running_var, self.num_batches_tracked)
+        running_mean, running_variance, batches = cast(tuple[Tensor, Tensor, Tensor], running)
+        running_mean.lerp_(mean.detach(), cast(float, self.momentum))
+        running_variance.lerp_(variance.detach() * (rows / (rows - 1)), cast(float, self.momentum))  # unbiased
+        batches.add_(1)
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
-
-    def _follow(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running mean and variance towards a batch's mean and unbiased variance."""
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.momentum is not None
-        self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(variance, self.momentum)
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
 
 
 class _Sum(torch.autograd.Function):
@@ -49,17 +43,13 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own: Tensor) -> Tensor:
-        return _summed(own)
+        total = own.clone(memory_format=torch.contiguous_format)
+        ranks.all_reduce(total)
+        return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return _summed(gradient)
-
-
-def _summed(own: Tensor) -> Tensor:
-    total = own.clone(memory_format=torch.contiguous_format)
-    ranks.all_reduce(total)
-    return total
+        return _Sum.forward(ctx, gradient)
 
 
 class BestSlots(NamedTuple):

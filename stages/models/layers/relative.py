@@ -32,42 +32,20 @@ def relative_attention(
     set to -inf.
 
     Args:
-        q: [heads, B, L, d_head].
-        k, v: [heads, B, K, d_head].
-        r: projected sinusoids of the distances K, K - 1, … 0, [heads, K + 1, d_head].
-        content, position: the biases u and v, [heads, d_head].
+        r: projected sinusoids of the distances K, K - 1, … 0.
+        content, position: the biases u and v.
         dropout: probability that an attention weight is dropped.
-    Returns: [heads, B, L, d_head].
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
 
-    The weights of the example in `relative_weights`, with values 3 and 6, give 2/3 · 3 + 1/3 · 6:
+    The second query of the example in `relative_scores`, with values 3 and 6, reads 2/3 · 3 + 1/3 · 6:
 
     >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> v, by_distance = torch.tensor([[[[3.0], [6.0]]]]), torch.tensor([[[9.0], [0.6931], [0.0]]])
     >>> relative_attention(q, k, v, by_distance, nothing, nothing).flatten()
     tensor([4.0000])
     """
-    weights = F.dropout(relative_weights(q, k, r, content, position).flatten(0, 1), dropout, training=dropout > 0)
-    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
-
-
-def relative_weights(
-    q: Float[Tensor, "heads B L d_head"],
-    k: Float[Tensor, "heads B K d_head"],
-    r: Float[Tensor, "heads K+1 d_head"],
-    content: Float[Tensor, "heads d_head"],
-    position: Float[Tensor, "heads d_head"],
-) -> Float[Tensor, "heads B L K"]:
-    """Attention weights of each query; see `relative_attention`.
-
-    One query and two keys of 0. Distance 1 scores log 2 more than distance 0, so its key has twice the weight:
-
-    >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
-    >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0; no key is 2 away
-    >>> relative_weights(q, k, by_distance, nothing, nothing).flatten()
-    tensor([0.6667, 0.3333])
-    """
-    return relative_scores(q, k, r, content, position).softmax(-1).view(*q.shape[:3], k.shape[2])
+    weights = relative_scores(q, k, r, content, position).softmax(-1).flatten(0, 1)
+    return torch.bmm(F.dropout(weights, dropout, training=dropout > 0), v.flatten(0, 1)).view_as(q)
 
 
 def relative_scores(
@@ -76,21 +54,23 @@ def relative_scores(
     r: Float[Tensor, "heads K+1 d_head"],
     content: Float[Tensor, "heads d_head"],
     position: Float[Tensor, "heads d_head"],
-) -> Float[Tensor, "headsB L K"]:
-    """Scores before the softmax in `relative_weights`, [heads · B, L, K]; -inf for future keys.
+) -> Float[Tensor, "heads B L K"]:
+    """Scores of the keys before the softmax of `relative_attention`; -inf for future keys.
 
-    The example of `relative_weights` with two queries, of which the first cannot see the second key:
+    Two queries and two keys of 0. Distance 1 scores log 2 more than distance 0; the first query cannot see the second
+    key:
 
     >>> q, k, nothing = torch.ones(1, 1, 2, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
-    >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0
+    >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0; no key is 2 away
     >>> relative_scores(q, k, by_distance, nothing, nothing)
-    tensor([[[0.0000,   -inf],
-             [0.6931, 0.0000]]])
+    tensor([[[[0.0000,   -inf],
+              [0.6931, 0.0000]]]])
     """
     scale = q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     by_distance: Tensor = _ByDistance.apply(by_position, r)  # type: ignore[no-untyped-call]
-    return torch.baddbmm(by_distance, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    scores = torch.baddbmm(by_distance, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    return scores.view(*q.shape[:3], k.shape[2])
 
 
 class _ByDistance(torch.autograd.Function):
@@ -110,7 +90,8 @@ class _ByDistance(torch.autograd.Function):
         else:
             copies = r[:, None].expand(-1, rows, -1, -1).flatten(0, 1)
             distances = torch.bmm(queries.flatten(0, 1), copies.transpose(1, 2))
-        distances[:, :, :length].add_(_unused(length, distances))
+        unused = torch.full((length, length), -torch.inf, dtype=distances.dtype, device=distances.device)
+        distances[:, :, :length].add_(unused.triu().flip(1))
         return distances.flatten(1)[:, length:].unflatten(1, (length, keys))
 
     @staticmethod
@@ -123,11 +104,6 @@ class _ByDistance(torch.autograd.Function):
         whole = whole.view(len(queries), -1, keys + 1)
         of_r = torch.bmm(queries.flatten(1, 2).transpose(1, 2), whole).transpose(1, 2)
         return torch.bmm(whole, r).view_as(queries), of_r
-
-
-def _unused(length: int, like: Tensor) -> Tensor:
-    """Mask [L, L]: -inf for the first L - i numbers of each row i, else 0."""
-    return torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu().flip(1)
 
 
 class Projected(NamedTuple):
@@ -180,7 +156,7 @@ class RelativeAttention(StreamAttention[Nothing]):
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
         """Attention weights of each span, [heads, B, queries, positions that it sees]."""
         by_span = self._by_span(self.project(x, passage), passage)
-        return [relative_weights(q, k, r, *self._biases) for q, k, _, r in by_span]
+        return [relative_scores(q, k, r, *self._biases).softmax(-1) for q, k, _, r in by_span]
 
     @property
     def _biases(self) -> tuple[Tensor, Tensor]:
