@@ -15,7 +15,7 @@ from stages.errors import DataError, content_of
 from stages.interrupts import stoppable
 from stages.text.config import LARGEST_VOCABULARY
 from stages.text.documents import ENDS_DOCUMENT
-from stages.text.simple_tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
+from stages.text.simple_tokenizers import ByteTokenizer, CharTokenizer, SplitText, WordTokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, EosRule, TextTokenizer, TrainableTokenizer
 
@@ -28,6 +28,8 @@ LONGEST_WORD = 1000
 _LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 BATCH_CHARACTERS = 2**18
 """Characters encoded at once: an encoding takes a hundred times the memory of its ids."""
+_WORD_BEGINS = re.compile(r"(?= \S)")
+"""Where GPT-2's pattern cuts any text: before the last space that precedes a word or a sign."""
 
 
 @contextmanager
@@ -77,22 +79,30 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {EOS}", special_tokens=[(EOS, self.eos_id)]
         )
+        self._by_word = _cuts_as_bpe(tokenizer)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        ids = [np.zeros(0, np.int64)]
-        counts = [np.zeros(0, np.int64)]
+        if not self._by_word:
+            return self._encode(texts)
+        # A distinct word is encoded once, which takes less than half the time.
+        split = SplitText.of(texts, lowercase=False, cut=_WORD_BEGINS.split)
+        ids, sizes = self._encode(split.words)
+        starts, lengths = (np.cumsum(sizes) - sizes)[split.places], sizes[split.places]
+        ends = np.cumsum(lengths)
+        within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        return ids[np.repeat(starts, lengths) + within], np.diff(ends[np.cumsum(split.counts) - 1], prepend=0)
+
+    def _encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = list[int]()
+        counts = list[int]()
         for batch in _batches(texts):
             with library_errors("The tokenizer cannot read the text"):
-                batch_ids, batch_counts = self._encode_batch(batch)
-            ids.append(batch_ids)
-            counts.append(batch_counts)
-        return np.concatenate(ids), np.concatenate(counts)
-
-    def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        # The fast variant computes no offsets, which are not needed here.
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
-        return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
+                # The fast variant computes no offsets, which are not needed here.
+                encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            for encoding in encodings:
+                counts.append(len(encoding))
+                ids.extend(encoding.ids)
+        return np.array(ids, np.int64), np.array(counts, np.int64)
 
 
 class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
@@ -127,6 +137,17 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([lines, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+def _cuts_as_bpe(tokenizer: "Tokenizer") -> bool:
+    """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it stands."""
+    from tokenizers import models
+
+    own = _bpe_layout(lowercase=tokenizer.normalizer is not None)
+    cuts = (str(tokenizer.normalizer), str(tokenizer.pre_tokenizer)) == (str(own.normalizer), str(own.pre_tokenizer))
+    added = tokenizer.get_added_tokens_decoder().values()
+    spaced = any(token.lstrip or token.rstrip or " " in token.content for token in added)
+    return cuts and not spaced and isinstance(tokenizer.model, models.BPE) and not tokenizer.model.dropout
 
 
 def _words_cut(texts: Iterable[str]) -> Iterator[str]:

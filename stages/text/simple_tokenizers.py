@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitText:
-    """Text as words, split once for all later uses."""
+    """Text as words, or as other parts, split once for all later uses."""
 
     words: list[str]
     """Distinct words, in order of first occurrence."""
@@ -31,13 +31,13 @@ class SplitText:
     """Number of words in each piece of the text, int64 [P]."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
-        """Split consecutive pieces."""
+    def of(cls, texts: Sequence[str], lowercase: bool, cut: Callable[[str], list[str]] | None = None) -> Self:
+        """Split consecutive pieces with `cut`; None: into words."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         # An array, because the numbers of a list would be converted one by one.
         places, ends = array("I"), [0]
         texts = [lower(text) for text in texts] if lowercase else texts
-        words_of = splitting(texts)
+        words_of = cut or splitting(texts)
         for text in texts:
             places.extend(map(numbers.__getitem__, words_of(text)))
             ends.append(len(places))

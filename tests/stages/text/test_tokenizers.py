@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tokenizers.normalizers import Lowercase
@@ -93,6 +93,59 @@ def test_characters_and_bytes(text: str) -> None:
     names = {id: name for name, id in characters.huggingface().get_vocab().items()}
     known = set(TRAIN)
     assert [names[id] for id in encode(characters, text)] == [c if c in known else "<unk>" for c in text]
+
+
+LINES = st.lists(
+    st.text(
+        st.sampled_from("theWLsd 'cat's'll12½Ⅷ²_.,;…\t\r\n\x0b\x0c\x1c\x85\u00a0\u2028\u3000üΣßİ世a\u0301\u200d🌍"),
+        max_size=60,
+    )
+    | st.text(max_size=20),
+    max_size=6,
+)
+
+
+def ids_of_texts(tokenizer: TextTokenizer, texts: list[str]) -> list[list[int]]:
+    ids, counts = tokenizer.encode_texts(texts)
+    ends = counts.cumsum().tolist()
+    return [ids[a:b].tolist() for a, b in zip([0, *ends], ends, strict=False)]
+
+
+@pytest.mark.parametrize("added", ["new", "cat's fo"])
+@pytest.mark.parametrize("lowercase", [False, True])
+@example(
+    [
+        "a  b \n",
+        "\n",
+        "",
+        " \t x",
+        "\t  x",
+        "don't DON'T 'RE'",
+        "two\nlines\n",
+        "<eos> at the end<eos>\n",
+        "the cat's food",
+    ]
+)
+@examples
+@given(texts=LINES)
+def test_bpe_encodes_a_word_once_with_the_ids_of_its_text(lowercase: bool, added: str, texts: list[str]) -> None:
+    library = Tokenizer.from_str(TOKENIZERS_MADE["bpe", lowercase].huggingface().to_str())
+    library.add_tokens([added])
+    expected = [library.encode(text, add_special_tokens=False).ids for text in texts]
+    assert ids_of_texts(HuggingFaceTokenizer(library), texts) == expected
+
+
+def test_repeated_words_are_not_given_to_the_library_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode_all = HuggingFaceTokenizer._encode
+
+    def watched(self: HuggingFaceTokenizer, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        encoded.extend(texts)
+        return encode_all(self, texts)
+
+    monkeypatch.setattr(HuggingFaceTokenizer, "_encode", watched)
+    TOKENIZERS_MADE["bpe", False].encode_texts(["the cat's mat\n"] * 1000)
+    assert encoded == ["the", " cat's", " mat\n"]
 
 
 @examples
