@@ -5,8 +5,9 @@ ones follow each other. A shard looks up the matches of a range of segments. The
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,6 @@ __all__ = ["PackBatches", "PackConfig"]
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from stages.text.bm25 import Bm25Index, RankBm25
-    from stages.text.packing import Chain
 
 SPLIT = "train"
 SEGMENTS = {"fast": 4096, "rank-bm25": 128}
@@ -86,15 +84,11 @@ class Plan(ShardPlan[SegmentRange]):
     k: int
 
 
-@dataclass(frozen=True)
-class Work:
-    """Everything that computing shards needs."""
-
-    index: "Bm25Index | RankBm25"
-    k: int
+Search = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+"""(start, stop) -> ids and scores of the matches of segments start .. stop - 1, the best first, [n, k] each."""
 
 
-class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
+class PackBatches(ShardedStage[PackConfig, Plan, Search, SegmentRange]):
     """Packs segments of the training split by BM25; role: `tokens`."""
 
     name = "pack-batches"
@@ -112,8 +106,11 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
             _require_segments(tokens, config.segment_length)
         else:
             raise ArtifactError(f"{tokens.reference} holds {examples}; segments can only be cut from streams of text.")
-        if config.exclude == "document":
-            _require_documents(tokens)
+        if config.exclude == "document" and tokens.metrics["splits"][SPLIT]["documents"] < 2:
+            raise DataError(
+                f"Split {SPLIT!r} of {tokens.reference} is one document, and --exclude document packs segments of "
+                "several; cut the text into documents (memlm tokenize --documents), or leave --exclude out."
+            )
         return Inputs({"tokens": tokens})
 
     def plan(self, job: Job[PackConfig]) -> Plan:
@@ -130,35 +127,50 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         ]
         return Plan(shards, segments, min(job.config.k, segments - 1))
 
-    def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
-        return Work(_matcher(job, plan.segments), plan.k)
+    def open(self, job: ShardJob[PackConfig], plan: Plan) -> Search:
+        from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself
+        from stages.text.packing import sharing
 
-    def run_shard(self, job: ShardJob[PackConfig], work: Work, shard: SegmentRange) -> ShardOutput:
+        # a segment is most similar to itself, and then to others of its document
+        hidden = sharing(_spans(job)) if job.config.exclude == "document" else itself(plan.segments)
+        if job.config.engine == "fast":
+            return partial(Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden).search, k=plan.k)
+        offsets = _offsets(job)
+        segments = np.split(np.asarray(_array(job, "ids")[: offsets[-1]]), offsets[1:-1])
+        return partial(RankBm25(segments, hidden).search, k=plan.k)
+
+    def run_shard(self, job: ShardJob[PackConfig], work: Search, shard: SegmentRange) -> ShardOutput:
         started = time.perf_counter()
         output = ShardOutput(job.folder)
-        ids, scores = work.index.search(shard.start, shard.stop, work.k)
+        ids, scores = work(shard.start, shard.stop)
         np.savez(output.add(shard.file), ids=ids, scores=scores)
         output.record["seconds"] = time.perf_counter() - started
         return output
 
     def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
-        from stages.text.packing import DocumentsApart, chain, same_document
+        from stages.text.packing import DocumentsApart, chain, overlap, same_document
 
         found = [np.load(job.folder / shard.file) for shard in plan.shards]
+        ids, scores = (np.concatenate([matches[name] for matches in found]) for name in ("ids", "scores"))
         # chains begin at random segments; the same permutation is the baseline for the packing
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
-        spans = _spans(job, plan.segments)
+        spans, offsets, counts = _spans(job), _offsets(job), _counts(job)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
-        packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation, apart)
-        offsets = _offsets(job, plan.segments)
-        job.draft.write_whole(_layout("order", len(packed.order)), packed.order)
-        job.draft.write_whole(_layout("segment_offsets", len(offsets)), offsets)
+        packed = chain(ids, permutation, apart)
+        for name, values in {"order": packed.order, "segment_offsets": offsets}.items():
+            job.draft.write_whole(_layout(name, len(values)), values)
+        followed = np.flatnonzero(packed.rank >= 0)
+        links = scores[packed.order[followed], packed.rank[followed]].astype(np.float64)
         searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
             "segments": plan.segments,
             "tokens_left_out": tokens - int(offsets[-1]),
-            **_figures(packed, np.concatenate([matches["scores"] for matches in found]), _counts(job), permutation),
+            "terms": len(np.unique(counts.indices)),
+            "hop_rate": len(links) / (plan.segments - 1),
+            "mean_link_score": float(links.mean()) if len(links) else None,
+            "token_overlap": overlap(counts, packed.order),
+            "token_overlap_random": overlap(counts, permutation),
             "same_document": same_document(spans, packed.order),
             "segments_per_second": rate(plan.segments, searched),
         }
@@ -186,57 +198,29 @@ def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
         raise DataError(f"Split {SPLIT!r} of {tokens.reference} is one sentence: there is nothing to pack.")
 
 
-def _require_documents(tokens: Artifact) -> None:
-    """Raises: DataError unless the training split has at least two documents."""
-    if tokens.metrics["splits"][SPLIT]["documents"] < 2:
-        raise DataError(
-            f"Split {SPLIT!r} of {tokens.reference} is one document, and --exclude document packs segments of several; "
-            "cut the text into documents (memlm tokenize --documents), or leave --exclude out."
-        )
+def _array(job: ShardJob[PackConfig], name: str) -> Any:
+    return job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/{name}"]
 
 
-def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25":
-    from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself
-    from stages.text.packing import sharing
-
-    # a segment is most similar to itself, and then to others of its document
-    hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
-    if job.config.engine == "rank-bm25":
-        offsets = _offsets(job, segments)
-        return RankBm25(np.split(np.asarray(_ids(job)[: offsets[-1]]), offsets[1:-1]), hidden)
-    return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
+def _offsets(job: ShardJob[PackConfig]) -> np.ndarray:
+    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one length."""
+    if _is_pairs(job.inputs["tokens"]):
+        return np.asarray(_array(job, "doc_offsets")[:])
+    return np.arange(whole_segments(job.config, job.inputs) + 1, dtype=np.int64) * job.config.segment_length
 
 
-def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
+def _spans(job: ShardJob[PackConfig]) -> np.ndarray:
     """Numbers of the first and the last document of each segment, int64 [S, 2]."""
     from stages.text.packing import document_spans
 
-    if _is_pairs(job.inputs["tokens"]):
-        return np.repeat(np.arange(segments, dtype=np.int64)[:, None], 2, 1)
-    offsets = job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"]
-    return document_spans(np.asarray(offsets[:]), job.config.segment_length, segments)
-
-
-def _offsets(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
-    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one length."""
-    if _is_pairs(job.inputs["tokens"]):
-        return np.asarray(job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"][:])
-    return np.arange(segments + 1, dtype=np.int64) * job.config.segment_length
-
-
-def _ids(job: ShardJob[PackConfig]) -> Any:
-    """Token ids of the split, [T]."""
-    return job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/ids"]
+    return document_spans(np.asarray(_array(job, "doc_offsets")[:]), _offsets(job))
 
 
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """Counts of each term in each segment, [S, V]."""
-    from stages.text.bm25 import term_counts, uneven_counts
+    from stages.text.bm25 import term_counts
 
-    size = job.inputs["tokens"].metrics["vocabulary_size"]
-    if _is_pairs(job.inputs["tokens"]):
-        return uneven_counts(_ids(job), _offsets(job, 0), size)
-    return term_counts(_ids(job), job.config.segment_length, size)
+    return term_counts(_array(job, "ids"), _offsets(job), job.inputs["tokens"].metrics["vocabulary_size"])
 
 
 def whole_segments(config: PackConfig, inputs: Inputs) -> int:
@@ -256,18 +240,3 @@ def array_layouts(segments: int) -> dict[str, ArrayLayout]:
 def _layout(name: str, rows: int) -> ArrayLayout:
     """Layout of an int64 array."""
     return ArrayLayout(f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
-
-
-def _figures(packed: "Chain", scores: np.ndarray, counts: "csr_array", permutation: np.ndarray) -> dict[str, Any]:
-    """Figures of the quality of the packing, against a random order."""
-    from stages.text.packing import overlap
-
-    places = packed.followed
-    links = scores[packed.order[places], packed.rank[places]].astype(np.float64)
-    return {
-        "terms": len(np.unique(counts.indices)),
-        "hop_rate": len(links) / (counts.shape[0] - 1),
-        "mean_link_score": float(links.mean()) if len(links) else None,
-        "token_overlap": overlap(counts, packed.order),
-        "token_overlap_random": overlap(counts, permutation),
-    }

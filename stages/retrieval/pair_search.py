@@ -62,11 +62,11 @@ class SimilarSentences:
 
 def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array":
     """Token counts [D, V] of sentences without their ends."""
-    from stages.text.bm25 import uneven_counts
+    from stages.text.bm25 import term_counts
 
     kept = np.ones(len(ids), bool)
     kept[offsets[1:] - 1] = False
-    return uneven_counts(ids[kept], offsets - np.arange(len(offsets)), vocabulary)
+    return term_counts(ids[kept], offsets - np.arange(len(offsets)), vocabulary)
 
 
 SENTENCES = 64

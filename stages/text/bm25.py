@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from stages.threads import thread_pool
+from stages.threads import slices, thread_pool
 
 
 @dataclass(frozen=True)
@@ -72,51 +72,26 @@ BLOCK = 8192
 """Segments counted at a time."""
 
 
-def term_counts(ids: Any, length: int, terms: int) -> csr_array:
-    """Counts [S, V] of the complete segments of a split, in the smallest unsigned type that holds `length`.
-
-    Args:
-        ids: token ids [T], an array or a Zarr array; S = T // length, segment i holds tokens i·length …
-        length: tokens a segment.
-        terms: size of the vocabulary, V.
-    """
-    segments = int(ids.shape[0]) // length
-    starts = range(0, segments, BLOCK)
-    blocks = [ids[start * length : min(start + BLOCK, segments) * length] for start in starts]
-    return vstack([_count(np.asarray(block).reshape(-1, length), terms) for block in blocks], format="csr")
-
-
-def uneven_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
-    """Counts [S, V] of segments of unequal length, in int32.
+def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
+    """Counts [S, V] of segments, in the smallest unsigned type that holds the longest segment.
 
     Args:
         ids: token ids [T], an array or a Zarr array.
         offsets: int64 [S + 1], where each segment begins, and the end.
         terms: size of the vocabulary, V.
 
-    >>> uneven_counts(np.array([1, 1, 0, 2]), np.array([0, 3, 4]), 3).toarray()
+    >>> term_counts(np.array([1, 1, 0, 2]), np.array([0, 3, 4]), 3).toarray()
     array([[1, 2, 0],
-           [0, 0, 1]], dtype=int32)
+           [0, 0, 1]], dtype=uint8)
     """
-    blocks = []
+    dtype, blocks = np.min_scalar_type(np.diff(offsets).max()), []
     for start in range(0, len(offsets) - 1, BLOCK):
         part = offsets[start : start + BLOCK + 1]
         rows = np.repeat(np.arange(len(part) - 1), np.diff(part))
         found = np.asarray(ids[int(part[0]) : int(part[-1])]).astype(np.int32)
-        ones = np.ones(len(found), np.int32)
+        ones = np.ones(len(found), dtype)
         blocks.append(csr_array((ones, (rows, found)), shape=(len(part) - 1, terms)))  # duplicate places are summed
     return vstack(blocks, format="csr")
-
-
-def _count(segments: np.ndarray, terms: int) -> csr_array:
-    """Counts [n, V] of segments [n, L]. In a sorted row, each term is a run of equal ids."""
-    ordered = np.sort(segments, axis=1).astype(np.int32)
-    begins = np.ones(ordered.shape, bool)
-    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    places = np.flatnonzero(begins)
-    counts = np.diff(places, append=ordered.size).astype(np.min_scalar_type(segments.shape[1]))
-    offsets = np.concatenate([[0], np.cumsum(begins.sum(axis=1))]).astype(np.int32)
-    return csr_array((counts, ordered.ravel()[places], offsets), shape=(len(segments), terms))
 
 
 QUERIES, DOCUMENTS = 256, 8192
@@ -134,21 +109,6 @@ class _Part:
     """[n, C], of the common terms only; made dense once per search."""
     rare: csr_array
     """[V, n], zero where a term is common."""
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Some queries with their best matches so far."""
-
-    common: np.ndarray
-    """Counts of the common terms in each query, [q, C]."""
-    terms: csr_array
-    """Counts of all terms in each query, [q, V]."""
-    ids: np.ndarray
-    best: np.ndarray
-    """[q, k] each."""
-    hidden: np.ndarray
-    """Range [start, stop) of documents that each query must not find, [q, 2]."""
 
 
 class Bm25Index:
@@ -190,12 +150,21 @@ class Bm25Index:
             hidden: range [start, stop) of documents that each query must not find, int64 [n, 2].
         Returns: see `search`.
         """
-        starts = range(0, queries.shape[0], QUERIES)
-        blocks = [self._block(queries[one : one + QUERIES], hidden[one : one + QUERIES], k) for one in starts]
+        terms, n = queries.astype(np.float64), queries.shape[0]
+        common = terms[:, self._common].toarray()
+        ids, best = np.full((n, k), -1, np.int64), np.full((n, k), self.scoring.floor, np.float32)
+
+        def merge(part: _Part, weights: np.ndarray, rows: slice) -> None:
+            """Merge the documents of a part into the best of some queries; `weights`: common terms, [C, m]."""
+            scores = common[rows] @ weights
+            scores += (terms[rows] @ part.rare).toarray()
+            _hide(scores, hidden[rows] - part.first)
+            _keep_best(ids[rows], best[rows], scores.astype(np.float32), part.first)
+
         with thread_pool() as share:
             for part in self._parts:
-                share(partial(_merge, part=part, common=part.common.toarray().T), blocks)
-        return np.concatenate([block.ids for block in blocks]), np.concatenate([block.best for block in blocks])
+                share(partial(merge, part, part.common.toarray().T), slices(n, QUERIES))
+        return ids, best
 
     def _part(self, first: int) -> _Part:
         counts = self.counts[first : first + DOCUMENTS].astype(np.float64)
@@ -206,20 +175,6 @@ class Bm25Index:
         counts.data[np.isin(counts.indices, self._common)] = 0
         counts.eliminate_zeros()
         return _Part(first, common, counts.T.tocsr())
-
-    def _block(self, queries: csr_array, hidden: np.ndarray, k: int) -> _Block:
-        terms = queries.astype(np.float64)
-        ids = np.full((len(hidden), k), -1, np.int64)
-        best = np.full((len(hidden), k), self.scoring.floor, np.float32)
-        return _Block(terms[:, self._common].toarray(), terms, ids, best, hidden)
-
-
-def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
-    """Merge the documents of a part into the best of a block so far; `common`: weights of the common terms, [C, n]."""
-    scores = block.common @ common
-    scores += (block.terms @ part.rare).toarray()
-    _hide(scores, block.hidden - part.first)
-    _keep_best(block.ids, block.best, scores.astype(np.float32), part.first)
 
 
 def itself(documents: int) -> np.ndarray:
@@ -276,12 +231,10 @@ class RankBm25:
             k: at most S - 1.
         Returns: ids int64 [n, k], -1 where fewer may be found, and scores float32 [n, k].
         """
-        found = [self._best(query, k) for query in range(start, stop)]
-        ids = np.stack([ids for ids, _ in found])
-        return ids, np.stack([scores for _, scores in found])
-
-    def _best(self, query: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        scores = self._bm25.get_scores(self._documents[query]).astype(np.float32)
-        scores[slice(*self._hidden[query])] = -np.inf
-        best = np.argsort(-scores, kind="stable")[:k]
-        return np.where(np.isneginf(scores[best]), -1, best), scores[best]
+        ids, scores = np.empty((stop - start, k), np.int64), np.empty((stop - start, k), np.float32)
+        for row, query in enumerate(range(start, stop)):
+            found = self._bm25.get_scores(self._documents[query]).astype(np.float32)
+            found[slice(*self._hidden[query])] = -np.inf
+            best = np.argsort(-found, kind="stable")[:k]
+            ids[row], scores[row] = np.where(np.isneginf(found[best]), -1, best), found[best]
+        return ids, scores

@@ -1,7 +1,7 @@
 """Orders segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -20,11 +20,6 @@ class Chain:
     """Segment ids, int64 [S]."""
     rank: np.ndarray
     """Rank of a segment among the matches of its predecessor, 0 for the best, int64 [S - 1]; -1: no match was free."""
-
-    @property
-    def followed(self) -> np.ndarray:
-        """Places in the order that are followed by a match."""
-        return np.flatnonzero(self.rank >= 0)
 
 
 class DocumentsApart:
@@ -97,7 +92,9 @@ class _RandomFree:
     def __init__(self, permutation: np.ndarray, free: np.ndarray, groups: np.ndarray) -> None:
         """`groups`: group of each segment, int64 [S]."""
         self._permutation, self._free = permutation.tolist(), free
-        self._places = _places_by_group(groups[permutation])
+        borders = np.cumsum(np.bincount(groups))[:-1]
+        of_groups = np.split(groups[permutation].argsort(kind="stable"), borders)
+        self._places = [iter(places.tolist()) for places in of_groups]
         self._first = [(next(places), group) for group, places in enumerate(self._places)]
         heapify(self._first)
 
@@ -124,12 +121,6 @@ class _RandomFree:
         return bool(self._first)
 
 
-def _places_by_group(groups: np.ndarray) -> list[Iterator[int]]:
-    """The places of each group, in order. Groups are numbered from 0, and none is empty."""
-    borders = np.cumsum(np.bincount(groups))[:-1]
-    return [iter(places.tolist()) for places in np.split(groups.argsort(kind="stable"), borders)]
-
-
 def overlap(counts: csr_array, order: np.ndarray) -> float:
     """Mean share of a segment's distinct terms that also occur in the next segment of an order.
 
@@ -151,19 +142,19 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
     return float(np.concatenate(shares).mean())
 
 
-def document_spans(doc_offsets: np.ndarray, length: int, segments: int) -> np.ndarray:
+def document_spans(doc_offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """The first and the last document with a token in each segment, int64 [S, 2].
 
     Args:
         doc_offsets: int64 [D + 1]: document i is the tokens [doc_offsets[i], doc_offsets[i+1]).
-        length: tokens a segment; segment i begins at token i · length.
+        segments: int64 [S + 1], likewise for segments.
 
     Documents of three and five tokens, segments of two: the second spans both documents.
 
-    >>> document_spans(np.array([0, 3, 8]), length=2, segments=4).tolist()
+    >>> document_spans(np.array([0, 3, 8]), np.arange(0, 9, 2)).tolist()
     [[0, 0], [0, 1], [1, 1], [1, 1]]
     """
-    ends = np.arange(segments)[:, None] * length + [0, length - 1]
+    ends = np.stack((segments[:-1], segments[1:] - 1), axis=1)
     return (np.searchsorted(doc_offsets, ends, side="right") - 1).astype(np.int64)
 
 
