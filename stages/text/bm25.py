@@ -87,10 +87,11 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
     dtype, blocks = np.min_scalar_type(np.diff(offsets).max()), []
     for start in range(0, len(offsets) - 1, BLOCK):
         part = offsets[start : start + BLOCK + 1]
-        rows = np.repeat(np.arange(len(part) - 1), np.diff(part))
         found = np.asarray(ids[int(part[0]) : int(part[-1])]).astype(np.int32)
-        ones = np.ones(len(found), dtype)
-        blocks.append(csr_array((ones, (rows, found)), shape=(len(part) - 1, terms)))  # duplicate places are summed
+        begins = (part - part[0]).astype(np.int32)
+        block = csr_array((np.ones(len(found), dtype), found, begins), shape=(len(part) - 1, terms))
+        block.sum_duplicates()
+        blocks.append(block)
     return vstack(blocks, format="csr")
 
 
