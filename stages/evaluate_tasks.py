@@ -58,17 +58,16 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
     def inputs(self, config: EvaluateTasksConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         model = store.get(references["source"], "model")
-        if model.config["model"].get("head") is None:
+        head = model.config["model"].get("head")
+        if head is None:
             raise ArtifactError(
                 f"{model.reference} has learnt no tasks: {model.advise('evaluate', model.reference)} scores its text."
             )
-        if model.config["model"]["head"]["name"] == "language" and config.memory != ("none",):
+        if head["name"] == "language" and config.memory != ("none",):
             raise UsageError(
                 f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
             )
-        if model.config["model"]["head"]["name"] == "matcher" and any(
-            isinstance(reading, Coarse) and reading.part == "head" for reading in config.readings
-        ):
+        if head["name"] == "matcher" and any(getattr(reading, "part", "all") == "head" for reading in config.readings):
             raise UsageError(
                 f"--memory: {model.reference} reads prototypes instead of its head's weights: leave part=head out."
             )
@@ -78,7 +77,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         plan = plan_stream(config, model, tokens)
         _require_scores(config, model, tokens)
         if config.candidates:
-            _require_candidates(model, tokens, {config.split, *([config.tune_split] if plan.tuned else [])})
+            _require_candidates(model, tokens, plan.splits(config))
         read = {"model": model, "tokens": tokens}
         if any(reading.reads_keys for reading in config.readings):
             read["episodes"] = _fitting_episodes(references.get("episodes"), tokens, store)
@@ -107,7 +106,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         words = answers_in_words(model, tokens)
         decode = tokenizer_of(tokens).huggingface().decode if words else None
         reader = StreamReader(model, device, open_memory(model, tokens, length), keys, decode)
-        splits = sorted({job.config.split, *([job.config.tune_split] if plan.tuned else [])})
+        splits = plan.splits(job.config)
         return Work(
             plan,
             reader,
@@ -134,9 +133,8 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         if work.accepted:
             # A range may cut a dialogue, so goals cannot be scored here: settings are then chosen by F1.
             by: Score = "exact" if job.config.scores(work.plan.order)[task] == "exact" else "f1"
-            right = scores_of(
-                by, list(map(str, answers)), [work.accepted[split][number] for number in numbers.tolist()]
-            )
+            accepted = [work.accepted[split][number] for number in numbers.tolist()]
+            right = scores_of(by, list(map(str, answers)), accepted)
         else:
             labels = documents.labels[numbers].tolist()
             right = [float(said == label) for said, label in zip(answers, labels, strict=True)]
@@ -281,11 +279,11 @@ def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifa
             raise UsageError(f"--score goal: records of task {name} name no dialogue: score it with f1 or exact.")
 
 
-def _require_candidates(model: Artifact, tokens: Artifact, splits: set[str]) -> None:
+def _require_candidates(model: Artifact, tokens: Artifact, splits: list[str]) -> None:
     """Raises: UsageError if the model does not choose among labels; ArtifactError if a split has no candidates."""
     if model.config["model"]["head"]["name"] in ("language", "span"):
         raise UsageError(f"--candidates: {model.reference} chooses none of the labels: leave it out.")
-    for split in sorted(splits):
+    for split in splits:
         if candidates_file(split) not in tokens.manifest.files:
             raise ArtifactError(
                 f"{tokens.reference} has no candidates in {split!r}: name their field with --candidates of tokenize."

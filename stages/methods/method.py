@@ -218,13 +218,11 @@ class LearnsTasks(ABC):
             seed: seed of all random numbers of the method.
         """
 
-    @abstractmethod
-    def begin_task(self, task: Task) -> None:
-        """Prepare for a task, before its first update."""
+    def begin_task(self, task: Task) -> None:  # noqa: B027
+        """Prepare for a task, before its first update. By default nothing is done."""
 
-    @abstractmethod
-    def end_task(self, task: Task) -> None:
-        """Finish a task, after its last update."""
+    def end_task(self, task: Task) -> None:  # noqa: B027
+        """Finish a task, after its last update. By default nothing is done."""
 
 
 class KeepsExamples(ABC):

@@ -67,12 +67,6 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
                 module.lookup.eval()  # statistics of queries stay those of the earlier text
                 module.lookup.register_forward_hook(self._counter(names[id(module.table)]))
 
-    def begin_task(self, task: Task) -> None:
-        """Do nothing."""
-
-    def end_task(self, task: Task) -> None:
-        """Do nothing."""
-
     def _counter(self, name: str) -> Any:
         def count(module: nn.Module, inputs: object, found: Any) -> None:
             self._reads[name] += torch.bincount(found.slots.flatten().cpu(), minlength=len(self._reads[name]))

@@ -51,6 +51,10 @@ class StreamPlan(ShardPlan[TestRange]):
         """The ranges of the tests."""
         return [shard for shard in self.shards if shard.choice is None]
 
+    def splits(self, config: EvaluateTasksConfig) -> list[str]:
+        """The splits that are read: that of the tests, and the tune split if a row has several readings."""
+        return sorted({config.split, *([config.tune_split] if self.tuned else [])})
+
     def tries(self, row: int) -> dict[int, list[str]]:
         """Keys of the ranges of the tune split for a row, by the number of the reading to try."""
         found: dict[int, list[str]] = {}
@@ -118,10 +122,15 @@ def drawn(count: int, examples: int) -> np.ndarray:
 
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
     """R of each reading, [rows, places, K]: the share of right answers, from the counts of each shard."""
-    scores = np.zeros((plan.rows, len(plan.places), len(plan.order)))
+    return _summed(plan, correct) / np.array(plan.counts)
+
+
+def _summed(plan: StreamPlan, figures: Mapping[str, float]) -> np.ndarray:
+    """Sums of a figure of each shard over each test, [rows, places, K]."""
+    sums = np.zeros((plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.tests:
-        scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
-    return scores / np.array(plan.counts)
+        sums[shard.row, plan.places.index(shard.after), shard.task] += figures[shard.key]
+    return sums
 
 
 def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
@@ -129,13 +138,9 @@ def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[st
 
     Raises: ArtifactError if a perplexity overflows.
     """
-    sums = np.zeros((2, plan.rows, len(plan.places), len(plan.order)))
-    for shard in plan.tests:
-        sums[:, shard.row, plan.places.index(shard.after), shard.task] += nats[shard.key], tokens[shard.key]
+    mean = _summed(plan, nats) / _summed(plan, tokens)
     with np.errstate(over="ignore"):
-        found: np.ndarray = np.exp(sums[0] / sums[1])
+        found: np.ndarray = np.exp(mean)
     if not np.isfinite(found).all():
-        raise ArtifactError(
-            f"A test has {(sums[0] / sums[1]).max():,.0f} nats a token, beyond any perplexity: train again."
-        )
+        raise ArtifactError(f"A test has {mean.max():,.0f} nats a token, beyond any perplexity: train again.")
     return found

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from safetensors.numpy import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
@@ -24,7 +24,7 @@ from stages.methods import METHODS
 from stages.methods.config import KEPT, after_file
 from stages.methods.stream.classifying import document_losses
 from stages.methods.stream.config import TaskSettings
-from stages.methods.stream.elle import prompted, spelling_of
+from stages.methods.stream.elle import prompted
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
 from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
@@ -105,32 +105,25 @@ class StreamReader:
     def go_to(self, place: int) -> None:
         """Load the weights after the task at a place, counted from 1; 0: the weights before the first."""
         if self._artifact.config["order"] is not None and place != self._place:
-            self._resize(place)
+            recorded = self._artifact.config
+            given = {**(recorded["memory"] or {}), "method": recorded["method"]}
+            settings: TaskSettings = METHODS.settings(recorded["method"]).model_validate(given)
+            config = settings.sizes_in(model_of(self._artifact), max(0, place - 1))
+            if config != self.model.config:  # the model grew
+                self.model = LanguageModel(config).to(self._device).eval()
             start_from(self.model, self._artifact.file(after_file(place)))
         self._place = place
-
-    def _resize(self, place: int) -> None:
-        """Resize the model to its sizes at that place, if it grew."""
-        recorded, method = self._artifact.config, self._artifact.config["method"]
-        given = {**(recorded["memory"] or {}), "method": method}
-        settings: TaskSettings = METHODS.settings(method).model_validate(given)
-        config = settings.sizes_in(model_of(self._artifact), max(0, place - 1))
-        if config != self.model.config:
-            self.model = LanguageModel(config).to(self._device).eval()
 
     def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
         """Sum of -log p over the tokens of some documents [n], in nats, and the number of these tokens.
 
         Raises: ArtifactError if a probability is not a number.
         """
-        size, nats, tokens = max(1, BATCH_TOKENS // examples.cutting.context), 0.0, 0
-        spelling = spelling_of(self.model, examples)
-        for start in range(0, len(which), size):
-            rows = which[start : start + size]
-            batch = examples.batch(rows)
+        nats, tokens, head = 0.0, 0, self.model.config.head
+        assert isinstance(head, LanguageSettings)
+        for batch in document_batches(examples, which, self._device):
             if self._artifact.config["memory"].get("prompt", True):
-                batch = prompted(batch, spelling, examples.task_numbers[examples.chosen[rows]])
-            batch = batch.to(self._device)
+                batch = prompted(batch, head, examples.task_numbers[batch.documents])
             with torch.no_grad():
                 log_p, _ = self.model.log_prob(batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets))
             nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
@@ -188,7 +181,10 @@ class StreamReader:
     ) -> list[int] | list[str]:
         """Answers with the visible documents of memory, int64 [m]."""
         if isinstance(reading, Coarse) and len(visible):
-            with adapted(self.model, self._draws(reading, visible), reading, reading.part):
+            # the documents of a step depend only on the place in the stream
+            drawn = (visible[_drawn(reading, visible, self._place, step)] for step in range(reading.steps))
+            batches = (self._memory.split.batch(rows).to(self._device) for rows in drawn)
+            with adapted(self.model, batches, reading, reading.part):
                 return self._chosen(examples, which, among)
         if isinstance(reading, Adaptation) and len(visible):
             return self._adapted(reading, examples, which, visible, among)
@@ -206,9 +202,8 @@ class StreamReader:
 
     def _spans(self, examples: Documents, which: np.ndarray) -> list[str]:
         """The text of the most probable span of each example; empty if that is no span."""
-        size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[str]()
-        for start in range(0, len(which), size):
-            batch = examples.batch(which[start : start + size]).to(self._device)
+        found = list[str]()
+        for batch in document_batches(examples, which, self._device):
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
@@ -225,11 +220,9 @@ class StreamReader:
 
     def _probabilities(self, examples: Documents, which: np.ndarray) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
-        size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[Tensor]()
+        batches = document_batches(examples, which, self._device)
         with torch.no_grad():
-            for start in range(0, len(which), size):
-                batch = examples.batch(which[start : start + size]).to(self._device)
-                found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
+            found = [F.softmax(self.model.label_scores(batch).double(), -1).cpu() for batch in batches]
         probabilities: np.ndarray = torch.cat(found).numpy()
         if not np.isfinite(probabilities).all():  # argmax would return the first NaN
             raise _NoNumbers
@@ -242,9 +235,7 @@ class StreamReader:
             them.
         """
         spelling, said = Spelling(head, examples.eos, examples.cutting.context), list[Any]()
-        size = max(1, BATCH_TOKENS // examples.cutting.context)
-        for start in range(0, len(which), size):
-            batch = examples.batch(which[start : start + size])
+        for batch in document_batches(examples, which, self._device):
             found = answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:
                 said += [self._text(torch.tensor(one)) for one in found]
@@ -283,8 +274,7 @@ class StreamReader:
             one = which[row : row + 1]
             weights = None
             if queries is None or stored is None:
-                random = np.random.default_rng([0, int(examples.chosen[one[0]])])
-                chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
+                chosen = _drawn(reading, visible, int(examples.chosen[one[0]]))
             else:
                 distances = squared_distances(queries[row], stored)
                 chosen = nearest(distances, reading.k)
@@ -295,16 +285,15 @@ class StreamReader:
                 found += self._chosen(examples, one, among and among[row : row + 1])
         return found
 
-    def _draws(self, reading: Coarse, visible: np.ndarray) -> Iterator[LabelledBatch]:
-        """The documents of each step; they depend only on the place in the stream."""
-        for step in range(reading.steps):
-            random = np.random.default_rng([0, self._place, step])
-            chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
-            yield self._memory.split.batch(visible[chosen]).to(self._device)
-
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+def _drawn(reading: Adaptation, visible: np.ndarray, *purpose: int) -> np.ndarray:
+    """Places of k drawn documents among the visible ones; equal `purpose` gives equal draws."""
+    random = np.random.default_rng([0, *purpose])
+    return random.choice(len(visible), min(reading.k, len(visible)), replace=False)
 
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
@@ -380,7 +369,16 @@ def adapted(
     before = [weight.detach().clone() for weight in changed]
     try:
         for batch in batches:
-            _step(_loss(model, batch, weights), changed, before, settings)
+            if weights is None:
+                loss = F.cross_entropy(model.label_scores(batch), batch.labels)
+            else:
+                losses = document_losses(model, batch)
+                loss = (weights.to(losses.dtype) * losses).sum()
+            gradients = torch.autograd.grad(loss, changed, allow_unused=True)
+            with torch.no_grad():
+                for weight, own, gradient in zip(changed, before, gradients, strict=True):
+                    if gradient is not None:  # the vocabulary's softmax may have no gradient, and then stays as it is
+                        weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
         yield
     finally:
         with torch.no_grad():
@@ -388,28 +386,18 @@ def adapted(
                 weight.copy_(own)
 
 
-def _loss(model: LanguageModel, batch: LabelledBatch, weights: Tensor | None) -> Tensor:
-    if weights is None:
-        return F.cross_entropy(model.label_scores(batch), batch.labels)
-    losses = document_losses(model, batch)
-    return (weights.to(losses.dtype) * losses).sum()
-
-
-def _step(loss: Tensor, weights: list[nn.Parameter], before: list[Tensor], settings: Adaptation) -> None:
-    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
-    with torch.no_grad():
-        for weight, own, gradient in zip(weights, before, gradients, strict=True):
-            if gradient is not None:  # the vocabulary's softmax may have no gradient, and then stays as it is
-                weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
-
-
 def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
     """The pooled hidden states of some examples [n], float32 [n, d]."""
-    size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[np.ndarray]()
-    device = next(model.parameters()).device
+    found = list[np.ndarray]()
     with torch.no_grad():
-        for start in range(0, len(which), size):
-            batch = examples.batch(which[start : start + size]).to(device)
+        for batch in document_batches(examples, which, next(model.parameters()).device):
             assert batch.mask is not None
             found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
     return np.concatenate(found)
+
+
+def document_batches(examples: Documents, which: np.ndarray, device: torch.device) -> Iterator[LabelledBatch]:
+    """Some examples [n], in batches of a bounded number of tokens."""
+    size = max(1, BATCH_TOKENS // examples.cutting.context)
+    for start in range(0, len(which), size):
+        yield examples.batch(which[start : start + size]).to(device)

@@ -1,7 +1,7 @@
 """Learning the labels of documents: the base of all methods for streams of tasks, and plain steps."""
 
-from collections.abc import Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +20,27 @@ from stages.models.language_model import LanguageModel
 T = TypeVar("T", bound=TaskSettings)
 
 
-class Classifying(Method[T]):
+class Classifying(Method[T], LearnsTasks):
     """Mean of -log p(y | x) over the documents of a batch; no action between tasks."""
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        first = tasks[0].examples
+        assert isinstance(first, Documents)
+        self._tasks, self._split = tasks, first.of(np.arange(len(first.labels)))
+        self._model, self._device, self._seed = model, next(model.parameters()).device, seed
+
+    def place(self, task: Task) -> int:
+        """Place of a task in the stream, from 0."""
+        return [one.name for one in self._tasks].index(task.name)
+
+    def random(self, *purpose: int) -> np.random.Generator:
+        """A generator seeded with the seed and `purpose`: equal arguments give equal numbers."""
+        return np.random.default_rng([self._seed, *purpose])
+
+    def batches(self, rows: np.ndarray, size: int) -> Iterator[LabelledBatch]:
+        """Documents [n] of the split, in batches."""
+        for start in range(0, len(rows), size):
+            yield self._split.batch(rows[start : start + size]).to(self._device)
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [ParameterGroup([weight for weight in model.parameters() if weight.requires_grad])]
@@ -43,19 +62,24 @@ def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
     return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
 
-def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:
-    """Add the gradients of an update's batches; returns their mean loss, a scalar, and the batches."""
+def add_gradients(
+    update: Update, loss_of: Callable[[LabelledBatch], Tensor] | None = None
+) -> tuple[Tensor, list[LabelledBatch]]:
+    """Add the gradients of an update's batches; returns their mean loss, a scalar, and the batches.
+
+    `loss_of`: the loss of a batch, if it is not that of the update.
+    """
     losses, read = list[Tensor](), list[LabelledBatch]()
     for batch in update.batches():
         assert isinstance(batch, LabelledBatch)
-        loss = update.loss(batch) / update.accumulate
+        loss = (loss_of or update.loss)(batch) / update.accumulate
         update.backward(loss)
         losses.append(loss.detach())
         read.append(batch)
     return torch.stack(losses).sum(), read
 
 
-class Plain(Classifying[PlainSettings], LearnsTasks):
+class Plain(Classifying[PlainSettings]):
     """The plain loss: sequential and multitask learning differ only in the order of the examples.
 
     If answers are words, the loss is over the tokens of each answer and its `<eos>`.
@@ -64,14 +88,9 @@ class Plain(Classifying[PlainSettings], LearnsTasks):
     _spelling: Spelling | None = None
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
         if isinstance(head := model.config.head, LanguageSettings):
-            self._spelling = Spelling.of(head, cast(Documents, tasks[0].examples))
-
-    def begin_task(self, task: Task) -> None:
-        """Do nothing."""
-
-    def end_task(self, task: Task) -> None:
-        """Do nothing."""
+            self._spelling = Spelling.of(head, self._split)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         read = super().batch(examples, which, index)

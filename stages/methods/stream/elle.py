@@ -1,22 +1,21 @@
 """ELLE: a language model that grows before a domain, recovers on memory, and learns together with memory."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.errors import UsageError
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
-from stages.methods.method import BatchIndex, Carried, Grows, SideInputs, Update
+from stages.methods.method import BatchIndex, Carried, Grows, Update
 from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import ElleConfig
 from stages.methods.stream.memory import DRAW, KEEP, KeepsDocuments
-from stages.methods.stream.spelled import Spelling
+from stages.methods.stream.spelled import task_token
 from stages.models.growth import grown, grown_config
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel
 
 RECOVER = KEEP + 1
@@ -31,14 +30,8 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), sections 3.2 and 3.3.
     """
 
-    def __init__(self, settings: ElleConfig, side_inputs: SideInputs | None = None) -> None:
-        super().__init__(settings, side_inputs)
-        self._recovers = False
-        """Whether the model has grown and not yet recovered."""
-
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        super().begin_stream(model, tasks, seed)
-        self._spelling = spelling_of(model, tasks[0].examples)
+    _recovers = False
+    """Whether the model has grown and not yet recovered."""
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -66,8 +59,9 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
         return self._prompted(np.concatenate((examples.chosen[which], drawn)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:
-        batch = self._split.batch(rows)
-        return prompted(batch, self._spelling, self._split.task_numbers[rows]) if self.settings.prompt else batch
+        batch, head = self._split.batch(rows), self._model.config.head
+        assert isinstance(head, LanguageSettings)
+        return prompted(batch, head, self._split.task_numbers[rows]) if self.settings.prompt else batch
 
     def step(self, update: Update) -> Tensor:
         if self._recovers:
@@ -101,16 +95,8 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
     model.config, model.vocabulary, model.backbone = made.config, made.vocabulary, made.backbone
 
 
-def spelling_of(model: LanguageModel, examples: Examples) -> Spelling:
-    """The tokens that a model of domains has in addition to those of the text."""
-    assert isinstance(examples, Documents)
-    if model.config.head is None:
-        raise UsageError("The model has learnt no domains.")
-    return Spelling(model.config.head, examples.eos, examples.cutting.context)
-
-
-def prompted(batch: LabelledBatch, spelling: Spelling, domains: np.ndarray) -> LabelledBatch:
+def prompted(batch: LabelledBatch, head: LanguageSettings, domains: np.ndarray) -> LabelledBatch:
     """The documents, each beginning with the prompt of its domain; `domains`: their numbers, int [B]."""
     inputs = batch.inputs.clone()
-    inputs[:, 0] = torch.tensor([spelling.task(int(one)) for one in domains])
+    inputs[:, 0] = torch.from_numpy(task_token(head, domains))
     return replace(batch, inputs=inputs)

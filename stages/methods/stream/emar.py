@@ -1,7 +1,6 @@
 """EMAR: memory is activated, and then reconsolidated by prototypes of the labels."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +12,8 @@ from torch import Tensor
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import representatives
-from stages.methods.method import SideInputs, Update
+from stages.methods.method import Update
+from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import EmarConfig
 from stages.methods.stream.memory import AT_ONCE, KEEP, KeepsDocuments
 from stages.models.head_settings import MatcherSettings
@@ -35,14 +35,11 @@ class Emar(KeepsDocuments[EmarConfig]):
     the paper, inner products and one pass on the task and M as in its code.
     """
 
-    def __init__(self, settings: EmarConfig, side_inputs: SideInputs | None = None) -> None:
-        super().__init__(settings, side_inputs)
-        self._batches = self._ended = 0
-        """Forward batches of the task that were learnt, and completed passes over it."""
+    _batches = _ended = 0
+    """Forward batches of the task that were learnt, and completed passes over it."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        self._tasks = tasks
         names = cast(MatcherSettings, model.config.head).names
         if names and not self._head.seen.any():  # a resumed stream has learnt its weights
             with torch.no_grad():
@@ -51,7 +48,9 @@ class Emar(KeepsDocuments[EmarConfig]):
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
         self._batches, self._ended = 0, 0
-        self._head.seen[torch.from_numpy(self._labels(task)).to(self._device)] = True
+        examples = cast(Documents, task.examples)
+        labels = np.unique(examples.labels[examples.chosen]).astype(np.int64)
+        self._head.seen[torch.from_numpy(labels).to(self._device)] = True
 
     def end_task(self, task: Task) -> None:
         """End the current pass if half of it was read: updates of several batches need not end with a pass.
@@ -64,26 +63,22 @@ class Emar(KeepsDocuments[EmarConfig]):
             self._select()
         self._head.prototypes.copy_(self.made_prototypes())
 
-    def _labels(self, task: Task) -> np.ndarray:
-        examples = cast(Documents, task.examples)
-        return np.unique(examples.labels[examples.chosen]).astype(np.int64)
-
     @property
     def _head(self) -> Matcher:
         return cast(Matcher, self._model.head)
 
     def step(self, update: Update) -> Tensor:
-        losses = list[Tensor]()
-        for batch in update.batches():
-            assert isinstance(batch, LabelledBatch)
-            loss = self._beside_memory(update, batch) / update.accumulate
-            update.backward(loss)
-            losses.append(loss.detach())
-            self._batches, of_pass = self._batches + 1, self._of_pass(len(batch.labels))
+        def beside_memory(batch: LabelledBatch) -> Tensor:
+            loss = self._beside_memory(update, batch)
+            self._batches += 1
+            return loss
+
+        loss, batches = add_gradients(update, beside_memory)
+        of_pass = self._of_pass(len(batches[-1].labels))
         update.change_weights()
         self._latest = update, of_pass
         self._end_passes(update, self._batches // of_pass)
-        return torch.stack(losses).sum()
+        return loss
 
     def _of_pass(self, size: int) -> int:
         """Batches of a pass over the task."""
@@ -125,7 +120,7 @@ class Emar(KeepsDocuments[EmarConfig]):
     def _reconsolidate(self, update: Update, done: int) -> None:
         """A pass over M in small batches: a step on -log softmax over p_y · h(x), p_y being constant."""
         rows = self.random(AGAIN, self.task, done).permutation(self.memory.rows)
-        with _by_prototypes(self._head):
+        with evaluating(self._head):  # it then scores by prototypes
             for batch in self.batches(rows, self.settings.consolidation_batch):
                 update.backward(update.loss(batch))
                 update.change_weights()
@@ -136,12 +131,8 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def _represent(self, batches: Iterable[LabelledBatch]) -> Tensor:
         with torch.no_grad(), evaluating(self._model):
-            return torch.cat(
-                [
-                    self._head.represent(self._model.read(batch).hidden, batch.mask).to(self._head.weight.dtype)
-                    for batch in batches
-                ]
-            )
+            hidden = ((self._model.read(batch).hidden, batch.mask) for batch in batches)
+            return torch.cat([self._head.represent(*one).to(self._head.weight.dtype) for one in hidden])
 
     @torch.no_grad()
     def made_prototypes(self) -> Tensor:
@@ -159,15 +150,6 @@ class Emar(KeepsDocuments[EmarConfig]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._batches, self._ended = state["batches"], state["ended"]
-
-
-@contextmanager
-def _by_prototypes(head: Matcher) -> Iterator[None]:
-    head.eval()
-    try:
-        yield
-    finally:
-        head.train()
 
 
 def batch_of_names(names: Sequence[Sequence[int]], split: Documents) -> LabelledBatch:

@@ -11,16 +11,17 @@ from torch import Tensor
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
-from stages.methods.method import LearnsTasks, OwnsStep, Remembers, SideInputs, Update
+from stages.methods.method import OwnsStep, Remembers, SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients
 from stages.methods.stream.config import AnchorSettings, EwcConfig, MasConfig
+from stages.models.backbone import named_below
 from stages.models.language_model import LanguageModel, evaluating
 
 A = TypeVar("A", bound=AnchorSettings)
 IMPORTANCE, OWN = "importance/", "own/"
 
 
-class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
+class Anchored(Classifying[A], OwnsStep, Remembers):
     """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the previous task, Ω their importance.
 
     The penalty's gradient is added before the optimizer's step. The loss that is reported is ℓ.
@@ -41,24 +42,20 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
         """The importance that a gradient of `value` gives each weight."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        self._model, self._seed, self._names = model, seed, [task.name for task in tasks]
-        device = next(model.parameters()).device
+        super().begin_stream(model, tasks, seed)
         self._importance, self._own = (
-            {name: tensor.to(device) for name, tensor in held.items()} for held in (self._importance, self._own)
+            {name: tensor.to(self._device) for name, tensor in held.items()} for held in (self._importance, self._own)
         )
-
-    def begin_task(self, task: Task) -> None:
-        """Do nothing: the penalty for earlier tasks is in place already."""
 
     def end_task(self, task: Task) -> None:
         """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
         weights = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
         count = min(self.settings.examples, task.examples.count)
-        random = np.random.default_rng([self._seed, self._names.index(task.name)])
+        chosen = self.random(self.place(task)).choice(task.examples.count, count, replace=False)
         new = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         with evaluating(self._model):
-            for example in random.choice(task.examples.count, count, replace=False):
-                batch = task.examples.batch(np.array([example])).to(next(iter(weights.values())).device)
+            for example in chosen:
+                batch = task.examples.batch(np.array([example])).to(self._device)
                 assert isinstance(batch, LabelledBatch)
                 gradients = torch.autograd.grad(
                     self.value(self._model, batch), list(weights.values()), allow_unused=True
@@ -81,17 +78,11 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            prefix + name: tensor
-            for prefix, held in ((IMPORTANCE, self._importance), (OWN, self._own))
-            for name, tensor in held.items()
-        }
+        importance = {IMPORTANCE + name: tensor for name, tensor in self._importance.items()}
+        return importance | {OWN + name: tensor for name, tensor in self._own.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._importance, self._own = (
-            {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-            for prefix in (IMPORTANCE, OWN)
-        )
+        self._importance, self._own = named_below(state, IMPORTANCE), named_below(state, OWN)
 
 
 class Ewc(Anchored[EwcConfig]):

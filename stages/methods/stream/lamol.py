@@ -13,10 +13,10 @@ from torch import Tensor
 from stages.examples.documents import Documents
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import samples_file
-from stages.methods.method import BatchIndex, Carried, LearnsTasks, Remembers, SideInputs, WritesFiles
+from stages.methods.method import BatchIndex, Carried, Remembers, SideInputs, WritesFiles
 from stages.methods.stream.classifying import Classifying
 from stages.methods.stream.config import LamolConfig
-from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, answer_loss, write
+from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, answer_loss, task_token, write
 from stages.models.language_model import LanguageModel
 
 WRITE, ORDER, REAL = range(3)
@@ -33,7 +33,7 @@ class Samples(NamedTuple):
     written: int = 0
 
 
-class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
+class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
     """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given its first token.
 
     Each batch has the same share of the samples as of its task. The optimizer continues from task to task.
@@ -46,15 +46,13 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         self._samples, self._place = dict[int, Samples](), 0
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        first = tasks[0].examples
-        assert isinstance(first, Documents)
+        super().begin_stream(model, tasks, seed)
         assert model.config.head is not None
-        self._model, self._tasks, self._seed = model, tasks, seed
-        self._spelling = Spelling.of(model.config.head, first)
+        self._spelling = Spelling.of(model.config.head, self._split)
 
     def begin_task(self, task: Task) -> None:
         """Write the samples for the task."""
-        self._place = [one.name for one in self._tasks].index(task.name)
+        self._place = self.place(task)
         before = self._tasks[: self._place]
         wanted = math.ceil(self.settings.gamma * task.examples.count)
         if not (before and wanted):
@@ -70,15 +68,12 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
             sum(part.written for part in parts),
         )
 
-    def end_task(self, task: Task) -> None:
-        """Do nothing."""
-
     def _begin(self, task: Task) -> int:
         """The first token of written examples of a task."""
         assert isinstance(task.examples, Documents)
         if self.settings.samples == "gen":
             return self._spelling.any_task
-        return self._spelling.task(int(task.examples.task_numbers[task.examples.chosen[0]]))
+        return task_token(self._spelling.head, int(task.examples.task_numbers[task.examples.chosen[0]]))
 
     def _written(self, begin: int, wanted: int) -> Samples:
         """Examples that the model writes; an invalid one is written again, a few times."""
@@ -86,7 +81,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         for attempt in range(1 + self.settings.resample):
             if (missing := wanted - len(kept)) == 0:
                 break
-            random = np.random.default_rng([self._seed, WRITE, self._place, begin, attempt])
+            random = self.random(WRITE, self._place, begin, attempt)
             for first in range(0, missing, ROWS):
                 begins = np.full(min(ROWS, missing - first), begin)
                 found = write(self._model, begins, self._spelling, self.settings.top_k, random)
@@ -99,7 +94,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         """Real examples of earlier tasks, in equal shares: an upper bound for samples."""
         each, kept = math.ceil(wanted / len(before)), list[Example]()
         for place, task in enumerate(before):
-            random = np.random.default_rng([self._seed, REAL, self._place, place])
+            random = self.random(REAL, self._place, place)
             chosen = random.choice(task.examples.count, min(each, task.examples.count), replace=False)
             assert isinstance(task.examples, Documents)
             kept += self._spelling.examples(task.examples.batch(chosen), [self._begin(task)] * len(chosen))
@@ -118,7 +113,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         count = -(-size * len(samples) // of)  # in integers: rounding of floats would add a sample
         cycles, within = np.divmod(np.arange(number * count, (number + 1) * count), len(samples))
         orders = {
-            cycle: np.random.default_rng([self._seed, ORDER, self._place, cycle]).permutation(len(samples))
+            cycle: self.random(ORDER, self._place, cycle).permutation(len(samples))
             for cycle in np.unique(cycles).tolist()
         }
         return [samples[orders[cycle][place]] for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)]

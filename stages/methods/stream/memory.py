@@ -1,19 +1,19 @@
 """Methods that remember documents of a stream, methods that draw from them at intervals, and experience replay."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import EpisodicMemory, draws_due
-from stages.methods.method import KeepsExamples, LearnsTasks, OwnsStep, Remembers, SideInputs, Update
+from stages.methods.method import KeepsExamples, OwnsStep, Remembers, SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients, document_losses
 from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSettings
-from stages.models.language_model import LanguageModel, evaluating
+from stages.models.language_model import evaluating
 
 WRITE, DRAW, KEEP = range(3)
 """Purposes of random numbers; each generator is seeded with the seed, its purpose and a position."""
@@ -23,33 +23,19 @@ T = TypeVar("T", bound=TaskSettings)
 R = TypeVar("R", bound=ReplaySettings)
 
 
-class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsTasks):
+class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
     """A method with a memory of documents, each with the index of its task."""
+
+    task = 0
+    """Place in the stream of the task that is being learnt."""
+    _read = 0
 
     def __init__(self, settings: T, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self.memory = EpisodicMemory()
-        self.task = 0
-        """Index of the task that is being learnt."""
-        self._read = 0
-
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        first = tasks[0].examples
-        assert isinstance(first, Documents)
-        self._names, self._split = [task.name for task in tasks], first.of(np.arange(len(first.labels)))
-        self._model, self._device, self._seed = model, next(model.parameters()).device, seed
 
     def begin_task(self, task: Task) -> None:
-        self.task = self._names.index(task.name)
-
-    def random(self, *purpose: int) -> np.random.Generator:
-        """A generator seeded with the seed and `purpose`: equal arguments give equal numbers."""
-        return np.random.default_rng([self._seed, *purpose])
-
-    def batches(self, rows: np.ndarray, size: int) -> Iterator[LabelledBatch]:
-        """Documents [n] of the split, in batches."""
-        for start in range(0, len(rows), size):
-            yield self._split.batch(rows[start : start + size]).to(self._device)
+        self.task = self.place(task)
 
     @torch.no_grad()
     def losses(self, rows: np.ndarray) -> Tensor:
@@ -57,6 +43,11 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
         with evaluating(self._model):
             parts = [document_losses(self._model, batch) for batch in self.batches(rows, AT_ONCE)]
         return torch.cat([torch.zeros(0, device=self._device), *parts])
+
+    def add_gradients_of(self, update: Update, rows: np.ndarray, size: int) -> None:
+        """Add the gradients of the mean loss on documents [n] of the split, read in batches of `size`."""
+        for batch in self.batches(rows, size):
+            update.backward(update.loss(batch) * len(batch.labels) / len(rows))
 
     def count(self, batches: Sequence[LabelledBatch]) -> tuple[int, int]:
         """Count the examples of an update; returns the total before it and after it."""
@@ -79,9 +70,6 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
 class DrawsDocuments(KeepsDocuments[R]):
     """A method that writes each update's examples to memory, and draws at intervals. It ignores task boundaries."""
 
-    def end_task(self, task: Task) -> None:
-        """Do nothing: one memory serves all tasks."""
-
     def draws_due(self, batches: Sequence[LabelledBatch]) -> int:
         """Count the examples of an update; returns the number of draws that are due."""
         return draws_due(*self.count(batches), self.settings.every)
@@ -91,10 +79,10 @@ class DrawsDocuments(KeepsDocuments[R]):
         rows, random = np.concatenate([batch.documents for batch in batches]), self.random(WRITE, update.number)
         self.memory.write(rows, self.task, self.settings.write, random, self.settings.size)
 
-    def draw(self, update: Update, number: int, size: int) -> Iterator[LabelledBatch]:
-        """The examples of one draw of an update, in batches of `size`; none while memory is empty."""
+    def draw(self, update: Update, number: int) -> np.ndarray:
+        """The documents of one draw of an update; none while memory is empty."""
         drawn = max(1, int(self.settings.rate * self.settings.every))
-        return self.batches(self.memory.draw(drawn, self.random(DRAW, update.number, number)), size)
+        return self.memory.draw(drawn, self.random(DRAW, update.number, number))
 
 
 def learnt(update: Update) -> list[nn.Parameter]:
@@ -113,7 +101,7 @@ class Replay(DrawsDocuments[ReplayConfig]):
         update.change_weights()
         self.write(update, batches)
         for number in range(self.draws_due(batches)):
-            for batch in self.draw(update, number, len(batches[0].labels)):
+            for batch in self.batches(self.draw(update, number), len(batches[0].labels)):
                 update.backward(update.loss(batch))
                 update.change_weights()
         return loss

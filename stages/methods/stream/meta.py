@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import BatchIndex, SideInputs, Update
 from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import EpisodeSettings
 from stages.methods.stream.memory import DrawsDocuments, learnt
+from stages.models.backbone import named_below
 from stages.models.language_model import LanguageModel
 
 FAST = "fast/"
@@ -39,13 +39,14 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
 
     hints = "a smaller memory.inner_lr, "
 
+    _support = _episodes = 0
+    """Batches of the support that W' has learnt, and episodes that have ended."""
+    _ends = False
+
     def __init__(self, settings: EpisodeSettings, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._fast = dict[str, Tensor]()
         """W' during an episode."""
-        self._support = self._episodes = 0
-        """Batches of the support that W' has learnt, and episodes that have ended."""
-        self._ends = False
 
     def is_fast(self, name: str) -> bool:
         """Whether the weight with this name belongs to W."""
@@ -70,22 +71,13 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
             self._learn(update)
             return loss
         self._adapt(update)
-        if self._support == self.settings.support and self._asks_memory(sum(len(one.labels) for one in batches)):
+        size, support = sum(len(one.labels) for one in batches), self.settings.support
+        asks = (self._episodes + 1) % replay_interval(self.settings.every, size, support) == 0
+        if self._support == support and asks and len(self.memory):
             with self._adapted():
-                self._add_draw(update, len(batches[0].labels))
+                self.add_gradients_of(update, self.draw(update, 0), len(batches[0].labels))
             self._learn(update)
         return loss
-
-    def _asks_memory(self, size: int) -> bool:
-        """Whether the query of this episode is a draw; `size`: examples of an update."""
-        every = replay_interval(self.settings.every, size, self.settings.support)
-        return (self._episodes + 1) % every == 0 and len(self.memory) > 0
-
-    def _add_draw(self, update: Update, size: int) -> None:
-        """Add the gradients of the mean loss on a draw."""
-        drawn: list[LabelledBatch] = list(self.draw(update, 0, size))
-        for batch in drawn:
-            update.backward(update.loss(batch) * len(batch.labels) / sum(len(one.labels) for one in drawn))
 
     def _adapt(self, update: Update) -> None:
         """W' ← W' - α ∇_W ℓ(φ, W'); W' = W at the beginning of an episode."""
@@ -121,7 +113,7 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._fast = {name.removeprefix(FAST): one for name, one in state.items() if name.startswith(FAST)}
+        self._fast = named_below(state, FAST)
         self._support, self._episodes = state["support"], state["episodes"]
 
 

@@ -76,7 +76,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
             read.append(batch)
         update.change_weights()
         for number in range(self.draws_due(read)):
-            for drawn in self.draw(update, number, len(read[0].labels)):
+            for drawn in self.batches(self.draw(update, number), len(read[0].labels)):
                 self._add_gradients(update, drawn, 1.0)
                 update.change_weights()
         self.write(update, read)
@@ -133,7 +133,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def end_task(self, task: Task) -> None:
         """After the last task, treat the rest as a block, so that a short stream also leaves examples in memory."""
-        if self.task == len(self._names) - 1 and len(self._waiting):
+        if self.task == len(self._tasks) - 1 and len(self._waiting):
             self._write_blocks(len(self._waiting), self.random(KEEP))
 
     def _write_blocks(self, size: int, random: np.random.Generator) -> None:

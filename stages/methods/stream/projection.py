@@ -86,9 +86,8 @@ class AGem(DrawsDocuments[AGemConfig]):
         loss, batches = add_gradients(update)
         if self.draws_due(batches) and len(self.memory):
             weights = learnt(update)
-            gradient, drawn = take_gradient(weights), list(self.draw(update, 0, len(batches[0].labels)))
-            for batch in drawn:
-                update.backward(update.loss(batch) * len(batch.labels) / sum(len(one.labels) for one in drawn))
+            gradient = take_gradient(weights)
+            self.add_gradients_of(update, self.draw(update, 0), len(batches[0].labels))
             put_gradient(weights, beside(gradient, take_gradient(weights)))
         update.change_weights()
         self.write(update, batches)
@@ -113,14 +112,10 @@ class Gem(KeepsDocuments[GemConfig]):
         if len(self.memory):
             weights = learnt(update)
             gradient = take_gradient(weights)
-            before = [self._of_task(update, weights, task, len(batches[0].labels)) for task in range(self.task)]
+            before = list[Tensor]()
+            for task in range(self.task):
+                self.add_gradients_of(update, self.memory.rows[self.memory.tasks == task], len(batches[0].labels))
+                before.append(take_gradient(weights))
             put_gradient(weights, among(gradient, torch.stack(before), self.settings.margin))
         update.change_weights()
         return loss
-
-    def _of_task(self, update: Update, weights: list[nn.Parameter], task: int, size: int) -> Tensor:
-        """The gradient of the mean loss on the kept documents of one task."""
-        rows = self.memory.rows[self.memory.tasks == task]
-        for batch in self.batches(np.asarray(rows), size):
-            update.backward(update.loss(batch) * len(batch.labels) / len(rows))
-        return take_gradient(weights)

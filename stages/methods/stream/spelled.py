@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -69,10 +69,6 @@ class Spelling:
         """`<gen>`."""
         return self.head.first + 1
 
-    def task(self, number: int) -> int:
-        """`<task>` of a task, by its number in the tokens."""
-        return self.head.first + 2 + number
-
     @property
     def longest(self) -> int:
         """Maximum tokens of an answer; if each document has its own, at most half of the length."""
@@ -133,6 +129,14 @@ class Spelling:
             return None
         text, answer = tokens[: places[0]], tokens[places[0] + 1 : -1]
         return Example(text, answer, begin) if len(text) and len(answer) else None
+
+
+N = TypeVar("N", int, np.ndarray)
+
+
+def task_token(head: LanguageSettings, number: N) -> N:
+    """`<task>` of a task, or of several, by their numbers in the tokens."""
+    return head.first + 2 + number
 
 
 def answer_loss(model: LanguageModel, batch: SpelledBatch) -> Tensor:

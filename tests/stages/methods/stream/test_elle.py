@@ -90,8 +90,9 @@ def test_batches_of_any_size_read_their_share_of_memory(mixed: float, size: int)
 def test_copies_differ_by_the_noise_and_anew_for_each_domain() -> None:
     def grew(noise: float, task: int) -> torch.Tensor:
         update = made(wider=(2, 2), deeper=(1, 1), noise=noise)
-        update.method._names = ["a", stream()[1].name] if task == 1 else ["a", "c", stream()[1].name]
-        update.method.begin_task(stream()[1])
+        first, second = stream()
+        update.method._tasks = [first] * task + [second]
+        update.method.begin_task(second)
         return update.model.state_dict()["backbone.blocks.0.ffn.up.weight"]
 
     exact = grew(0.0, 1)
