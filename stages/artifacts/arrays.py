@@ -15,7 +15,6 @@ from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
     import numpy as np
-    from zarr.storage import MemoryStore
 
 SHARD_INDEX_BYTES = 20
 """Bytes of a shard's index: offset and length of its single chunk, and a checksum."""
@@ -147,40 +146,21 @@ def _holds(file: Path, content: bytes) -> bool:
 @cache
 def _group_metadata() -> bytes:
     import zarr
-    from zarr.storage import MemoryStore
 
-    store = MemoryStore()
+    store: dict[str, Any] = {}
     zarr.create_group(store, zarr_format=3)
-    return _metadata(store)
+    return bytes(store["zarr.json"].to_bytes())
 
 
 @lru_cache(maxsize=1024)
 def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     import zarr
-    from zarr.storage import MemoryStore
 
     # Zarr itself writes the metadata, so that every Zarr library can read it.
-    store = MemoryStore()
-    zarr.create_array(
-        store,
-        shape=shape,
-        chunks=shard,
-        shards=shard,
-        dtype=dtype,
-        compressors=None,
-        fill_value=0,
-        zarr_format=3,
-    )
-    return _metadata(store)
-
-
-def _metadata(store: MemoryStore) -> bytes:
-    from zarr.core.buffer import default_buffer_prototype
-    from zarr.core.sync import sync
-
-    buffer = sync(store.get("zarr.json", default_buffer_prototype()))
-    assert buffer is not None
-    return buffer.to_bytes()
+    store: dict[str, Any] = {}
+    settings: Any = {"compressors": None, "fill_value": 0, "zarr_format": 3}
+    zarr.create_array(store, shape=shape, chunks=shard, shards=shard, dtype=dtype, **settings)
+    return bytes(store["zarr.json"].to_bytes())
 
 
 def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -69,29 +68,15 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _without_rates(metrics: Any) -> Any:
+    """Metrics without those that differ between equal works; `train_loss` is a mean over `log_every` updates."""
     if isinstance(metrics, dict):
-        return {name: _without_rates(value) for name, value in metrics.items() if not _differs(name)}
+        kept = {name: value for name, value in metrics.items() if name not in ("seconds", "train_loss")}
+        return {name: _without_rates(value) for name, value in kept.items() if not name.endswith("_per_second")}
     return [_without_rates(value) for value in metrics] if isinstance(metrics, list) else metrics
 
 
-def _differs(name: str) -> bool:
-    """Whether a metric can differ between equal works; `train_loss` is a mean over `log_every` updates."""
-    return name in ("seconds", "train_loss") or name.endswith("_per_second")
-
-
-def work_id(work: Mapping[str, Any]) -> str:
-    """The id of a piece of work: twelve hexadecimal digits of a digest of its stage, settings and inputs."""
-    return hashlib.blake2b(canonical_json(work).encode()).hexdigest()[:12]
-
-
-Stamp = list[int]
-
-
-def _stamp(path: Path) -> Stamp:
-    return _stamp_of(path.stat())
-
-
-def _stamp_of(status: os.stat_result) -> Stamp:
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
     # ctime and inode are included, since tools that copy or replace a file restore its mtime.
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -124,33 +109,29 @@ def find_damage(
         if problem:
             damage[relative] = problem
     if stamp_file and not damage:
-        _renew_stamps(stamp_file, folder, files, stamps)
+        new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
+        with suppress(OSError):
+            # Hashed files are forced onto the disk before they are stamped: a power loss could cut a new copy.
+            for path in new:
+                fsync(path)
+            if new:
+                write_stamps(stamp_file, folder, files)
     return damage
 
 
-def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[int], None]) -> str | None:
+def _problem(path: Path, entry: FileEntry, stamp: list[int] | None, read: Callable[[int], None]) -> str | None:
     if not path.is_file():
         return "is missing"
-    status = path.stat()
+    found = _stamp(path)
     # The size is compared first, since comparing the content takes reading the file.
-    if status.st_size != entry["bytes"]:
-        return f"has {status.st_size} bytes instead of {entry['bytes']}"
-    if _stamp_of(status) != stamp and file_entry(path, read) != entry:
+    if found[0] != entry["bytes"]:
+        return f"has {found[0]} bytes instead of {entry['bytes']}"
+    if found != stamp and file_entry(path, read) != entry:
         return "has other content than when it was published"
     return None
 
 
-def _renew_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry], stamps: dict[str, Stamp]) -> None:
-    """Stamp hashed files once they are on the disk, since a power loss could cut a new copy."""
-    new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
-    with suppress(OSError):
-        for path in new:
-            fsync(path)
-        if new:
-            write_stamps(stamp_file, folder, files)
-
-
-def _read_stamps(stamp_file: Path) -> dict[str, Stamp]:
+def _read_stamps(stamp_file: Path) -> dict[str, list[int]]:
     try:
         stamps = json.loads(stamp_file.read_text())
     except (OSError, ValueError, RecursionError):

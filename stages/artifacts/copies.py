@@ -7,7 +7,7 @@ If two users do the same work and push it, neither overwrites files of the other
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from stages.artifacts.arrays import missing_shards
@@ -145,8 +145,7 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         if store.has(copy.manifest.kind, copy.manifest.id):
             copy.require_same(store.open(copy.reference))
         else:
-            _require_sound(copy)
-            _require_free_folder(copy, store)
+            _require_new(copy, store)
             missing.append(copy)
     try:
         for copy in missing:
@@ -183,29 +182,21 @@ def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
         yield copy
 
 
-def _require_sound(copy: Copy) -> None:
-    """Raises: ArtifactError if a manifest is invalid, or the names of its files conflict."""
+def _require_new(copy: Copy, store: Store) -> None:
+    """Raises: ArtifactError if a manifest is invalid, the names of its files conflict, or its folder exists already."""
     manifest = copy.manifest
     wrong = wrong_manifest(manifest) or manifest.wrong_id
-    if wrong is None and not _names_fit(manifest.files):
+    paths = {PurePosixPath(file) for file in manifest.files}
+    folders = {parent for path in paths for parent in path.parents}
+    if wrong is None and (paths & folders or RESERVED & {path.parts[0] for path in paths}):
         wrong = "the file names in its manifest conflict"
     if wrong is not None:
         raise copy.damaged(wrong)
-
-
-def _names_fit(files: Iterable[str]) -> bool:
-    paths = {PurePosixPath(file) for file in files}
-    folders = {parent for path in paths for parent in path.parents}
-    return not paths & folders and not RESERVED & {path.parts[0] for path in paths}
-
-
-def _require_free_folder(copy: Copy, store: Store) -> None:
-    """Raises: ArtifactError if the copy's folder exists already."""
-    kind, id = copy.manifest.kind, copy.manifest.id
-    if store.folder(kind, id).exists():
+    folder = store.folder(manifest.kind, manifest.id)
+    if folder.exists():
         raise ArtifactError(
-            f"{store.folder(kind, id)} exists, but has no {MANIFEST}. Remove it: "
-            f"{advised(store.root, *REMOVE, copy.reference)}, then run the same command."
+            f"{folder} exists, but has no {MANIFEST}. Remove it: {advised(store.root, *REMOVE, copy.reference)}, "
+            "then run the same command."
         )
 
 

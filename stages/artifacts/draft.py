@@ -42,7 +42,12 @@ class Draft:
             reads: folders of artifacts that must exist at every commit, since Zarr reads missing shards as zeros.
         Raises: ArtifactError if the folder, or something in it, is a link, since writes would follow it.
         """
-        _require_no_links(path)
+        for inside in (path, *path.rglob("*")):
+            if inside.is_symlink():
+                raise ArtifactError(
+                    f"{inside} is a link, and work in progress holds none; remove it with memlm artifacts gc, and the "
+                    "same command begins anew."
+                )
         self.path = path
         self._reads = reads
         self.scratch = path / SCRATCH
@@ -208,15 +213,6 @@ class Draft:
         self._clock -= seconds
 
 
-def _require_no_links(folder: Path) -> None:
-    for path in (folder, *folder.rglob("*")):
-        if path.is_symlink():
-            raise ArtifactError(
-                f"{path} is a link, and work in progress holds none; remove it with memlm artifacts gc, and the same "
-                "command begins anew."
-            )
-
-
 def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     """Turn a draft whose files are all durable into an artifact, complete and durable under its final name.
 
@@ -224,7 +220,13 @@ def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     """
     write_atomically(draft / MANIFEST, manifest.dumps())
     # Leftovers of interrupted attempts must not be published.
-    _remove_strangers(draft, keep={draft / file for file in (*manifest.files, MANIFEST)})
+    own = {draft / file for file in (*manifest.files, MANIFEST)}
+    for path in sorted(draft.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path not in own:
+            path.unlink()
     fsync_folders(draft, [draft / file for file in manifest.files])
     # Content and file names are on the disk before the rename, so an artifact is never incomplete.
     draft.rename(final)
@@ -238,12 +240,3 @@ def finished_manifest(draft: Path) -> Manifest | None:
     except ArtifactError:
         return None
     return None if find_damage(draft, manifest.files) else manifest
-
-
-def _remove_strangers(folder: Path, keep: set[Path]) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif path not in keep:
-            path.unlink()

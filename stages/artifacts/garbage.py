@@ -1,11 +1,10 @@
 """Garbage in a store: abandoned drafts, and artifacts that neither a name nor a report needs."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.artifacts.artifact import Artifact, needed_for
+from stages.artifacts.artifact import needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
@@ -72,12 +71,17 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for garbage.
     """
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
-    found += _removals(store)
+    found += [
+        Garbage(path, "left over from an interrupted removal", folder_bytes(path))
+        for kind in KINDS
+        for path in sorted(store.root.glob(f"{kind}/.*-removed"))
+    ]
     if unnamed:
         folders = set(store.references())  # listed first, so an artifact published meanwhile is not called unreadable
         artifacts = store.artifacts()
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
-        reached = _reached(store, artifacts)
+        named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
+        reached = needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
         found += [
             Garbage(a.path, "no name and no report leads to it", a.bytes, a.reference)
             for a in artifacts
@@ -106,12 +110,6 @@ def _remove_leftover(store: Store, path: Path) -> None:
             remove_folder(path)
 
 
-def _removals(store: Store) -> Iterator[Garbage]:
-    for kind in KINDS:
-        for path in sorted(store.root.glob(f"{kind}/.*-removed")):
-            yield Garbage(path, "left over from an interrupted removal", folder_bytes(path))
-
-
 def _require_readable(store: Store, unread: set[str]) -> None:
     folders = (store.root / reference for reference in sorted(unread))
     left = [f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()]
@@ -120,12 +118,6 @@ def _require_readable(store: Store, unread: set[str]) -> None:
             f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "
             f"is removed for want of a name. Remove that first: {advised(store.root, *REMOVE, left[0])}"
         )
-
-
-def _reached(store: Store, artifacts: list[Artifact]) -> set[str]:
-    """References of named artifacts and reports, and of all artifacts that they need."""
-    named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-    return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
 def folder_bytes(folder: Path) -> int:

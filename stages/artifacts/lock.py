@@ -7,11 +7,10 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from stages.artifacts.durable import make_folder, write_atomically
 from stages.errors import BusyError
@@ -37,7 +36,8 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        holder = _holder(lock_file)
+        last = Attempt.read(lock_file.with_name(f"{lock_file.stem}-partial"))
+        holder = f"process {last.pid} on {last.host} (memlm {last.command})" if last else "another process"
         if not wait:
             raise BusyError(
                 f"{what} is being made by {holder}; run again when that ends, or without --no-wait."
@@ -65,18 +65,13 @@ def is_held(lock_file: Path) -> bool:
     return False
 
 
-def _holder(lock_file: Path) -> str:
-    """Description of the process that holds a lock, from the record in the draft."""
-    tells = Attempt.read(lock_file.with_name(f"{lock_file.stem}-partial"))
-    return "another process" if tells is None else f"process {tells.pid} on {tells.host} (memlm {tells.command})"
-
-
 ATTEMPT = "attempt.json"
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(BaseModel):
     """A process that began or resumed the work of a draft."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
 
     command: str
     """Command line as it was typed, without `memlm`."""
@@ -88,19 +83,17 @@ class Attempt:
     @classmethod
     def of_this_process(cls) -> "Attempt":
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(shlex.join(sys.argv[1:]), began, os.getpid(), socket.gethostname())
+        command = shlex.join(sys.argv[1:])
+        return cls(command=command, began=began, pid=os.getpid(), host=socket.gethostname())
 
     def write(self, draft: Path) -> None:
         """Record the attempt in a draft's folder."""
-        write_atomically(draft / ATTEMPT, json.dumps(asdict(self)))
+        write_atomically(draft / ATTEMPT, json.dumps(self.model_dump()))
 
     @classmethod
     def read(cls, draft: Path) -> "Attempt | None":
         """The last attempt that was recorded in a draft's folder; None if there is no readable record."""
         try:
-            return _ATTEMPT.validate_json((draft / ATTEMPT).read_bytes(), strict=True)
+            return cls.model_validate_json((draft / ATTEMPT).read_bytes())
         except (OSError, ValueError):
             return None
-
-
-_ATTEMPT = TypeAdapter(Attempt)

@@ -1,5 +1,6 @@
 """The manifest of an artifact: its settings, its inputs, its producer, and the digest of each of its files."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -8,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
+from stages.artifacts.checksums import FileEntry, canonical_json, manifest_digest
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.references import is_id, stays_inside
 from stages.config import StageConfig
@@ -41,6 +42,8 @@ def identity(
 ) -> str:
     """The id of a piece of work: a digest of its stage, non-default settings, inputs and files from outside.
 
+    It has twelve hexadecimal digits.
+
     Args:
         stage: name of the stage.
         format_version: format version of the stage's kind.
@@ -49,7 +52,8 @@ def identity(
     # Inputs count by id, not by digest: an id names the work, and its bytes may differ between machines.
     references = {role: record.reference for role, record in inputs.items()}
     work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
-    return work_id(work | {"inputs": references, "files": files})
+    spelled = canonical_json(work | {"inputs": references, "files": files})
+    return hashlib.blake2b(spelled.encode()).hexdigest()[:12]
 
 
 class Manifest(BaseModel):
@@ -95,7 +99,8 @@ class Manifest(BaseModel):
 
     def full_config(self) -> dict[str, Any]:
         """`config`, with defaults for settings that were added later. Raises: the errors of `settings`."""
-        return _completed(self.config, self.settings().stored())
+        full: dict[str, Any] = json.loads(canonical_json(self.settings().stored()))  # in the order of the file
+        return full
 
     @property
     def wrong_id(self) -> str | None:
@@ -232,12 +237,11 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         raise _unknown_part(manifest, str(error)) from None
     except UsageError as error:
         return f"manifest.json has what this memlm does not know: {error}"
-    full = _completed(manifest.config, stored)
-    other = _difference(full, stored)
+    other = _difference(manifest.config, stored)
     if other is not None:
         return f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
     # Ids leave out defaults, so the id stays right if a setting was added later, and not if one was removed.
-    return None if full == manifest.config else manifest.wrong_id
+    return None if stored == manifest.config else manifest.wrong_id
 
 
 class UncheckedArtifact(ArtifactError):
@@ -257,16 +261,6 @@ def _unknown_setting(manifest: Manifest, name: str) -> UncheckedArtifact:
         f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: "
         f"version {maker} made it, older or newer, or with parts of its own. Read it with that, or make it again."
     )
-
-
-def _completed(found: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a manifest, followed by those that it lacks, with the values that its stage stores today."""
-    nested = {
-        name: _completed(value, stored[name])
-        for name, value in found.items()
-        if isinstance(value, Mapping) and isinstance(stored.get(name), Mapping)
-    }
-    return {**found, **nested, **{name: value for name, value in stored.items() if name not in found}}
 
 
 def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:

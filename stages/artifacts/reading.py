@@ -35,8 +35,7 @@ class Rows:
         self.array = array
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype = np.dtype(array.dtype)
-        self._root = _root(array)
-        self._layout = None if self._root is None else _layout(self._root, array)
+        self._files = _files(array)
 
     @property
     def shards(self) -> tuple[int, ...]:
@@ -58,9 +57,9 @@ class Rows:
 
     def _from_files(self, start: int, stop: int) -> np.ndarray | None:
         """Rows read directly from the shards' files; None if that is not possible."""
-        layout, root = self._layout, self._root
-        if layout is None or root is None:
+        if self._files is None:
             return None
+        root, layout = self._files
         rows = np.empty((stop - start, *layout.shape[1:]), layout.dtype)
         while start < stop:
             shard = start // layout.rows_per_shard
@@ -85,19 +84,16 @@ class RowsByName(dict[str, Rows]):
         return self[name]
 
 
-def _root(array: Any) -> Path | None:
-    """Root folder of a Zarr array's store, if the store is on disk."""
+def _files(array: Any) -> tuple[Path, ArrayLayout] | None:
+    """Root folder and layout of a Zarr array on disk, if memlm wrote it."""
     from zarr import Array
     from zarr.storage import LocalStore
 
-    return array.store.root if isinstance(array, Array) and isinstance(array.store, LocalStore) else None
-
-
-def _layout(root: Path, array: Any) -> ArrayLayout | None:
-    """Layout of an array below the root, if it is one that memlm writes."""
-    rows = (array.shards or array.chunks)[0] if array.shape else 0
+    if not isinstance(array, Array) or not isinstance(array.store, LocalStore) or not array.shape:
+        return None
+    root, rows = array.store.root, (array.shards or array.chunks)[0]
     layout = ArrayLayout(array.path, array.shape, array.dtype, rows) if rows else None
-    return layout if layout is not None and layout.describes(root) else None
+    return (root, layout) if layout is not None and layout.describes(root) else None
 
 
 def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
@@ -210,11 +206,6 @@ class CheckedGroup:
         """Names of its arrays."""
         with content_of(self._artifact.path / self._name):
             return sorted(self._group.array_keys())
-
-    def group_keys(self) -> list[str]:
-        """Names of the groups in it."""
-        with content_of(self._artifact.path / self._name):
-            return sorted(self._group.group_keys())
 
     def _checked(self, name: str, array: zarr.Array[Any]) -> CheckedArray:
         expected = STAGES.load(self._artifact.manifest.stage).schema.arrays(self._artifact, name)

@@ -1,6 +1,6 @@
 """The store: a folder of artifacts, by kind and id, and of their names."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from os.path import exists, isfile  # the methods of Path raise if the path is too long
 from pathlib import Path
@@ -120,19 +120,16 @@ class Store:
         Args:
             kinds: wanted kinds; empty: all.
         """
-        found = self._readable(kinds or tuple(KINDS))
+        found = []
+        for reference in self.references():
+            if not kinds or reference.partition("/")[0] in kinds:
+                with suppress(ArtifactError):
+                    found.append(self._open(self.root / reference))
         return sorted(found, key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
 
     def references(self) -> list[str]:
         """`kind/id` of every folder at the place of a finished artifact, readable or not."""
         return references(self.root)
-
-    def _readable(self, kinds: Collection[str]) -> Iterator[Artifact]:
-        for reference in self.references():
-            if reference.partition("/")[0] not in kinds:
-                continue
-            with suppress(ArtifactError):
-                yield self._open(self.root / reference)
 
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)

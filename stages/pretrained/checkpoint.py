@@ -1,7 +1,7 @@
 """A pretrained model as transformers reads it: settings, weights, parts, and scores to compare with memlm's."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -84,14 +84,6 @@ NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "
 """Settings of where the model was and how it was packed, without effect on its computation."""
 
 
-class Loaded(NamedTuple):
-    """A model with weights in float32, the precision of the stored weights, and the names of missing weights."""
-
-    model: Any
-    dtype: torch.dtype
-    missing: list[str]
-
-
 def read_settings(location: Location) -> Any:
     """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no model,
     or one larger than its files."""
@@ -118,8 +110,8 @@ def unfilled(location: Location, architecture: dict[str, Any], kind: str) -> Any
     return model
 
 
-def load(location: Location, kind: str) -> Loaded:
-    """A model with its weights, in evaluation mode.
+def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
+    """A model with weights in float32, in evaluation mode; the precision of the stored weights; names of missing ones.
 
     Args:
         kind: see `model_of_settings`.
@@ -129,7 +121,7 @@ def load(location: Location, kind: str) -> Loaded:
         import transformers
 
         with location.isolated(location.weights()) as folder:
-            loaded: Any = getattr(transformers, kind).from_pretrained(
+            model, info = getattr(transformers, kind).from_pretrained(
                 folder,
                 use_safetensors=True,
                 dtype="auto",
@@ -137,37 +129,32 @@ def load(location: Location, kind: str) -> Loaded:
                 ignore_mismatched_sizes=True,  # transformers only prints them in a table; here they are refused by name
                 **location.loading(),
             )
-    model, info = loaded
-    _require_shapes(location, info["mismatched_keys"])
+    for name, *shapes in sorted(info["mismatched_keys"]):
+        found, expected = ("x".join(map(str, shape)) for shape in shapes)
+        raise DataError(
+            f"{location.spec} holds a weight of another shape than its settings ask for: {name} is {found}, expected "
+            f"{expected}. Its config.json is that of another checkpoint, or changed."
+        )
     dtype = model.dtype
     torch.nn.Module.float(model.eval())  # its own method refuses weights that were quantized before
-    _require_numbers(location, model)
-    return Loaded(model, dtype, sorted(info["missing_keys"]))
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
+    return model, dtype, sorted(info["missing_keys"])
+
+
+def as_read(weights: Mapping[str, Tensor], prefix: str = "", dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """Copies of weights, with a prefix before their names; numbers with a fraction in `dtype`, None: unchanged."""
+    return {
+        f"{prefix}{name}": weight.detach().to(dtype if weight.is_floating_point() else None).clone()
+        for name, weight in weights.items()
+    }
 
 
 def require_all(location: Location, missing: list[str]) -> None:
     """Raises: DataError if weights that are needed are missing."""
     if missing:
         raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}.")
-
-
-def _require_shapes(location: Location, other: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
-    """Raises: DataError if there are any `other`: names, found and expected shapes of weights that do not fit."""
-    for name, found, expected in sorted(other):
-        raise DataError(
-            f"{location.spec} holds a weight of another shape than its settings ask for: {name} is "
-            f"{_shape(found)}, expected {_shape(expected)}. Its config.json is that of another checkpoint, or changed."
-        )
-
-
-def _shape(lengths: Sequence[int]) -> str:
-    return "x".join(map(str, lengths))
-
-
-def _require_numbers(location: Location, model: torch.nn.Module) -> None:
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
 
 
 TOLERANCE = 1e-3

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import DataError, MemlmError
-from stages.pretrained.hub import require_extra
-from stages.pretrained.location import Location, packing
+from stages.pretrained.location import Location, packing, require_extra
 
 MAGIC = b"GGUF"
 GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}

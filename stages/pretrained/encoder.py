@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from stages.models.backbones.window_configs import TextEncoderConfig
 from stages.pretrained.checkpoint import (
     PROBE,
     architecture,
+    as_read,
     as_stored,
     load,
     longest_window,
@@ -32,14 +33,6 @@ POOLING: dict[str, Literal["mean", "cls", "max"]] = {
     "pooling_mode_max_tokens": "max",
 }
 """Ways of pooling, by their names in sentence-transformers."""
-
-
-class Pooling(NamedTuple):
-    """Pooling of a window into one vector, and the maximum number of tokens of a window; None: the model's limit."""
-
-    how: Literal["mean", "cls", "max"]
-    normalize: bool
-    longest: int | None
 
 
 def is_encoder(settings: Any) -> bool:
@@ -65,17 +58,17 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
                 f"{location.spec} has embeddings of width {width} and hidden states of {settings.hidden_size}; only "
                 "encoders with both of one width are read."
             )
-        pooling = _pooling(location)
+        how, normalize, longest = _pooling(location)
         return TextEncoderConfig(
             vocab_size=rows,
             width=width,
             dropout=0.0,
             architecture=found,
-            pooling=pooling.how,
-            normalize=pooling.normalize,
+            pooling=how,
+            normalize=normalize,
             before=before,
             after=after,
-            longest=_longest(model, pooling.longest, len(before) + len(after)),
+            longest=_longest(model, longest, len(before) + len(after)),
         )
 
 
@@ -88,10 +81,9 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
     require_all(location, [name for name in missing if not name.startswith(HEAD)])
     wanted = _keys(model, config)
     table = model.get_input_embeddings().weight.detach()
-    weights = {f"backbone.model.{name}": weight for name, weight in encoder_blocks(model).state_dict().items()}
-    weights |= {"vocabulary.embedding": table}
-    weights |= {f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")}
-    weights = {name: weight.detach().to(dtype).clone() for name, weight in weights.items()}
+    weights = as_read(encoder_blocks(model).state_dict(), "backbone.model.", dtype)
+    around = {f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")}
+    weights |= as_read({"vocabulary.embedding": table, **around}, dtype=dtype)
     with torch.no_grad():  # compare: embeddings come from outside here, which some models may treat differently
         found = as_stored(config, weights).encode(_probe(config)).hidden[:, 0]
     require_same(location, "keys", float(((found - wanted).abs() / (1 + wanted.abs())).max()))
@@ -121,21 +113,19 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
     text."""
     positions = longest_window(model.config)
     if positions is not None:
-        positions -= _positions_before_the_first(model)
+        tables = (table for name, table in model.named_modules() if name.endswith("position_embeddings"))
+        first = next((table.padding_idx for table in tables if isinstance(table, nn.Embedding)), None)
+        # Rows up to padding's are of no input (RoBERTa).
+        positions -= 0 if first is None else first + 1
     known = [length for length in (positions, asked) if length is not None]
     return min(known) - around if known else None
 
 
-def _positions_before_the_first(model: nn.Module) -> int:
-    """Rows of a position table that no input uses: those up to padding's (RoBERTa)."""
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            return 0 if module.padding_idx is None else module.padding_idx + 1
-    return 0
-
-
-def _pooling(location: Location) -> Pooling:
+def _pooling(location: Location) -> tuple[Literal["mean", "cls", "max"], bool, int | None]:
     """Pooling in the settings of sentence-transformers; without any, the mean.
+
+    Returns: how a window becomes one vector, whether that is normalized, and the maximum number of tokens of a window;
+        None: the model's limit.
 
     Raises: DataError if they name an unknown way of pooling.
     """
@@ -160,7 +150,7 @@ def _pooling(location: Location) -> Pooling:
                 raise DataError(
                     f"{location.spec} has a layer {other} above its hidden states, unknown here ({MODULES})."
                 )
-    return Pooling(how, normalize, longest)
+    return how, normalize, longest
 
 
 def _how(location: Location, settings: dict[str, Any]) -> Literal["mean", "cls", "max"]:

@@ -12,6 +12,7 @@ from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConf
 from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
     architecture,
+    as_read,
     as_stored,
     input_scale,
     last_feed_forward,
@@ -55,7 +56,8 @@ def describe_encoder_decoder(
     with reading(location, "model"):
         found = architecture(settings)
         model = unfilled(location, found, TRANSLATES)
-        start = _start(model)
+        starts = (getattr(one, "decoder_start_token_id", None) for one in (model.config, model.generation_config))
+        start = next((start for start in starts if start is not None), None)
         if start is None:
             raise DataError(f"{location.spec} does not say which token begins a target (decoder_start_token_id).")
         tables = [side.get_input_embeddings().num_embeddings for side in (model.base_model.encoder, model)]
@@ -65,6 +67,7 @@ def describe_encoder_decoder(
                 f"{location.spec} has a vocabulary of its own on each side ({tables[0]:,} and {rows:,} types); memlm "
                 "reads models that share one."
             )
+        layers = getattr(settings, "decoder_layers", None) or getattr(settings, "num_decoder_layers", None)
         return HuggingFaceEncoderDecoderConfig(
             vocab_size=rows,
             width=width,
@@ -73,9 +76,9 @@ def describe_encoder_decoder(
             score_bias=hasattr(model, "final_logits_bias"),
             score_scale=width**-0.5 if getattr(settings, "scale_decoder_outputs", False) else 1.0,
             architecture=found,
-            last_ffn=last_feed_forward(model.base_model.decoder, _layers(settings)),
+            last_ffn=last_feed_forward(model.base_model.decoder, layers or settings.num_hidden_layers),
             max_positions=longest_window(settings),
-            prompt=(start, *target),
+            prompt=(int(start), *target),
             source_prefix=prefix,
             input_scale=input_scale(model),
         )
@@ -89,17 +92,14 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
     model, dtype, missing = load(location, TRANSLATES)
     require_all(location, missing)
     wanted = _scores(model, config)
-    tables = {"embedding": model.get_input_embeddings().weight, "output": model.get_output_embeddings().weight}
-    if config.tied:
-        del tables["output"]
-    weights = {f"vocabulary.{name}": table.detach().clone() for name, table in tables.items()}
+    head = {"embedding": model.get_input_embeddings().weight}
+    if not config.tied:
+        head["output"] = model.get_output_embeddings().weight
     if config.score_bias:
-        weights["vocabulary.bias"] = model.final_logits_bias.detach()[0].clone()
-    sides = sides_of(model).state_dict()
-    weights |= {f"backbone.model.{name}": weight.detach().clone() for name, weight in sides.items()}
-    kept = {name: weight.to(dtype) if weight.is_floating_point() else weight for name, weight in weights.items()}
-    require_same(location, "log-probabilities", _difference(as_stored(config, kept), wanted))
-    return kept
+        head["bias"] = model.final_logits_bias[0]
+    weights = as_read(head, "vocabulary.", dtype) | as_read(sides_of(model).state_dict(), "backbone.model.", dtype)
+    require_same(location, "log-probabilities", _difference(as_stored(config, weights), wanted))
+    return weights
 
 
 def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -122,20 +122,6 @@ def _language(location: Location, name: str) -> int:
         codes = [one for one in vocabulary if "_" in one and not one.startswith("▁")]
         raise UsageError(f"The tokenizer of {location.spec} knows no language {name!r}; {did_you_mean(name, codes)}.")
     return found
-
-
-def _start(model: Any) -> int | None:
-    """The first input of the decoder."""
-    for settings in (model.config, model.generation_config):
-        found = getattr(settings, "decoder_start_token_id", None)
-        if found is not None:
-            return int(found)
-    return None
-
-
-def _layers(settings: Any) -> int:
-    found = getattr(settings, "decoder_layers", None) or getattr(settings, "num_decoder_layers", None)
-    return int(found or settings.num_hidden_layers)
 
 
 class _Scored(NamedTuple):

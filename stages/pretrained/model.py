@@ -11,6 +11,7 @@ from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFac
 from stages.models.language_model import unfilled_model
 from stages.pretrained.checkpoint import (
     architecture,
+    as_read,
     as_stored,
     head_settings,
     input_scale,
@@ -68,8 +69,15 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
         )
     require_all(location, missing)
     wanted = scores_of(causal)
-    weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
-    weights |= _tables(causal, config, dtype)
+    table, head = causal.get_input_embeddings(), causal.get_output_embeddings()
+    weights = as_read(blocks_of(causal).state_dict(), "backbone.model.", dtype)
+    causal.base_model.set_input_embeddings(table)
+    if config.tied:
+        weights |= as_read({"vocabulary.embedding": table.weight}, dtype=dtype)
+    else:  # two tables stay in float32
+        weights |= as_read({"vocabulary.embedding": table.weight, "vocabulary.output": head.weight})
+    if config.score_bias:
+        weights |= as_read({"vocabulary.bias": head.bias}, dtype=dtype)
     require_same(location, "log-probabilities", largest_difference(as_stored(config, weights), wanted))
     return weights
 
@@ -81,42 +89,20 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
         causal = unfilled(location, found, CAUSAL)
         head = head_settings(causal, location.spec)
         rows, width = causal.get_output_embeddings().weight.shape
+        inside, layers = causal.config.hidden_size, causal.config.num_hidden_layers
         return HuggingFaceConfig(
             vocab_size=rows,
             width=width,
             dropout=0.0,
             tied=bool(getattr(settings, "tie_word_embeddings", False)),
             architecture=found,
-            last_ffn=_last_ffn(causal, width),
+            # None if g differs from f in width (OPT-350m)
+            last_ffn=last_feed_forward(causal.base_model, layers) if inside == width else None,
             max_positions=longest_window(settings),
             prefix=prefix,
             input_scale=input_scale(causal),
             **head,
         )
-
-
-def _last_ffn(causal: Any, width: int) -> str | None:
-    """Name of the module whose input is g; None if g differs from f in width (OPT-350m)."""
-    inside = causal.config.hidden_size
-    return last_feed_forward(causal.base_model, causal.config.num_hidden_layers) if inside == width else None
-
-
-def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Weights of both sides of the vocabulary: one table in its own precision, or two in float32."""
-    table, head = causal.get_input_embeddings().weight.detach(), causal.get_output_embeddings()
-    if config.tied:
-        tables = {"vocabulary.embedding": table.to(dtype).clone()}
-    else:
-        tables = {"vocabulary.embedding": table.clone(), "vocabulary.output": head.weight.detach().clone()}
-    return tables | ({"vocabulary.bias": head.bias.detach().to(dtype).clone()} if config.score_bias else {})
-
-
-def _blocks(causal: Any) -> dict[str, Tensor]:
-    table = causal.get_input_embeddings()
-    blocks = blocks_of(causal)
-    found = {f"backbone.model.{name}": weight.detach().clone() for name, weight in blocks.state_dict().items()}
-    causal.base_model.set_input_embeddings(table)
-    return found
 
 
 FULL = torch.float32
@@ -149,15 +135,11 @@ def _stored_type(location: Location, config: Imported) -> torch.dtype:
     """Resolve `dtype="auto"` like transformers: the type in the settings, else that of the first weights."""
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:
-        named = _first_type(location)
+        from safetensors import safe_open
+
+        file = next(path for path in location.weights() if path.suffix == ".safetensors")
+        with reading(location, "model"), safe_open(file, framework="pt") as opened:
+            types = (opened.get_slice(name).get_dtype() for name in opened.keys())  # noqa: SIM118
+            named = {"F16": "float16", "BF16": "bfloat16"}.get(next(types, ""), "float32")
     found = getattr(torch, str(named), FULL)
     return found if isinstance(found, torch.dtype) else FULL
-
-
-def _first_type(location: Location) -> str:
-    from safetensors import safe_open
-
-    file = next(path for path in location.weights() if path.suffix == ".safetensors")
-    with reading(location, "model"), safe_open(file, framework="pt") as opened:
-        types = (opened.get_slice(name).get_dtype() for name in opened.keys())  # noqa: SIM118
-        return {"F16": "float16", "BF16": "bfloat16"}.get(next(types, ""), "float32")

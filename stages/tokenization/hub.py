@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stages.errors import DataError
-from stages.pretrained.hub import hub_errors
-from stages.pretrained.location import HUB
+from stages.pretrained.location import HUB, hub_errors
 from stages.text.files import ARROW, LINES, PARQUET, PROSE, is_usable
 
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "val": "valid", "dev": "valid", "test": "test"}

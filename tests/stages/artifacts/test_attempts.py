@@ -1,7 +1,6 @@
 """Who works on a draft."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def test_nothing_is_noted_of_a_draft_that_is_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["command", "began", "pid", "host"])
 @pytest.mark.parametrize("other", [None, [], [[["2026"]]], {}, 1.5, "deep"])
 def test_a_note_of_another_form_is_none(tmp_path: Path, field: str, other: Any) -> None:
-    noted = asdict(Attempt.of_this_process())
+    noted = Attempt.of_this_process().model_dump()
     if other == "deep":
         written = json.dumps(noted | {field: "@"}).replace('"@"', "[" * 100_000 + "]" * 100_000)
     else:
