@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from annotated_types import Le, Lt
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from stages.errors import UsageError
@@ -88,14 +87,10 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, stored in settings.model_dump(mode="json").items():
         field, value = type(settings).model_fields[name], getattr(settings, name)
-        if _names_part(field) or value != field.get_default(call_default_factory=True):
+        names_part = get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+        if names_part or value != field.get_default(call_default_factory=True):
             found[name] = nondefaults(value) if isinstance(value, Settings) else stored
     return found
-
-
-def _names_part(field: FieldInfo) -> bool:
-    """Whether a field has only one legal value, which identifies its class."""
-    return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,13 @@ class ImportModel(SerialStage[ImportConfig]):
         return config.model_copy(update={"model": model, "segment_length": length})
 
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
-        _require_memory(job.config, job.inputs)
+        needed, memory = pretrained_size(job.config, job.inputs).memory, memory_bytes()
+        if needed > memory:
+            raise ResourceError(
+                f"Importing {_location(job.inputs).spec} takes {size(needed)} of memory, where its scores are compared "
+                f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
+                "smaller model."
+            )
         from safetensors.torch import save_file
 
         from stages.pretrained.model import Imported, read_weights
@@ -124,17 +130,6 @@ def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
 
     assert isinstance(config.model, Imported)
     return model_size(_location(inputs), config.model)
-
-
-def _require_memory(config: ImportConfig, inputs: Inputs) -> None:
-    """Raises: ResourceError if this machine lacks the memory to compare the model's scores."""
-    needed, memory = pretrained_size(config, inputs).memory, memory_bytes()
-    if needed > memory:
-        raise ResourceError(
-            f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared with "
-            f"those of transformers, and this machine has {size(memory)}: import it on a larger one, or a smaller "
-            "model."
-        )
 
 
 def _location(inputs: Inputs) -> Any:

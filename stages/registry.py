@@ -126,7 +126,11 @@ def import_outside() -> bool:
         except Exception as error:
             if _is_missing(module, error):
                 raise UnknownPart(f"{OUTSIDE} names {module}, but {_no_module(module)}") from error
-            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {_cause(error)}.") from error
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            # The text of a SyntaxError contains its line already.
+            where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+            cause = f"{type(error).__name__}: {error}{where}"
+            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {cause}.") from error
     return True
 
 
@@ -155,11 +159,3 @@ def _no_module(module: str) -> str:
     if module.endswith(".py"):
         return f"a module has no .py: say {Path(module).stem}, and let PYTHONPATH name its folder."
     return f"there is no module {module}: PYTHONPATH must name its folder."
-
-
-def _cause(error: Exception) -> str:
-    """An error of a module, with the line that raised it."""
-    if isinstance(error, SyntaxError):  # contains its line already
-        return f"{type(error).__name__}: {error}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

@@ -24,7 +24,7 @@ from stages.models.devices import device_type, resolve_precision
 from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.plan import TABLES, Plan, plan_change, write_sources_and_names, write_tables
+from stages.updating.plan import TABLES, Plan, plan_change, write_sources_and_names
 from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
 
 
@@ -90,7 +90,9 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         started = time.perf_counter()
         output, plan = ShardOutput(job.folder), work.plan
         if shard.key == TABLES:
-            write_tables(plan.tables, output)
+            for layout, table in plan.tables:
+                for number in range(layout.shards):
+                    output.write(layout, number, table[layout.rows(number)])
             return output
         number, layouts = int(shard.key), plan.layouts
         rows = layouts.keys.rows(number)

@@ -42,26 +42,14 @@ class ArrayLayout:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
         self.rows_per_shard = min(rows_per_shard, max(1, shape[0]))
-
-    @property
-    def shards(self) -> int:
+        self.shards = ceil(self.shape[0] / self.rows_per_shard)
         """Number of shards of the array."""
-        return ceil(self.shape[0] / self.rows_per_shard)
-
-    @property
-    def nbytes(self) -> int:
+        self.nbytes = prod(self.shape) * self.dtype.itemsize
         """Bytes of all values."""
-        return prod(self.shape) * self.dtype.itemsize
-
-    @property
-    def row_bytes(self) -> int:
+        self.row_bytes = prod(self.shape[1:]) * self.dtype.itemsize
         """Bytes of a row."""
-        return prod(self.shape[1:]) * self.dtype.itemsize
-
-    @property
-    def shard_bytes(self) -> int:
+        self.shard_bytes = self.rows_per_shard * self.row_bytes + SHARD_INDEX_BYTES
         """Bytes of a shard's file: its rows, and the shard's index after them."""
-        return self.rows_per_shard * self.row_bytes + SHARD_INDEX_BYTES
 
     @property
     def stored_bytes(self) -> int:

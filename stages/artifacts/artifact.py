@@ -55,22 +55,16 @@ class Artifact:
         self.store = store
         self.path = path
         self.manifest = manifest
+        self.kind, self.id = manifest.kind, manifest.id
+        self.reference = f"{self.kind}/{self.id}"
+        self.metrics = manifest.metrics
+        """Metrics that the stage recorded."""
+        self.digest = manifest.digest
+        """Digest of its content, which artifacts made from it record."""
         self._inputs: dict[str, Artifact] = {}
 
     def __repr__(self) -> str:
         return f"Artifact({self.reference})"
-
-    @property
-    def kind(self) -> str:
-        return self.manifest.kind
-
-    @property
-    def id(self) -> str:
-        return self.manifest.id
-
-    @property
-    def reference(self) -> str:
-        return f"{self.kind}/{self.id}"
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -80,19 +74,9 @@ class Artifact:
         return self.manifest.config  # this version cannot read it, so `Store.get` refuses it
 
     @property
-    def metrics(self) -> dict[str, Any]:
-        """Metrics that the stage recorded."""
-        return self.manifest.metrics
-
-    @property
     def bytes(self) -> int:
         """Size of all its files, the manifest included."""
         return self.manifest.bytes + (self.path / MANIFEST).stat().st_size
-
-    @property
-    def digest(self) -> str:
-        """Digest of its content, which artifacts made from it record."""
-        return self.manifest.digest
 
     @property
     def record(self) -> InputRecord:

@@ -196,23 +196,18 @@ MEASURES = {
 
 
 def card(model: Artifact, form: Form) -> str:
-    """Model card in Markdown, with the hub's front matter and a table of the model's reports in the store."""
-    reports = _reports_of(model)
+    """Model card in Markdown, with the hub's front matter and a table of all reports of exactly these weights in the
+    store, oldest first."""
+    reports = [
+        artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
+    ]
+    for report in reports:
+        # A card is published with its figures, so these are checked like an input.
+        report.store.check_files(report)
     members = lineage_of([model, *reports])
     member = members[model.reference]
     parts = [f"{HEAD}\n# {member.label}\n", _what_it_is(member, form), USE, *_results(reports, members)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
-
-
-def _reports_of(model: Artifact) -> list[Artifact]:
-    """All reports of the store that scored exactly these weights, oldest first, with their files checked."""
-    found = [
-        artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
-    ]
-    for report in found:
-        # A card is published with its figures, so these are checked like an input.
-        report.store.check_files(report)
-    return found
 
 
 def _what_it_is(member: Member, form: Form) -> str:

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -166,7 +165,9 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
                 f"transformers would make other scores of {model.reference} (by {difference:.2g} nats): it was "
                 "imported by another version of memlm or transformers; import the model again."
             )
-        causal.to(_precision(model)).save_pretrained(folder)
+        with safe_open(model.file("model.safetensors"), "pt") as weights:
+            first = next(name for name in weights.keys() if name.startswith(BLOCKS))  # noqa: SIM118
+            causal.to(weights.get_tensor(first).dtype).save_pretrained(folder)
     return Form(type(causal).__name__, config.reads.longest_context)
 
 
@@ -183,11 +184,3 @@ def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
     }
     weights |= {f"{lookup}.weight": vocabulary.embedding, f"{head}.weight": vocabulary.output_weight}
     return weights if vocabulary.bias is None else weights | {f"{head}.bias": vocabulary.bias}
-
-
-def _precision(model: Artifact) -> torch.dtype:
-    """The stored precision of the weights of the blocks."""
-    with safe_open(model.file("model.safetensors"), "pt") as weights:
-        first = next(name for name in weights.keys() if name.startswith(BLOCKS))  # noqa: SIM118
-        dtype: torch.dtype = weights.get_tensor(first).dtype
-        return dtype

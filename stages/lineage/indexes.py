@@ -67,14 +67,10 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
             f"{made}: leave --update out, or name an index of that."
         )
     require_all(index, "an index that is changed")
-    other = other_settings(index, config.model_copy(update={"index": _kind(index, config)}), described_keys(datastore))
+    kind = index.config["index"] if config.index == "auto" else config.index
+    other = other_settings(index, config.model_copy(update={"index": kind}), described_keys(datastore))
     if other is not None:
         raise UsageError(f"{index.reference} has {other}: ask for the same, or leave --update out.")
-
-
-def _kind(index: Artifact, config: IndexConfig) -> str:
-    """The requested kind; for `auto`, that of the named index."""
-    return str(index.config["index"]) if config.index == "auto" else config.index
 
 
 COUNTS = "counts.zarr/counts"

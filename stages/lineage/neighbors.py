@@ -31,10 +31,6 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
             f"{neighbors.reference} has {stored[split]} neighbours a token, fewer than k={k}; "
             f"read fewer: {fewer}{stored[split]}, or find more: {_finding(neighbors, k=k)}"
         )
-    _require_honest(neighbors, split)
-
-
-def _require_honest(neighbors: Artifact, split: str) -> None:
     excludes = neighbors.config["exclude"] != "none"
     if not excludes and split in own_splits(neighbors.find("datastore"), neighbors.input("queries")):
         raise ArtifactError(

@@ -5,7 +5,6 @@ update-datastore has rows of several splits, perhaps only parts of them, and sto
 if the tokens artifacts, or documents in them, are gone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -59,7 +58,8 @@ class DatastoreRows:
         """Source and token of each row, as runs."""
         if not is_updated(self.datastore):
             return Runs.whole(self.rows)
-        starts, sources, places = self._array("runs").T
+        group: Any = self.datastore.zarr(GROUP)
+        starts, sources, places = np.asarray(group["runs"][:]).T
         return Runs(np.append(starts, self.rows), sources, places)
 
     @cached_property
@@ -91,7 +91,8 @@ class DatastoreRows:
     @cached_property
     def doc_offsets(self) -> np.ndarray:
         """Rows where documents start, int64 [D + 1], the number of rows last; the last document may be cut there."""
-        return _cut(np.asarray(self.text.doc_offsets[:-1]), self.rows)
+        starts = np.asarray(self.text.doc_offsets[:-1])
+        return np.append(starts[starts < self.rows], self.rows)
 
     def paragraphs(self, start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), including paragraphs cut there.
@@ -113,15 +114,6 @@ class DatastoreRows:
         if not is_updated(self.datastore):
             return np.asarray(self.text.paragraph_hashes[:])
         return self.paragraphs(*self.runs.block(source))[1]
-
-    def _array(self, name: str) -> np.ndarray:
-        group: Mapping[str, Any] = self.datastore.zarr(GROUP)  # type: ignore[assignment]
-        return np.asarray(group[name][:])
-
-
-def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
-    """Offsets of the documents that begin before row `rows`, with `rows` as the end of the last."""
-    return np.append(starts[starts < rows], rows)
 
 
 def stored_keys(datastore: Artifact) -> "StoredKeys":

@@ -89,18 +89,15 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
     stem = _stem(name)
     alike = [one for one in known if stem and _stem(one) == stem] + get_close_matches(name, known, n=SHOWN, cutoff=0.6)
     near = list(dict.fromkeys(alike))[:SHOWN]
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
-    return f"No document is called {name!r}; {hint}"
+    if near:
+        return f"No document is called {name!r}; did you mean {' or '.join(map(repr, near))}?"
+    more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
+    return f"No document is called {name!r}; known are {', '.join(map(repr, list(known)[:SHOWN]))}{more}"
 
 
 def _stem(name: str) -> str:
     """The last part of a path without endings, in lower case: `doc/A.rst` and `a.md` have the same stem."""
     return PurePath(name).name.partition(".")[0].lower()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)

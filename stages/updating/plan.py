@@ -1,7 +1,7 @@
 """Plan of a change: its shards, and the tables with the origins of a datastore's rows."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.kinds import ADDED
-from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Shard, ShardPlan
 from stages.encoding.stored_rows import RowLayouts
 from stages.encoding.window_settings import STATES_KEPT, TokenRange, state_bytes
@@ -45,13 +44,6 @@ def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout
         _layout(name, (len(array) + more[COUNTED[name]], *array.shape[1:]), array.dtype)
         for name, array in _arrays(rows).items()
     ]
-
-
-def write_tables(tables: Sequence[Table], output: ShardOutput) -> None:
-    """Write all tables, as one shard of the stage."""
-    for layout, table in tables:
-        for number in range(layout.shards):
-            output.write(layout, number, table[layout.rows(number)])
 
 
 def write_sources_and_names(rows: RowTables, draft: Draft) -> None:
@@ -117,13 +109,17 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
     """Plan a change of the rows; `encoder`: the model of their keys."""
     carries, layouts = model_of(encoder).carries_state, row_layouts(config, encoder, change.after.rows)
     tables = stored_tables(change.after)
+    # None by document, and none with a state, which cannot be undone.
+    reread = np.zeros(len(change.kept.ranges), np.int64)
+    if not carries and config.reset != "document":
+        reread = seen_behind(change.before.runs, change.kept, config.windows)
     return Plan(
         [Shard(TABLES), *shards_of_rows(layouts.keys, change.kept.rows, carries_state=carries)],
         layouts,
         tables,
         change.after.documents,
         change.kept,
-        _seen_what_goes(config, change, carries),
+        reread,
         carries,
         arrays=[*layouts, *(layout for layout, _ in tables)],
         scratch_bytes=STATES_KEPT * state_bytes(encoder, config.windows, change.after.rows),
@@ -141,14 +137,6 @@ def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayout
     """Layouts of the arrays of `rows` rows, by resolved settings."""
     assert config.dtype is not None
     return RowLayouts.of(encoder, rows, config.dtype, config.stride or 1)
-
-
-def _seen_what_goes(config: UpdateConfig, change: Change, carries_state: bool) -> np.ndarray:
-    """Value of `Plan.reread`: rows encoded in windows. None by document, and none with a state, which cannot be
-    undone."""
-    if carries_state or config.reset == "document":
-        return np.zeros(len(change.kept.ranges), np.int64)
-    return seen_behind(change.before.runs, change.kept, config.windows)
 
 
 def _key(number: int) -> str:

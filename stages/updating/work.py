@@ -1,6 +1,6 @@
 """Computes the rows of a shard of a changed datastore: copied, encoded again, or encoded from the added split."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -103,11 +103,12 @@ def encode_added(
 
 def encode_again(job: ShardJob[UpdateConfig], work: Work, rows: slice, keys: np.ndarray) -> int:
     """Fill in keys [n, d] of those new `rows` whose windows had forgotten rows; returns their number."""
-    pieces = [
-        (first, old, stop)
-        for first, old, stop in _reread(work.plan)
-        if first < rows.stop and first + stop - old > rows.start
-    ]
+    plan, pieces = work.plan, []
+    starts = plan.kept.new_starts[:-1].tolist()
+    for first, (old, end), count in zip(starts, plan.kept.ranges.tolist(), plan.reread.tolist(), strict=True):
+        stop = min(end, old + count)
+        if count and first < rows.stop and first + stop - old > rows.start:
+            pieces.append((first, old, stop))
     if not pieces:
         return 0
     eos = tokenizer_of(job.inputs[PREVIOUS]).metrics["eos_id"]
@@ -119,14 +120,6 @@ def encode_again(job: ShardJob[UpdateConfig], work: Work, rows: slice, keys: np.
         require_finite(keys[a - rows.start : b - rows.start], job.inputs["encoder"])
         again += b - a
     return again
-
-
-def _reread(plan: Plan) -> Iterator[tuple[int, int, int]]:
-    """Rows to encode again, in pieces: (first new row, first old row, old row after the last)."""
-    starts, ranges = plan.kept.new_starts[:-1].tolist(), plan.kept.ranges.tolist()
-    for first, (old, stop), count in zip(starts, ranges, plan.reread.tolist(), strict=True):
-        if count:
-            yield first, old, min(stop, old + count)
 
 
 def _encoded_alone(work: Work, eos: int, texts: Sequence[np.ndarray]) -> list[np.ndarray]:

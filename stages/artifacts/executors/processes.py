@@ -1,14 +1,13 @@
 """Computes shards in several processes of this machine.
 
 Each process is spawned, because neither torch nor OpenMP survives a fork. It opens models and inputs itself, and gets
-one shard at a time. A process never outlives its parent.
+one chain of shards at a time. A process never outlives its parent.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from stages.errors import ResourceError
 
 SECONDS_TO_END = 10
 READY = "ready"
-"""Message of a worker that waits for a shard."""
+"""Message of a worker that waits for a chain of shards."""
 
 
 class Worker:
@@ -37,18 +36,14 @@ class Worker:
             self._process.start()
         # If this side kept it open, the pipe would not close when the process ends.
         theirs.close()
-        self._chain: deque[Shard] = deque()
 
-    def feed(self, chains: deque[deque[Shard]]) -> bool:
-        """Send the next shard of the current chain, else of one that is left. Returns: whether there was one."""
-        if not self._chain and chains:
-            self._chain = chains.popleft()
-        shard = self._chain.popleft() if self._chain else None
+    def feed(self, chain: Sequence[Shard] | None) -> bool:
+        """Send a chain of shards; None: there is none for now, so finish the last one. Returns: whether it was sent."""
         try:
-            self.connection.send(shard)
+            self.connection.send(chain)
         except BrokenPipeError:
             raise self._death() from None
-        return shard is not None
+        return chain is not None
 
     def receive(self) -> Any:
         """The next message. Raises: ResourceError or RuntimeError if the process has died."""
@@ -93,12 +88,11 @@ class ProcessExecutor(Executor):
     """The workers, by their connections."""
 
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
-        left = deque(deque(chain) for chain in chains)
-        missing = sum(map(len, chains))
+        left, missing = iter(chains), sum(map(len, chains))
         while len(self._workers) < min(self.task.job.execution.workers, len(chains)):
             worker = Worker(self.task)
             self._workers[worker.connection] = worker
-        computing = {worker for worker in self._workers.values() if worker.feed(left)}
+        computing = {worker for worker in self._workers.values() if worker.feed(next(left, None))}
         while missing or computing:
             for ready in connection.wait(self._workers):
                 worker = self._workers[ready]
@@ -112,7 +106,7 @@ class ProcessExecutor(Executor):
                 if isinstance(message, Written):
                     self.commit(message)
                     missing -= 1
-                elif not worker.feed(left):
+                elif not worker.feed(next(left, None)):
                     computing.remove(worker)
 
     def close(self) -> None:
@@ -124,7 +118,7 @@ class ProcessExecutor(Executor):
 
 
 def serve(parent: connection.Connection, task: ShardTask) -> None:
-    """Compute the shards that arrive. None means that there is none for now: finish the last one."""
+    """Compute the chains of shards that arrive. None means that there is none for now: finish the last shard."""
     _end_with_parent()
     lock = threading.Lock()
 
@@ -136,14 +130,15 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
     try:
         while True:
             try:
-                shard = parent.recv()
+                chain = parent.recv()
             except EOFError:  # as in `_end_with_parent`: nothing more may be written
                 os._exit(1)
-            if shard is None:
+            if chain is None:
                 worker.flush()
-            else:
+                continue
+            for shard in chain:
                 worker.run(shard)
-                send(READY)
+            send(READY)
     except BaseException as error:
         with suppress(Exception):
             worker.close()
