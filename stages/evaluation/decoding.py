@@ -53,8 +53,11 @@ def resolve_decoding(
     from stages.evaluation.figures.bleu import require_sacrebleu
 
     require_sacrebleu(config.bleu)
-    if by_bleu:
-        require_few_points(readings)
+    if by_bleu and (problem := _no_small_grid(readings)) is not None:
+        raise UsageError(
+            f"--tune-by bleu: {problem}. It translates once a point, at most {MOST_POINTS}, of one reading's lists: "
+            "--memory external:k=8/16,temperature=10/100,lambda=0.4/0.6/0.8."
+        )
     return dict(config.decoding)
 
 
@@ -70,18 +73,8 @@ def why_no_bleu(config: EvaluateConfig, model: BackboneConfig) -> str | None:
 MOST_POINTS = 32
 
 
-def require_few_points(readings: Sequence[Reading]) -> None:
-    """Raises: UsageError unless readings are a small grid of one completed reading."""
-    problem = _problem(readings)
-    if problem is not None:
-        raise UsageError(
-            f"--tune-by bleu: {problem}. It translates once a point, at most {MOST_POINTS}, of one reading's lists: "
-            "--memory external:k=8/16,temperature=10/100,lambda=0.4/0.6/0.8."
-        )
-
-
-def _problem(readings: Sequence[Reading]) -> str | None:
-    """The reason why readings are not a small grid; None if they are."""
+def _no_small_grid(readings: Sequence[Reading]) -> str | None:
+    """The reason why completed readings are not a small grid of one reading; None if they are."""
     if len(readings) > 1:
         return f"{len(readings)} readings stand on top of each other"
     if not any(one.choices for one in readings):

@@ -13,6 +13,7 @@ from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting, Reads
 from stages.evaluation.figures.intervals import change_intervals
+from stages.evaluation.figures.places import counted_tokens
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
 from stages.lineage.evaluation import reads_neighbors
@@ -48,7 +49,6 @@ def metrics_of(
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
     last_words, learned = plan.breakdown.last_words, weights.learned()
-    scored_tokens = slice(None) if last_words is None else last_words.scored(0, tokens)
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
     accuracy = report.retrieval_accuracy(totals)
@@ -74,7 +74,9 @@ def metrics_of(
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
-        "outside_matches": report.outside_matches(names, totals, plan.breakdown.matched, scored_tokens),
+        "outside_matches": report.outside_matches(
+            names, totals, plan.breakdown.matched, counted_tokens(last_words, 0, tokens)
+        ),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.evaluation.figures.report import TunedRow
 from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
@@ -140,7 +139,7 @@ class RowWeights:
         if not self._passes:
             return {"split": None, "plain": None, "rows": [], "largest": dict(largest)}
         tokens, plain = self._plain()
-        rows = [tuned_row(policy, tokens)._asdict() for policy in self.policies()]
+        rows = [tuned_row(policy, tokens) for policy in self.policies()]
         figures = {"split": self._passes[0].split, "plain": perplexity(plain, tokens), "rows": rows}
         return {**figures, "largest": dict(largest)}
 
@@ -168,19 +167,24 @@ class RowWeights:
         return None if grid is None else {"split": self._passes[0].split, **grid, "plain_nll": plain / tokens}
 
 
-def tuned_row(policy: WeightPolicy, tokens: int) -> TunedRow:
-    """Figures of a row on the tuning split, from sums over `tokens` tokens."""
+def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:
+    """Figures of a row on the tuning split, JSON, from sums over `tokens` tokens; those not known are None.
+
+    `over`: the setting that limits the first memory, `k` or `size`; `curve`: its values with their perplexities, if the
+    row reads one memory. Of each memory: the name of its weight, whether it is the lowest of several candidates, and
+    whether it is off, so that memory has no effect, though others were tried.
+    """
     choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
     weights = [(grid, grid.tried[at]) for grid, at in zip(grids, choice.indices[2::3], strict=True)]
     curve = zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)
-    return TunedRow(
-        None if choice.best_nll is None else perplexity(choice.best_nll, tokens),
-        sources[0].about.amount,
-        [(cutoff, None if nll is None else perplexity(nll, tokens)) for cutoff, nll in curve],
-        [source.reading.weight_name for source in sources],
-        [len(grid.weights) > 1 and weight == min(grid.weights) for grid, weight in weights],
-        [len(grid.tried) > 1 and grid.is_off(weight) for grid, weight in weights],
-    )
+    return {
+        "perplexity": None if choice.best_nll is None else perplexity(choice.best_nll, tokens),
+        "over": sources[0].about.amount,
+        "curve": [(cutoff, None if nll is None else perplexity(nll, tokens)) for cutoff, nll in curve],
+        "weights": [source.reading.weight_name for source in sources],
+        "lowest": [len(grid.weights) > 1 and weight == min(grid.weights) for grid, weight in weights],
+        "off": [len(grid.tried) > 1 and grid.is_off(weight) for grid, weight in weights],
+    }
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:

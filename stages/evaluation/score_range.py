@@ -11,7 +11,7 @@ from torch import Tensor
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
 from stages.evaluation.figures.breakdown import Breakdown
-from stages.evaluation.figures.places import is_best
+from stages.evaluation.figures.places import counted_tokens, is_best
 from stages.evaluation.figures.report import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
@@ -74,7 +74,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
     # sums in float64: in float32, the last of a million numbers would be lost
     nll, accuracy, words, buckets = scores.nll(), breakdown.accuracy, breakdown.last_words, breakdown.frequencies
     targets = scores.targets.cpu().numpy()
-    counted: Any = slice(None) if words is None else words.scored(start, stop)
+    counted = counted_tokens(words, start, stop)
     parts = {name: mask[start:stop][counted] for name, mask in breakdown.parts.items()}
     if breakdown.unknown_id is not None:
         parts["unknown"] = targets == breakdown.unknown_id

@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.memory import weight_network
 from stages.models.weights import load_model
-from stages.retrieval.weights.distance import MOST, REACHES
+from stages.retrieval.weights.per_context import MOST, REACHES
 from tests.cli.conftest import Memlm
 from tests.cli.test_translation import model, pairs, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle

@@ -6,12 +6,12 @@ Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with one more buc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.places import LastWords, counted_tokens
 from stages.evaluation.figures.texts import KnownText, Matched, find_matched, known_texts, repeated_tokens
 from stages.lineage.corpus import token_text
 from stages.text.tokens import open_split
@@ -124,13 +124,6 @@ class Accuracy:
     at: tuple[int, ...]
 
 
-class Repeated(NamedTuple):
-    """A known text, and the number of counted tokens in paragraphs that repeat it."""
-
-    text: KnownText
-    tokens: int
-
-
 @dataclass(frozen=True)
 class Breakdown:
     """Groups of a split's T tokens that are reported separately.
@@ -139,14 +132,15 @@ class Breakdown:
     `parts`: bool [T] by name: `outside` (in no paragraph of a known text), `new` (in no long match with one), `ends`
     (of documents). Parts that are not known are left out, and `ends` if only last words count.
     `unknown_id`: id of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
-    `repeated`: known texts, of the model and of the datastores. `matched`: tokens in long matches with known texts.
+    `repeated`: known texts, of the model and of the datastores, and how many counted tokens are in their paragraphs.
+    `matched`: tokens in long matches with known texts.
     `frequencies`: buckets by the frequency of a token's type; None if not known.
     `accuracy`: the row, and the numbers of neighbours, for which retrieval accuracy is reported.
     """
 
     last_words: LastWords | None
     parts: Mapping[str, np.ndarray]
-    repeated: list[Repeated]
+    repeated: list[tuple[KnownText, int]]
     frequencies: Frequencies | None
     accuracy: Accuracy
     unknown_id: int | None = None
@@ -185,17 +179,15 @@ def find_breakdown(
     return Breakdown(
         counted,
         {name: part for name, part in parts.items() if part is not None},
-        [Repeated(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
+        [
+            (text, int(some[counted_tokens(counted, 0, len(some))].sum()))
+            for text, some in zip(texts, inside, strict=True)
+        ],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
         matched,
     )
-
-
-def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
-    """Number of counted tokens among `tokens`, bool [T]."""
-    return int(tokens.sum() if counted is None else tokens[counted.scored(0, len(tokens))].sum())
 
 
 def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:

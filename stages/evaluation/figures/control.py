@@ -13,14 +13,14 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
-from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.places import LastWords, counted_tokens
 from stages.evaluation.figures.texts import MOST_TOKENS, KnownText, counted_texts, digests_of, learned_text
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
 from stages.lineage.sources import PAIRS
 from stages.metrics import finite, perplexity
 from stages.retrieval.sources.settings import Past
-from stages.text.tokens import TokenSplit, open_split, start_id
+from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
     from stages.retrieval.rows import MemoryRow
@@ -107,7 +107,7 @@ class Counting:
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
         """Figures of the counted tokens, from the nats [T] of all tokens."""
-        counts = self._that_count(self.split, len(nll))
+        counts = self._that_count(self.split)
         new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
         return {
             "nll": finite(float(nll[counts].mean())),
@@ -133,7 +133,7 @@ class Counting:
         key = (reads.past, *reads.stores)
         if key not in self._weights:
             before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
-            counts = self._that_count(tune_split, len(before))
+            counts = self._that_count(tune_split)
             self._weights[key] = best_weight(before[counts], on[counts])
         return self._weights[key]
 
@@ -147,8 +147,7 @@ class Counting:
         """Probabilities from counts in the text known beforehand, float64 [T]."""
         key = ("beforehand", split, *reads.stores)
         if key not in self._p:
-            scored = self._stream(self._open(split), self.reset)
-            self._p[key] = self._ngrams(self._texts(split, reads)).p(scored)
+            self._p[key] = self._ngrams(self._texts(split, reads)).p(self._stream(split, self.reset))
         return self._p[key]
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
@@ -156,8 +155,8 @@ class Counting:
         key = ("counting on", split, reads.past)
         if key not in self._p:
             anew = reads.past == "document"
-            stream = self._stream(self._open(split), "document" if anew else self.reset)
-            self._p[key] = counting_on(stream, self.order, self._start, self._vocabulary, anew)
+            stream = self._stream(split, "document" if anew else self.reset)
+            self._p[key] = counting_on(stream, *self._counted_as, anew)
         return self._p[key]
 
     def _ngrams(self, texts: list[KnownText]) -> Ngrams:
@@ -166,7 +165,7 @@ class Counting:
         if key not in self._counted:
             self._counted.clear()  # before counting, so that memory holds one set of counts
             pieces = [text.open() for text in texts]
-            self._counted[key] = Ngrams.count(pieces, self.order, self._start, self._vocabulary)
+            self._counted[key] = Ngrams.count(pieces, *self._counted_as)
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> list[KnownText]:
@@ -181,25 +180,21 @@ class Counting:
     def _tokens(self, split: str) -> int:
         return int(self.read["tokens"].metrics["splits"][split]["tokens"])
 
-    def _that_count(self, split: str, tokens: int) -> Any:
+    def _that_count(self, split: str) -> Any:
         """Index of the tokens of a split that count."""
-        return slice(None) if self.last_words is None else self.last_words[split].scored(0, tokens)
+        return counted_tokens(None if self.last_words is None else self.last_words[split], 0, self._tokens(split))
 
-    def _open(self, split: str) -> TokenSplit:
-        return open_split(self.read["tokens"].zarr("tokens.zarr"), split)
-
-    def _stream(self, tokens: TokenSplit, reset: str) -> Pieces:
+    def _stream(self, split: str, reset: str) -> Pieces:
         """A split as it is read: as one text, or as separate documents."""
+        tokens = open_split(self.read["tokens"].zarr("tokens.zarr"), split)
         ids = np.asarray(tokens.ids[:])
         return Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:])) if reset == "document" else Pieces(ids)
 
     @property
-    def _start(self) -> int:
-        return start_id(self.read["tokens"].metrics)
-
-    @property
-    def _vocabulary(self) -> int:
-        return int(self.read["tokens"].metrics["vocabulary_size"])
+    def _counted_as(self) -> tuple[int, int, int]:
+        """Order of the n-grams, the token before a text, and the size of the vocabulary."""
+        metrics = self.read["tokens"].metrics
+        return self.order, start_id(metrics), int(metrics["vocabulary_size"])
 
 
 EVEN = 0.5

@@ -78,6 +78,11 @@ class LastWords:
         return replace(self, unknown=len(np.unique(np.concatenate(found))))
 
 
+def counted_tokens(words: LastWords | None, start: int, stop: int) -> Any:
+    """Index of the tokens of [start, stop) that count: those of last words, or all of them."""
+    return slice(None) if words is None else words.scored(start, stop)
+
+
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
     """The last word of every document of a split; documents without a word are left out.
 

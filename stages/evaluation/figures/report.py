@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.figures.breakdown import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
@@ -12,8 +12,7 @@ from stages.numbers import rate
 if TYPE_CHECKING:
     import numpy as np
 
-    from stages.evaluation.figures.breakdown import Repeated
-    from stages.evaluation.figures.texts import Matched
+    from stages.evaluation.figures.texts import KnownText, Matched
     from stages.retrieval.rows import MemoryRow
 
 
@@ -94,7 +93,7 @@ def table(
 
 
 def outside_repeated_paragraphs(
-    names: Sequence[str], totals: Totals, repeated: Sequence["Repeated"] = ()
+    names: Sequence[str], totals: Totals, repeated: Sequence[tuple["KnownText", int]] = ()
 ) -> dict[str, Any] | None:
     """The rows again, without the tokens of paragraphs that a known text repeats word for word.
 
@@ -110,12 +109,12 @@ def outside_repeated_paragraphs(
         "repeated_share": 1 - part["tokens"] / totals.tokens,
         "texts": [
             {
-                "corpus": one.text.corpus,
-                "split": one.text.split,
-                "read_by": list(one.text.read_by),
-                "repeated_share": one.tokens / totals.tokens,
+                "corpus": text.corpus,
+                "split": text.split,
+                "read_by": list(text.read_by),
+                "repeated_share": tokens / totals.tokens,
             }
-            for one in repeated
+            for text, tokens in repeated
         ],
         "rows": _perplexities(names, part),
     }
@@ -210,23 +209,6 @@ HEADLINE = (
     *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", "tokens_per_second", "translation"),
 )
 """Names of the figures in a report's manifest, besides the figures of probes."""
-
-
-class TunedRow(NamedTuple):
-    """Figures of a row on the tuning split; a perplexity is None if it is not known."""
-
-    perplexity: float | None
-    """Perplexity with the chosen settings."""
-    over: str
-    """Name of the setting that limits the first memory: `k`, `size`."""
-    curve: Sequence[tuple[int, float | None]]
-    """Pairs (value of that setting, perplexity), if the row reads one memory."""
-    weights: Sequence[str]
-    """Name of each memory's weight: `lambda`, `alpha`."""
-    lowest: Sequence[bool]
-    """Whether the weight of each memory is the smallest of several candidates."""
-    off: Sequence[bool]
-    """Whether each memory has no effect at its weight, though other weights were tried."""
 
 
 BINS = 20

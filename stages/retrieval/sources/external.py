@@ -10,20 +10,8 @@ from stages.lineage.sources import PAIRS
 from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
-from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source
-
-
-def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
-    """Whether a completed reading's scores must be computed from the stored keys.
-
-    Args:
-        metric: of the index.
-        lossless: whether the distances that a search finds equal those of the stored keys.
-    """
-    comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[metric]
-    return reading.similarity not in comparable or (reading.value("exact") and not lossless)
 
 
 class ExternalSource(Source):
@@ -40,8 +28,10 @@ class ExternalSource(Source):
 
     @property
     def recompute(self) -> bool:
-        """Whether scores are computed anew from the stored keys."""
-        return is_recomputed(self.reading, self.datastore.metric, self.datastore.lossless)
+        """Whether scores are computed anew from the stored keys: those of the index are others, or inexact."""
+        comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[self.datastore.metric]
+        inexact = self.reading.value("exact") and not self.datastore.lossless
+        return inexact or self.reading.similarity not in comparable
 
     @property
     def exact(self) -> bool:

@@ -50,11 +50,6 @@ class RecentSource(Source):
         return "long" in self.reading.sources
 
     @property
-    def _blind(self) -> bool:
-        """Whether all scores are multiplied by 0, so that none need be computed."""
-        return self.reading.theta == (0.0,)
-
-    @property
     def _key(self) -> str:
         assert self.reading.key is not None, "a completed reading has a key"
         return self.reading.key
@@ -98,7 +93,8 @@ class RecentSource(Source):
             after = scored.start + part.stop
             read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)
             at = Recent(
-                keys=read.new_zeros(len(read), 1) if self._blind else read,
+                # with θ = 0 all scores are 0, so that none need be computed
+                keys=read.new_zeros(len(read), 1) if self.reading.theta == (0.0,) else read,
                 tokens=tokens[earliest - origin : after - origin],
                 first=torch.from_numpy(first[part] - earliest).to(keys.device),
                 similarity=self.reading.similarity or "dot",

@@ -35,17 +35,12 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     """
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
-    reading = _with_weights(reading)
+    if reading.weight == "tune":
+        reading = reading.with_tuned_weight()
     reading = _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
     if reading.weight == "distance" and reading.similarity != "l2":
         raise UsageError(f"{reading.spelled}: {reading.weight_name}=distance is of keys that are compared by l2.")
     return reading
-
-
-def _with_weights(reading: Reading) -> Reading:
-    """The reading with the default grid of its reader spelled out if λ or α is to be tuned."""
-    name, number = next(iter(reading.reader_settings.hyperparameters().items()))
-    return reading.changed({name: number.grid}) if reading.value(name) == "tune" else reading
 
 
 def _with_comparison(reading: Reading, model: Artifact) -> Reading:

@@ -9,7 +9,7 @@ WEIGHTS = Registry(
         "grid": "stages.retrieval.weights.grid:Grid",
         "learned": "stages.retrieval.weights.learned:Learned",
         "adaptive": "stages.retrieval.weights.adaptive:Adaptive",
-        "distance": "stages.retrieval.weights.distance:ByDistance",
+        "distance": "stages.retrieval.weights.per_context:ByDistance",
         "length": "stages.retrieval.weights.per_context:ByLength",
         "searched": "stages.retrieval.weights.learned:Searched",
     },

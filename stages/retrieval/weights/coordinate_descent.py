@@ -5,7 +5,6 @@ Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, islice
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,14 +26,9 @@ Index = tuple[int, ...]
 """Scale, cut-off and weight of a reading, as indices into its grid."""
 
 
-class DescentResult(NamedTuple):
-    """End point of the descent, and the nats summed over the tuning split at its start and after each step."""
-
-    best: Best
-    nll: list[float]
-
-
-def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> DescentResult:
+def coordinate_descent(
+    parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]
+) -> tuple[Best, list[float]]:
     """Tune one reading at a time over its whole grid, with the others fixed, until none changes.
 
     The start is the best point of each reading, given those before it. A reading changes only to a
@@ -46,6 +40,7 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
         parts: reads the tuning split.
         grids: the grid of each reading, in the order in which they are applied.
         allowed: the cut-offs that may be chosen for each reading.
+    Returns: the end point, and the nats summed over the tuning split at the start and after each step.
 
     The model gives two tokens the probabilities 0.01 and 0.25. The first memory knows only the first token, the second
     memory knows both. Alone the first memory gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second
@@ -78,13 +73,8 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
             trace.append(float(sums[best.indices]))
         else:
             unchanged += 1
-    return DescentResult(_join(found), trace)
-
-
-def _join(found: Sequence[Best]) -> Best:
-    """Join the best points of each reading into one point of the product of their grids."""
     points, interior, indices = zip(*found, strict=True)
-    return Best(sum(points, ()), sum(interior, ()), sum(indices, ()))
+    return Best(sum(points, ()), sum(interior, ()), sum(indices, ())), trace
 
 
 def _sweep(parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:

@@ -102,8 +102,8 @@ class Grid(WeightPolicy):
         """The best indices, if none are settled; a lone reading also gets the best ones for every cut-off."""
         assert settled is None or self.tries_all, "a lone reading tries all"
         if not self.tries_all:
-            end = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
-            return Choice(end.best.indices, best_nll=finite(end.nll[-1]))
+            end, trace = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
+            return Choice(end.indices, best_nll=finite(trace[-1]))
         nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
         indices = settled or best_point(nll, self.grids, self.allowed).indices
         best = finite(float(nll[tuple(indices)]))

@@ -1,8 +1,8 @@
-"""A weight of the last memory for each context, fitted on the tuning split; and a policy on lengths of matches."""
+"""A weight of the last memory for each context, fitted on the tuning split; policies on matches and on distance."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -195,3 +195,53 @@ def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor
     alike = (values[:, :, None] == values[:, None, :]) & found[:, None, :] & found[:, :, None]
     agreement = alike.sum(-1).amax(-1, keepdim=True) / found.sum(-1, keepdim=True).clamp(min=1)
     return torch.cat((longest, number.to(longest), agreement.to(longest)), -1).double()
+
+
+MOST = 0.99
+"""The largest λ: the formula gives 1 at distance 0, which would leave other tokens no probability."""
+REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
+"""Distances tried for λ to reach 0, as multiples of the median distance."""
+
+
+@dataclass(frozen=True)
+class DistanceWeights:
+    """λ = max(0, 1 − d / reach), where d is the squared distance to the nearest entry.
+
+    >>> DistanceWeights(4.0).logits(torch.tensor([[0.0], [1.0], [5.0]])).sigmoid().tolist()
+    [0.99, 0.75, 0.0]
+    """
+
+    reach: float
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    def logits(self, inputs: Float[Tensor, "n 1"]) -> Float[Tensor, " n"]:
+        """Logits of λ, float64 on the CPU; −inf beyond reach."""
+        return (1 - inputs[:, 0].double().cpu() / self.reach).clamp(0, MOST).logit()
+
+
+class ByDistance(PerContext):
+    """Weights of `DistanceWeights`; the reach is the one of `REACHES` with the highest likelihood.
+
+    They are used only if they gain on held-out text.
+
+    Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
+    """
+
+    features: ClassVar[int] = 1
+
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
+        """The squared distance to the nearest entry, float64; inf where there is none."""
+        scores, _ = retrieved.scored(self.best.points[-1].cutoff)
+        return -scores.amax(-1, keepdim=True).double()
+
+    def fit(self, positions: Positions, weight: float) -> DistanceWeights:
+        distances = positions.inputs[:, 0]
+        unit = float(distances.median()) or 1.0
+        tried = [DistanceWeights(reach * unit) for reach in REACHES]
+        return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
+
+    def restore(self, record: Mapping[str, Any]) -> DistanceWeights:
+        return DistanceWeights(**record)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from stages.evaluation.figures.report import TunedRow
 from stages.reports.remarks import Values
 from stages.reports.remarks.table import MODEL, remarks_on
 from stages.reports.remarks.tuning import more_gains_on_scored, tuned_numbers
@@ -19,7 +18,8 @@ AT_EDGE = {"lambda": False, "temperature": True}
 def tuned_row(perplexity=6.0, curve=(), over="k", lowest=(False,), off=None):
     points = [(2**place, value) for place, value in enumerate(curve)]
     off = [False] * len(lowest) if off is None else off
-    return TunedRow(perplexity, over, points, ["lambda"] * len(lowest), list(lowest), list(off))._asdict()
+    weights = {"weights": ["lambda"] * len(lowest), "lowest": list(lowest), "off": list(off)}
+    return {"perplexity": perplexity, "over": over, "curve": points, **weights}
 
 
 def found(rows, memories=(KNN,), plain=9.0, counted=None, **largest) -> dict[str, Values]:

@@ -4,8 +4,10 @@ from stages.artifacts.store import Store
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.readers.settings import JOINT_TEMPERATURES
 from stages.retrieval.grammar import parse_reading
-from stages.retrieval.sources.external import is_recomputed
+from stages.retrieval.neighbors import Datastore
+from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.settings import resolve_reading
+from stages.retrieval.sources.source import SourceInputs
 from tests.stages.small_store import small_model, small_tokens
 
 
@@ -28,7 +30,8 @@ def test_cutoffs_double_up_to_k_and_end_with_it(k, cutoffs):
 )
 def test_scores_are_recomputed_only_where_what_is_found_will_not_do(settings, metric, lossless, recomputed):
     reading = parse_reading(f"external:lambda=0.1,{settings}")
-    assert is_recomputed(reading, metric, lossless) == recomputed
+    datastore = Datastore(None, None, metric, lossless)
+    assert ExternalSource(reading, SourceInputs(1, False, datastore=datastore)).recompute == recomputed
 
 
 @pytest.mark.parametrize(("memory", "unit"), [(None, 1.0), ({"temperature": 4.0}, 4.0)])

@@ -13,7 +13,6 @@ from stages.retrieval.grids import Best, Point
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import grid as module
-from stages.retrieval.weights.coordinate_descent import DescentResult
 from stages.retrieval.weights.grid import Fixed, Grid
 
 CACHE = "long:size=8/16,theta=0.5/1/2,lambda=0.1/0.3,similarity=dot,key=hidden"
@@ -74,9 +73,9 @@ def test_the_tuning_split_says_what_every_number_of_entries_is_worth(policy):
     sums = even(policy, 20.0)
     sums[2, 1, 0], sums[0, 0, 1] = 10.0, 12.0
     found = tuned_row(after(policy, sums), tokens=4)
-    assert found == (exp(2.5), "size", [(8, exp(3.0)), (16, exp(2.5))], ["lambda"], [True], [False])
+    assert tuple(found.values()) == (*(exp(2.5), "size", [(8, exp(3.0)), (16, exp(2.5))], ["lambda"], [True], [False]),)
     sums[2, 1, 1] = 9.0
-    assert tuned_row(after(policy, sums), tokens=4).lowest == [False]
+    assert tuned_row(after(policy, sums), tokens=4)["lowest"] == [False]
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ def test_memory_that_makes_every_sum_worse_is_switched_off_and_its_scale_is_not_
     shown = policy.describe_grid(tokens=2)
     assert shown["weights"] == [0.0, *LAMBDAS], "rising"
     assert [line[:2] for line in shown["nll"]] == [[9.5, 10.0]] * 3
-    assert tuned_row(policy, tokens=2).off == [True]
+    assert tuned_row(policy, tokens=2)["off"] == [True]
 
 
 def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
@@ -112,10 +111,10 @@ def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
     shown = policy.describe_grid(tokens=1)
     assert shown["weights"] == list(LAMBDAS) and all(len(line) == len(LAMBDAS) for line in shown["nll"])
     one = tuned_row(policy, tokens=1)
-    assert (one.off, one.lowest) == ([False], [False])
+    assert (one["off"], one["lowest"]) == ([False], [False])
     sums[1, 1, 0] = 9.0
     policy = after(tuned, sums)
-    assert tuned_row(policy, tokens=1).lowest == [True]  # the smallest with which it is read
+    assert tuned_row(policy, tokens=1)["lowest"] == [True]  # the smallest with which it is read
     assert policy.best.interior[0]["weight"] is False
 
 
@@ -132,10 +131,10 @@ def test_of_several_memories_the_best_sum_is_kept_however_it_was_found(together,
     monkeypatch.setattr(module, "TRIED_TOGETHER", together)
     policy = opened(CACHE, CACHE)
     found = Best((), (), (0, 0, 1, 2, 1, 0))
-    monkeypatch.setattr(module, "coordinate_descent", lambda *_: DescentResult(found, [8.0, 3.0]))
+    monkeypatch.setattr(module, "coordinate_descent", lambda *_: (found, [8.0, 3.0]))
     sums = even(policy, 20.0)
     sums[0, 0, 1, 2, 1, 0] = 3.0
     policy = after(policy, sums)
     assert policy.chosen.best_nll == 3.0
     one = tuned_row(policy, tokens=3)
-    assert (one.perplexity, one.curve, one.lowest) == (exp(1.0), [], [False, True])
+    assert (one["perplexity"], one["curve"], one["lowest"]) == (exp(1.0), [], [False, True])
