@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import pytest
 import torch
@@ -75,9 +74,6 @@ class EchoSource(Source):
             return retrieve(Entries(scores[part], values[part]), scored_range.lm.targets[part])
 
         return of
-
-    def narrowed(self, cutoff: int) -> Self:
-        return replace(self, reading=self.reading.changed({"span": (cutoff,)}))
 
     def spread(self, sample: list[ScoredRange]) -> float:
         return 1.0

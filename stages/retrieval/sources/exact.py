@@ -6,8 +6,7 @@ n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperatur
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,9 +28,6 @@ class MatchSource(Source):
     @property
     def about(self) -> About:
         return About("matches")
-
-    def narrowed(self, cutoff: int) -> Self:
-        return replace(self, reading=self.reading.changed({"matches": (cutoff,)}))
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """One token of a match."""
@@ -96,9 +92,6 @@ class ExactStreamSource(MatchSource):
     @property
     def _matches(self) -> int:
         return self.reading.value("matches")[-1]
-
-    def narrowed(self, cutoff: int) -> Self:
-        return replace(self, reading=self.reading.changed({self.about.amount: (cutoff,)}))
 
     @property
     def needs(self) -> Needs:

@@ -1,7 +1,7 @@
 """Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few pairs."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -87,6 +87,9 @@ class ExternalSource(Source):
             scores = scaled_dot(scores, self.datastore.keys.dim)
         # recomputed distances may change the order, and cut-offs count from the best
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
+
+    def narrowed(self, cutoff: int) -> Self:
+        return self
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """Unit of default temperatures, from a sample of tokens."""

@@ -1,8 +1,5 @@
 """Code of the sources `local` and `long`: the recent past of the split itself."""
 
-from dataclasses import replace
-from typing import Self
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -131,10 +128,6 @@ class RecentSource(Source):
         context = scored.context_keys[self._key][number]
         context = context[begin - scored_range.places.windows[number].start :]
         return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
-
-    def narrowed(self, cutoff: int) -> Self:
-        """The source, computing only as many entries as a chosen size reads."""
-        return replace(self, reading=self.reading.changed({"size": (cutoff,)}))
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """Median difference between a position's best and median score, from a sample; 1 if it is not positive."""

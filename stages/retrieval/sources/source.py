@@ -121,7 +121,7 @@ class Source(ABC):
 
     def narrowed(self, cutoff: int) -> Self:
         """The source, computing only as much as a chosen cut-off reads; itself if that saves nothing."""
-        return self
+        return replace(self, reading=self.reading.changed({self.about.amount: (cutoff,)}))
 
     @abstractmethod
     def spread(self, sample: list[ScoredRange]) -> float:

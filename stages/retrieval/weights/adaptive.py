@@ -15,7 +15,7 @@ from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions
-from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight, compose, compose_dense
+from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight, compose_dense
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
@@ -39,16 +39,13 @@ class Adaptive(OnPositions):
         """Numbers of neighbours that a context chooses from: powers of two, and the best number for all contexts."""
         return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best.points[-1].cutoff})
 
-    @cached_property
-    def network(self) -> ChoiceNetwork | None:
-        """The fitted network; None if one number serves all contexts, or if none is fitted yet."""
-        record = self.choices.get(ADAPT.name, {}).get("network")
-        return None if record is None else ChoiceNetwork.of_record(record)
+    def restore(self, record: Mapping[str, Any]) -> ChoiceNetwork:
+        return ChoiceNetwork.of_record(record)
 
     # Finding the weights
 
     def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> ChoicePositions:
-        log_p, sums = self._others(block, rows, retrieved), self._sums(retrieved[-1])
+        log_p, sums = self.others(block, rows, retrieved), self._sums(retrieved[-1])
         found = ChoicePositions(self._inputs(retrieved[-1]), log_p.double(), sums.T.double())
         return found.taken(~self._empty(retrieved[-1]))
 
@@ -76,11 +73,11 @@ class Adaptive(OnPositions):
     # Reading
 
     def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
-        if self.network is None:
+        if self.model is None:
             return super().read(block, rows, retrieved)
-        log_p, last = self._others(block, rows, retrieved), retrieved[-1]
+        log_p, last = self.others(block, rows, retrieved), retrieved[-1]
         sums = self._sums(last)
-        read = mixed(log_p, sums.to(log_p), self.network.outputs(self._inputs(last)).to(log_p.device))
+        read = mixed(log_p, sums.to(log_p), self.model.outputs(self._inputs(last)).to(log_p.device))
         # the network has no features for a context that finds nothing
         read = torch.where(self._empty(last), log_p, read)
         memories = [
@@ -92,23 +89,23 @@ class Adaptive(OnPositions):
     def read_dense(
         self, log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], rows: slice, weights: Sequence[Weight]
     ) -> Tensor:
-        if self.network is None:
+        if self.model is None:
             return super().read_dense(log_p, log_z, retrieved, rows, weights)
         others = (self.grids[:-1], self.points[:-1], weights[:-1])
         log_p = compose_dense(log_p, log_z, retrieved[:-1], rows, *others)
         last, scale = retrieved[-1], self.points[-1].scale
         found = [last.held(rows, scale, number) for number in self.numbers]
         tokens, sums = found[0].tokens, torch.stack([one.log_sums.log_prob for one in found]).to(log_p)
-        logits = self.network.outputs(self._inputs(last)[rows]).to(log_p.device)
+        logits = self.model.outputs(self._inputs(last)[rows]).to(log_p.device)
         held = mixed(log_p.gather(1, tokens), sums, logits)
         read = (log_p + logits.log_softmax(-1)[:, :1].to(log_p)).scatter_(1, tokens, held)
         return torch.where(self._empty(last)[rows, None], log_p, read)
 
     def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
-        if self.network is None:
+        if self.model is None:
             return super().shares(block, rows, retrieved)
         last, empty = retrieved[-1], self._empty(retrieved[-1])
-        chosen = self.network.outputs(self._inputs(last)).softmax(-1).to(block.lm.log_p)
+        chosen = self.model.outputs(self._inputs(last)).softmax(-1).to(block.lm.log_p)
         kept = torch.where(empty, 1.0, chosen[:, 0])
         read = [last.weights(self.points[-1].scale, number) for number in self.numbers]
         shares = (chosen[:, 1:] / chosen[:, 1:].sum(-1, keepdim=True)).T[..., None]
@@ -122,19 +119,11 @@ class Adaptive(OnPositions):
         return {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The best numbers for all contexts, and a note that the last reading has others for each."""
-        described, reading = super().describe(tune_split), self.row.sources[-1].reading
-        if self.network is not None:
-            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight, "numbers": self.numbers}
+        """The readings; with a network also the numbers of neighbours that it chooses from."""
+        described = super().describe(tune_split)
+        if self.model is not None:
+            described[-1]["numbers"] = self.numbers
         return described
-
-    def _others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
-        """log p of the targets [n] with all readings but the last."""
-        log_p, points = block.lm.log_p[rows], self.points[:-1]
-        if not points:
-            return log_p
-        weights = [point.weight for point in points]
-        return compose(log_p, block.lm.log_z[rows], retrieved[:-1], self.grids[:-1], points, weights)[0]
 
     def _sums(self, retrieved: Retrieved) -> Tensor:
         """log p_mem of the targets for every number of neighbours, [C, n]."""

@@ -35,7 +35,25 @@ class OnPositions(Grid):
 
     @abstractmethod
     def learnt(self, positions: Any) -> Record:
-        """The choice that follows from all positions."""
+        """The choice that follows from all positions; its `network` is the record of the model, if it is used."""
+
+    @abstractmethod
+    def restore(self, record: Mapping[str, Any]) -> Any:
+        """The model of a record."""
+
+    @cached_property
+    def model(self) -> Any:
+        """The model that gives the weights; None if one number serves all contexts, or if none is fitted yet."""
+        record = self.choices.get(self.step.name, {}).get("network")
+        return None if record is None else self.restore(record)
+
+    def others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
+        """log p of the targets [n] with all readings but the last."""
+        log_p, points = block.lm.log_p[rows], self.points[:-1]
+        if not points:
+            return log_p
+        weights = [point.weight for point in points]
+        return compose(log_p, block.lm.log_z[rows], retrieved[:-1], self.grids[:-1], points, weights)[0]
 
     @cached_property
     def curve(self) -> list[Point]:
@@ -48,6 +66,13 @@ class OnPositions(Grid):
             return super().observe(step, block)
         parts = [self.positions(block, *one) for one in self.row.retrieve(block)]
         return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The readings with the best numbers for all contexts, and a note that the last has others for each."""
+        described, reading = super().describe(tune_split), self.row.sources[-1].reading
+        if self.model is not None:
+            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
+        return described
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         if step != self.step.name:
@@ -78,10 +103,6 @@ class PerContext(OnPositions):
     def fit(self, positions: Positions, weight: float) -> ContextWeights:
         """Fit the model to some positions, starting from one weight for all; the same arguments give the same model."""
 
-    @abstractmethod
-    def restore(self, record: Mapping[str, Any]) -> ContextWeights:
-        """The model of a record."""
-
     @property
     def points(self) -> Sequence[Point]:
         if WEIGH.name not in self.choices:
@@ -89,20 +110,10 @@ class PerContext(OnPositions):
         *others, last = self.best.points
         return *others, last._replace(weight=self.choices[WEIGH.name]["weight"])
 
-    @cached_property
-    def model(self) -> ContextWeights | None:
-        """The model that gives the weights; None if one number serves all contexts, or if none is fitted yet."""
-        record = self.choices.get(WEIGH.name, {}).get("network")
-        return None if record is None else self.restore(record)
-
     # Finding the weights
 
     def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Positions:
-        scored, log_sums = block.lm, self._last_sums(retrieved)
-        read = scored.log_p[rows]
-        if len(retrieved) > 1:
-            others, numbers = self.points[:-1], super().weights(block, rows, retrieved)[:-1]
-            read, _ = compose(read, scored.log_z[rows], retrieved[:-1], self.grids[:-1], others, numbers)
+        read, log_sums = self.others(block, rows, retrieved), self._last_sums(retrieved)
         found = Positions(self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double())
         return found.taken(~log_sums.empty)
 
@@ -148,11 +159,9 @@ class PerContext(OnPositions):
         return retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The readings; for a weight of each context, the best number for all is shown."""
-        described, reading = super().describe(tune_split), self.row.sources[-1].reading
-        described[-1]["interior"].pop(reading.weight_name, None)
-        if self.model is not None:
-            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
+        """The readings; whether the number for all contexts is inside its grid is not reported."""
+        described = super().describe(tune_split)
+        described[-1]["interior"].pop(self.row.sources[-1].reading.weight_name, None)
         return described
 
 
