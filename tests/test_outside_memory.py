@@ -52,7 +52,7 @@ class EchoSource(Source):
 
     @property
     def needs(self) -> Needs:
-        return Needs(frozenset({self.reading.key or "hidden"}), self.cutoffs[-1])
+        return Needs(frozenset({self.reading.comparison.key or "hidden"}), self.cutoffs[-1])
 
     @property
     def cutoffs(self) -> tuple[int, ...]:

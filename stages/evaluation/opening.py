@@ -183,7 +183,7 @@ def open_similar_pairs(
         read: artifacts by role; `PAIRS` has the pairs.
         reader: the way the model reads splits.
     """
-    tokens, key = read[PAIRS], reading.key
+    tokens, key = read[PAIRS], reading.comparison.key
     assert key is not None, "the reading is completed"
     own = Corpus.of(tokens)
     arrays = {f"{PAIRS_SPLIT}/{name}": np.asarray(own.arrays[f"{PAIRS_SPLIT}/{name}"][:]) for name in own.read}
@@ -205,4 +205,4 @@ def datastore_of(values: torch.Tensor, width: int, reading: Reading) -> Datastor
 
 def metric_of(reading: Reading) -> str:
     """Metric of the search of a completed reading."""
-    return {"l2": "l2", "dot": "ip", "scaled-dot": "ip"}[str(reading.similarity)]
+    return {"l2": "l2", "dot": "ip", "scaled-dot": "ip"}[str(reading.comparison.similarity)]

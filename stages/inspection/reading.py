@@ -222,7 +222,7 @@ def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> Ran
 def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
     """The numbers of a row; open temperatures are set from the spread of scores."""
     grids = row.grids([1.0] * len(row.sources))
-    if all(source.reading.temperature != "tune" for source in row.sources):
+    if all(source.reading.comparison.temperature != "tune" for source in row.sources):
         return grids
     splits = {name: split["tokens"] for name, split in tokens.metrics["splits"].items() if name != PASSAGE}
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
@@ -234,7 +234,7 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
 
 
 def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
-    if source.reading.temperature != "tune":
+    if source.reading.comparison.temperature != "tune":
         return grid
     # Rounded to four digits, so that a user can type the number again.
     temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")

@@ -74,7 +74,7 @@ def parse_reading(spec: str) -> Reading:
     ((100, 200), (0.1,), ['size'])
     >>> reading.spelled
     'long:lambda=0.1,size=100/200'
-    >>> parse_reading("external:lambda=tune").temperature
+    >>> parse_reading("external:lambda=tune").comparison.temperature
     'tune'
     """
     head, _, tail = spec.partition(":")
@@ -145,7 +145,7 @@ def reading_name(reading: Reading, trained: bool) -> str:
     if name is None:
         name = composition_name([(reading.sources, default_reader())], trained) or "+".join(reading.sources)
         name += "" if reading.reader == default_reader() else f" ({reading.reader})"
-    return name.replace("neural-cache", "unigram-cache") if reading.theta == (0.0,) else name
+    return name.replace("neural-cache", "unigram-cache") if reading.comparison.theta == (0.0,) else name
 
 
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
@@ -205,7 +205,7 @@ def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, str])
         source_settings=tuple(parsed(SOURCES.settings(source)) for source in sources),
     )
     is_open = isinstance(reading.reader_settings.weight, str)
-    if is_open and (reading.temperature, reading.theta) == (None, None):
+    if is_open and (reading.comparison.temperature, reading.comparison.theta) == (None, None):
         return reading.changed({"temperature": "tune"})
     return reading
 

@@ -94,13 +94,14 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
 
 def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
     """Factors of the scores, 1/τ or θ; and as users give them, without rounding errors of 1/x, an infinite τ None."""
+    temperature, theta = reading.comparison.temperature, reading.comparison.theta
     shown: tuple[float | None, ...]
-    if isinstance(reading.temperature, tuple):
-        scales, shown = tuple(1 / temperature for temperature in reading.temperature), reading.temperature
-    elif reading.theta is not None:
-        scales = shown = reading.theta if isinstance(reading.theta, tuple) else default
+    if isinstance(temperature, tuple):
+        scales, shown = tuple(1 / number for number in temperature), temperature
+    elif theta is not None:
+        scales = shown = theta if isinstance(theta, tuple) else default
     else:
-        scales = (1.0,) if reading.temperature is None else default
+        scales = (1.0,) if temperature is None else default
         shown = tuple(1 / scale if scale else None for scale in scales)
     return scales, tuple(None if number is None else float(f"{number:.10g}") for number in shown)
 

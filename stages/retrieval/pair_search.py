@@ -97,7 +97,9 @@ class PairSearch:
     ) -> FoundNeighbors:
         """Neighbours of tokens [start, stop); see `Retrieval`."""
         assert keys is not None and rows is None, "all tokens are searched for, with their keys"
-        scored, parts = self._examples(split), []
+        reader, parts = self.encoder.reader, []
+        scored = reader.corpus.examples(split, self.encoder.model.config.cutting(reader.windows, reader.by_document))
+        assert isinstance(scored, Pairs), "sentences have sources"
         first, last = scored.documents_of(start, stop)
         for begin in range(first, last, SENTENCES):
             numbers = np.arange(begin, min(begin + SENTENCES, last))
@@ -170,9 +172,3 @@ class PairSearch:
             lengths = self.pairs.lengths[numbers[which]]
             keys[runs(ends[which] - lengths, lengths)] = search_keys(self.encoder.rounded(encoded))
         return keys
-
-    def _examples(self, split: str) -> Pairs:
-        reader = self.encoder.reader
-        examples = reader.corpus.examples(split, self.encoder.model.config.cutting(reader.windows, reader.by_document))
-        assert isinstance(examples, Pairs), "sentences have sources"
-        return examples

@@ -8,7 +8,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from stages.config import Settings
 from stages.errors import did_you_mean
-from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions, Tune
+from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.weights import typed_policies
@@ -106,7 +106,7 @@ class Reading(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.temperature is not None and self.theta is not None:
+        if self.comparison.temperature is not None and self.comparison.theta is not None:
             raise ValueError("give temperature or theta, not both: theta is 1/temperature")
         for name, number in self.tunable.items():
             if number.example and self.value(name) is None:
@@ -165,26 +165,6 @@ class Reading(Settings):
         return self.model_copy(update=parts)
 
     @property
-    def similarity(self) -> Similarity | None:
-        """How queries and keys are compared."""
-        return self.comparison.similarity
-
-    @property
-    def key(self) -> str | None:
-        """The representation that is compared."""
-        return self.comparison.key
-
-    @property
-    def temperature(self) -> tuple[float, ...] | Tune | None:
-        """τ."""
-        return self.comparison.temperature
-
-    @property
-    def theta(self) -> tuple[float, ...] | Tune | None:
-        """θ."""
-        return self.comparison.theta
-
-    @property
     def weight_name(self) -> str:
         """The key of the reader's own number: `lambda` of interpolate, `alpha` of joint."""
         return next(iter(self.reader_settings.hyperparameters()))
@@ -224,7 +204,7 @@ class Reading(Settings):
     @property
     def scale_name(self) -> str:
         """The key of the factor of scores: `temperature`, or `theta`."""
-        return "temperature" if self.theta is None else "theta"
+        return "temperature" if self.comparison.theta is None else "theta"
 
     # What an evaluation must know
 

@@ -262,7 +262,11 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
     (memory,) = told["memories"]
     assert (memory["lambda"], memory["theta"], memory["tuned"]) == (0.0, None, ["theta", "lambda"])
     (reading,) = reported_readings(report, model)
-    assert (reading.weight, reading.theta, reading.temperature) == ((0.0,), None, None)  # to be read with elsewhere
+    assert (reading.weight, reading.comparison.theta, reading.comparison.temperature) == (
+        (0.0,),
+        None,
+        None,
+    )  # to be read with elsewhere
     assert told["grid"]["weights"][:2] == [0.0, 0.02]
     assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
     assert "memory-of-no-use" in told["remarks"]

@@ -31,7 +31,7 @@ class ExternalSource(Source):
         """Whether scores are computed anew from the stored keys: those of the index are others, or inexact."""
         comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[self.datastore.metric]
         inexact = self.reading.value("exact") and not self.datastore.lossless
-        return inexact or self.reading.similarity not in comparable
+        return inexact or self.reading.comparison.similarity not in comparable
 
     @property
     def exact(self) -> bool:
@@ -73,7 +73,7 @@ class ExternalSource(Source):
         """Metric of the distances behind the scores: the index's, or the recomputed one."""
         if not self.recompute:
             return self.datastore.metric
-        return "l2" if self.reading.similarity == "l2" else "ip"
+        return "l2" if self.reading.comparison.similarity == "l2" else "ip"
 
     def _scores(self, scored_range: ScoredRange) -> tuple[Tensor, Tensor]:
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
@@ -83,7 +83,7 @@ class ExternalSource(Source):
         if self.recompute:
             distances = scored_range.exact_distances(self.datastore.keys, metric, self.width).distances
         scores = scores_from_distances(torch.from_numpy(distances), metric)
-        if self.reading.similarity == "scaled-dot":
+        if self.reading.comparison.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
         # recomputed distances may change the order, and cut-offs count from the best
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
@@ -94,7 +94,7 @@ class ExternalSource(Source):
     def spread(self, sample: list[ScoredRange]) -> float:
         """Unit of default temperatures, from a sample of tokens."""
         scores = [self._scores(part)[1] for part in sample]
-        return score_spread(torch.cat(scores), self.reading.similarity or "dot")
+        return score_spread(torch.cat(scores), self.reading.comparison.similarity or "dot")
 
     def default_scales(self, spread: float) -> tuple[float, ...]:
         """1/τ; τ are fractions of the spread of scores."""

@@ -48,8 +48,8 @@ class RecentSource(Source):
 
     @property
     def _key(self) -> str:
-        assert self.reading.key is not None, "a completed reading has a key"
-        return self.reading.key
+        assert self.reading.comparison.key is not None, "a completed reading has a key"
+        return self.reading.comparison.key
 
     @property
     def _by_window(self) -> bool:
@@ -91,10 +91,10 @@ class RecentSource(Source):
             read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)
             at = Recent(
                 # with θ = 0 all scores are 0, so that none need be computed
-                keys=read.new_zeros(len(read), 1) if self.reading.theta == (0.0,) else read,
+                keys=read.new_zeros(len(read), 1) if self.reading.comparison.theta == (0.0,) else read,
                 tokens=tokens[earliest - origin : after - origin],
                 first=torch.from_numpy(first[part] - earliest).to(keys.device),
-                similarity=self.reading.similarity or "dot",
+                similarity=self.reading.comparison.similarity or "dot",
                 width=self.width,
                 window=torch.from_numpy(window[part] - earliest).to(keys.device) if self._local else None,
             )

@@ -38,7 +38,7 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     if reading.weight == "tune":
         reading = reading.with_tuned_weight()
     reading = _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
-    if reading.weight == "distance" and reading.similarity != "l2":
+    if reading.weight == "distance" and reading.comparison.similarity != "l2":
         raise UsageError(f"{reading.spelled}: {reading.weight_name}=distance is of keys that are compared by l2.")
     return reading
 
@@ -47,16 +47,16 @@ def _with_comparison(reading: Reading, model: Artifact) -> Reading:
     """Fill in the key and the similarity from the model, if no datastore decided them."""
     if "keys" not in reading.reads:
         return reading
-    key = reading.key or default_key(model)
+    key, similarity = reading.comparison.key or default_key(model), reading.comparison.similarity
     if not all("datastore" in settings.reads for settings in reading.source_settings):
         require_key(model, key)
-    return reading.changed({"key": key, "similarity": reading.similarity or default_similarity(model, "dot")})
+    return reading.changed({"key": key, "similarity": similarity or default_similarity(model, "dot")})
 
 
 def _with_temperatures(reading: Reading, model: Artifact) -> Reading:
     """A reading of known similarity with the grid of τ spelled out, unless a sample determines it."""
     tried = reading.reader_settings.temperatures
-    if not tried or (reading.temperature, reading.similarity) != ("tune", "scaled-dot"):
+    if not tried or (reading.comparison.temperature, reading.comparison.similarity) != ("tune", "scaled-dot"):
         return reading
     unit = trained_temperature(model)
     return reading.changed({"temperature": tuple(float(f"{t * unit:.10g}") for t in tried)})
@@ -124,7 +124,7 @@ class ExactSettings(SourceSettings):
 
     def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
         for name in ("key", "similarity"):
-            if getattr(reading, name) is not None and "keys" not in reading.reads:
+            if getattr(reading.comparison, name) is not None and "keys" not in reading.reads:
                 raise UsageError(f"{reading.spelled}: exact matches compare tokens, no keys: leave {name} out.")
         numbers = MATCHES.grid if self.matches == "tune" else self.matches or (DEFAULT_MATCHES,)
         texts = [read["tokens"].metrics["splits"][split]["tokens"] for split in splits]
@@ -186,11 +186,11 @@ class ExternalSettings(SourceSettings):
         if "datastore" not in read:
             raise UsageError(_without_datastore(reading, read["model"]))
         datastore = read["datastore"]
-        if reading.key not in (None, datastore.config["key"]):
+        key = reading.comparison.key
+        if key not in (None, datastore.config["key"]):
             raise ArtifactError(
-                f"{datastore.reference} has keys {datastore.config['key']!r}, not {reading.key!r}; "
-                f"build another: "
-                + datastore.advise("build-datastore", "--key", str(reading.key), read["encoder"].reference)
+                f"{datastore.reference} has keys {datastore.config['key']!r}, not {key!r}; build another: "
+                + datastore.advise("build-datastore", "--key", str(key), read["encoder"].reference)
             )
         if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
             raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
@@ -202,13 +202,8 @@ class ExternalSettings(SourceSettings):
                 f"read, so every token would be searched for: give at most pointers={max(numbers)}."
             )
         compared = default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]])
-        reading = reading.changed(
-            {
-                "key": datastore.config["key"],
-                "similarity": reading.similarity or compared,
-                "k": numbers,
-            }
-        )
+        similarity = reading.comparison.similarity or compared
+        reading = reading.changed({"key": datastore.config["key"], "similarity": similarity, "k": numbers})
         if len(reading.sources) > 1:
             _require_one_stream(reading, read, splits)
         return reading
@@ -303,8 +298,8 @@ class SimilarPairsSettings(SourceSettings):
         numbers = doubling_cutoffs(MOST_OF_PAIRS) if self.k == "tune" else self.k or (DEFAULT_OF_PAIRS,)
         return reading.changed(
             {
-                "key": reading.key or stored_key(read["model"]),
-                "similarity": reading.similarity or default_similarity(read["model"], "l2"),
+                "key": reading.comparison.key or stored_key(read["model"]),
+                "similarity": reading.comparison.similarity or default_similarity(read["model"], "l2"),
                 # no more than there are
                 "k": tuple(sorted({min(int(number), found["tokens"]) for number in numbers})),
                 "pairs": min(self.pairs, found["documents"]),

@@ -121,9 +121,8 @@ def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
 def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
     """A part of the tuning split as float32 arrays, for `sums_of`."""
     log_p, log_z, log_sums = sums
-    tensors = {"log_p": log_p, "log_z": log_z}
-    for number, one in enumerate(log_sums):
-        tensors |= {f"{name}-{number}": getattr(one, name) for name in LOG_SUMS}
+    tensors = {f"{name}-{number}": tensor for number, one in enumerate(log_sums) for name, tensor in vars(one).items()}
+    tensors |= {"log_p": log_p, "log_z": log_z}
     return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
 
 

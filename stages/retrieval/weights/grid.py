@@ -143,12 +143,8 @@ class Grid(WeightPolicy):
             "scales": [grid.shown_scale(scale) for scale in grid.scales],
             "weight_name": reading.weight_name,
             "weights": [grid.tried[at] for at in shown],
-            "nll": [[_mean(line[at], tokens) for at in shown] for line in nll],
+            "nll": [[None if (nats := line[at]) is None else nats / tokens for at in shown] for line in nll],
         }
-
-
-def _mean(total: float | None, tokens: int) -> float | None:
-    return None if total is None else total / tokens
 
 
 def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid]) -> np.ndarray:

@@ -321,8 +321,8 @@ def _describe_reading(
     return {
         "sources": list(reading.sources),
         "reader": reading.reader,
-        "similarity": reading.similarity,
-        "key": reading.key,
+        "similarity": reading.comparison.similarity,
+        "key": reading.comparison.key,
         **about.details,
         **_describe_point(source, grid, point),
         "tuned": reading.choices,

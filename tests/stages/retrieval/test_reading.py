@@ -58,8 +58,8 @@ def test_a_name_stands_for_its_readings(name, spelled):
 
 def test_values_have_the_types_of_the_contract():
     reading = parse_reading("external:k=8/16,lambda=0.25,temperature=2,similarity=dot,key=hidden")
-    assert (reading.value("k"), reading.weight, reading.temperature) == ((8, 16), (0.25,), (2.0,))
-    assert (reading.similarity, reading.key, reading.value("exact")) == ("dot", "hidden", False)
+    assert (reading.value("k"), reading.weight, reading.comparison.temperature) == ((8, 16), (0.25,), (2.0,))
+    assert (reading.comparison.similarity, reading.comparison.key, reading.value("exact")) == ("dot", "hidden", False)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_joint_temperatures_are_tried_around_that_of_training(tmp_path, memory, 
 
     def temperatures(spec):
         read = {"model": model, "tokens": model.input("tokens")}
-        return resolve_reading(parse_reading(spec), read, ("test",)).temperature
+        return resolve_reading(parse_reading(spec), read, ("test",)).comparison.temperature
 
     assert temperatures("local:reader=joint,temperature=tune") == tuple(unit * t for t in JOINT_TEMPERATURES)
     assert temperatures("local:reader=joint,temperature=1/2") == (1.0, 2.0)
