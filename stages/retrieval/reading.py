@@ -47,7 +47,7 @@ class Comparison(ReadingOptions):
 
 
 Input = Literal["datastore", "pairs", "text", "keys", "windows"]
-"""What a source may read.
+"""Inputs that a source may read.
 
 - `datastore`: neighbours in a datastore; the source's amount is their number.
 - `pairs`: neighbours among the tokens of sentence pairs that are found first; its amount is their number.
@@ -73,7 +73,7 @@ class SourceSettings(ReadingOptions):
     reported_as: ClassVar[Mapping[str, str]] = {}
     """Keys with another name in reports."""
     reads: ClassVar[frozenset[Input]] = frozenset({"keys"})
-    """What it reads."""
+    """Inputs that it reads."""
 
     def past(self, reset: str) -> Past | None:
         """Extent of the earlier tokens that each token may read; None: none of them.
@@ -210,7 +210,7 @@ class Reading(Settings):
 
     @property
     def reads(self) -> frozenset[Input]:
-        """What its sources read."""
+        """Inputs that its sources read."""
         return frozenset().union(*(settings.reads for settings in self.source_settings))
 
     @property
