@@ -70,11 +70,6 @@ class Stream:
             if added:
                 self._history = replace(self._history, state=None)
 
-    def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
-        """Log-probabilities of every token at the first position, with all memories read; natural log, [V]."""
-        found: np.ndarray = self.each_log_probs(scored_range)[0]
-        return found
-
     def each_log_probs(self, scored_range: ScoredRange) -> np.ndarray:
         """Log-probabilities of every token at each position, with all memories read; natural log, [n, V]."""
         dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)

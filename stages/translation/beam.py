@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from stages.errors import ArtifactError
-from stages.translation.decoder import Decoder, ReadMemory
+from stages.translation.decoder import Decoder, ReadMemory, select_rows
 
 
 class BeamSettings(NamedTuple):
@@ -79,7 +79,7 @@ def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], coun
 
 @torch.inference_mode()
 def beam_search(
-    decoder: Decoder[Any],
+    decoder: Decoder,
     source: Int[Tensor, "N S"],
     mask: Tensor,
     longest: Sequence[int],
@@ -121,7 +121,7 @@ def beam_search(
         of_row = [of_row[row] for row, _, _ in going]
         if of_row:
             history = torch.cat((history[chosen], tokens[:, None]), 1)
-            state = decoder.select(step.state, chosen)
+            state = select_rows(step.state, chosen)
     return [sentence.best for sentence in sentences]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from stages.models.backbone import ReadsSource
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 
-S = TypeVar("S")
+State = Mapping[str, Tensor]
+"""State of R rows, by name; rows are the first dimension of all tensors."""
 
 
 class Step(NamedTuple):
@@ -25,11 +26,11 @@ class Step(NamedTuple):
     """Logsumexp of the vocabulary's scores, [R]; None: not computed."""
     key: Tensor
     """Representations that are the queries of a memory, [R, d_k]."""
-    state: Any
+    state: State
     """The decoder's state after the tokens that were read."""
 
 
-class Decoder(Protocol[S]):
+class Decoder(Protocol):
     """Interface of a translation model. Results of a row depend neither on other rows nor on padding."""
 
     @property
@@ -44,7 +45,7 @@ class Decoder(Protocol[S]):
     def never(self) -> tuple[int, ...]:
         """Tokens that never appear in a target, such as `<unk>` and padding."""
 
-    def begin(self, source: Tensor, mask: Tensor) -> S:
+    def begin(self, source: Tensor, mask: Tensor) -> State:
         """State of N rows after their source sentences, and before any target.
 
         Args:
@@ -52,11 +53,8 @@ class Decoder(Protocol[S]):
             mask: tokens that count, bool [N, S], at the start of each row.
         """
 
-    def step(self, tokens: Tensor, state: S) -> Step:
+    def step(self, tokens: Tensor, state: State) -> Step:
         """Read one more token of each row, int64 [R]."""
-
-    def select(self, state: S, rows: Tensor) -> S:
-        """Select rows of a state by index, int64 [R']; an index may be repeated."""
 
 
 ReadMemory = Callable[[Step, Tensor], Tensor]
@@ -66,12 +64,9 @@ Sentences are indices within the batch, int64 [R]. All rows come in one call, so
 """
 
 
-def select_rows(state: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
-    """Select rows of a state; rows are the first dimension of all its tensors."""
+def select_rows(state: State, rows: Tensor) -> State:
+    """Select rows of a state by index, int64 [R']; an index may be repeated."""
     return {name: tensor.index_select(0, rows) for name, tensor in state.items()}
-
-
-State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,4 @@ class ModelDecoder:
         hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)
         before = tokens.masked_fill(tokens == self.start, self.eos).flatten()
         log_z = self.model.log_prob(hidden, before)[1] if self.scores else None
-        return Step(before, self.model.log_probs(hidden), log_z, key, encoding.state)
-
-    def select(self, state: State, rows: Tensor) -> State:
-        return select_rows(state, rows)
+        return Step(before, self.model.log_probs(hidden), log_z, key, encoding.state or {})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,24 +21,9 @@ from stages.retrieval.weights.policy import WeightPolicy
 from stages.translation.decoder import Step
 
 
-class StepSearch(Protocol):
-    """Finds neighbours for the rows of a batch of sentences."""
-
-    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
-
-    def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
-        """Find neighbours of queries float32 [R, d].
-
-        Args:
-            sentences: sentence of each query, as an index within the batch, int64 [R].
-            rows: queries to search for, bool [R]; the others get no neighbours. None: all.
-        """
-
-
 @dataclass
 class IndexSteps:
-    """Searches an index for all rows together.
+    """Searches an index for the rows of all sentences together.
 
     `own`: rows of the translated split, if the datastore was built from it: a sentence must not find its own rows.
     """
@@ -48,23 +33,26 @@ class IndexSteps:
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
         self._numbers = np.asarray(numbers, np.int64)
 
     def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
-        return self.index.search(queries, self._forbidden(sentences), rows)
+        """Find neighbours of queries float32 [R, d].
 
-    def _forbidden(self, sentences: np.ndarray) -> np.ndarray | None:
-        """Range of datastore rows that belong to each query's own sentence, int64 [R, 2]; None: no range."""
+        Args:
+            sentences: sentence of each query, as an index within the batch, int64 [R].
+            rows: queries to search for, bool [R]; the others get no neighbours. None: all.
+        """
         if self.own is None:
-            return None
+            return self.index.search(queries, None, rows)
         firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
         each = [self.own.forbidden("document", first, first + 1) for first in firsts]
-        return np.concatenate([one for one in each if one is not None])
+        return self.index.search(queries, np.concatenate([one for one in each if one is not None]), rows)
 
 
 @dataclass
 class PairSteps:
-    """Searches the similar pairs of each row's sentence.
+    """Searches the similar pairs of each row's sentence; called like `IndexSteps`.
 
     `own`: whether sentences come from the split of the pairs; then a sentence must not find itself.
     """
@@ -79,6 +67,9 @@ class PairSteps:
     def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
         assert rows is None, "all rows are searched for"
         return FoundNeighbors(*self.pairs.nearest(queries, sentences, self._found))
+
+
+StepSearch = IndexSteps | PairSteps
 
 
 def step_search(retrieval: Retrieval, split: str | None = None) -> StepSearch | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.examples.batching import padded
@@ -61,7 +60,8 @@ class Translator:
             self.memory.begin(numbers, sources)
         longest = [min(self.settings.longest.of(source), self.most) for source in sources]
         beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
-        return beam_search(self.decoder, *self._padded(sources), longest, beam, self.memory)
+        rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
+        return beam_search(self.decoder, rows, mask, longest, beam, self.memory)
 
     def written(self, found: Hypothesis) -> list[int]:
         """Tokens of a translation, followed by the end token unless it was cut."""
@@ -81,11 +81,6 @@ class Translator:
     def text_of(self, tokens: Sequence[int]) -> str:
         """A translation as one line."""
         return self.text.decoded(list(tokens)).replace("\n", " ").strip()
-
-    def _padded(self, sources: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-        """Tokens, int64 [N, S], and the mask of those that count, bool [N, S]."""
-        rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
-        return rows, mask
 
 
 def open_translator(

@@ -104,7 +104,7 @@ def written(width: int, heads: int, slots: int, rounds: int) -> None:
         for _ in range(rounds):
             for case, stream in streams.items():
                 began = time.process_time()
-                stream.put(int(stream.log_probs(stream.read_range()).argmax()))
+                stream.put(int(stream.each_log_probs(stream.read_range())[0].argmax()))
                 times.setdefault(case, []).append(time.process_time() - began)
     unit = statistics.median(times["memsizer", LENGTHS[0]])
     print(f"{unit * 1e3:.1f} ms a token of MemSizer behind {LENGTHS[0]} tokens\n")

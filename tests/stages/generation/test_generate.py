@@ -132,7 +132,7 @@ def test_temperature_zero_takes_the_likeliest_of_the_final_distribution(store, i
     reader = writer(store, indexes["lstm"], "external:k=5,lambda=0.6")
     stream = Stream(reader, reader.text.ids(PROMPT))
     for written in generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=12, temperature=0)):
-        log_p = stream.log_probs(stream.read_range())
+        log_p = stream.each_log_probs(stream.read_range())[0]
         assert written.id == log_p.argmax()
         assert written.probability == pytest.approx(np.exp(log_p.max()))
         stream.put(written.id)
@@ -142,7 +142,7 @@ def forced(reader: MemoryReader, ids: np.ndarray, prompt: int) -> list[float]:
     """Log-probabilities that writing would give to tokens that stand there already."""
     stream, found = Stream(reader, ids[:prompt].tolist()), []
     for token in ids[prompt:].tolist():
-        found.append(stream.log_probs(stream.read_range())[token])
+        found.append(stream.each_log_probs(stream.read_range())[0][token])
         stream.put(token)
     return found
 
@@ -232,7 +232,7 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
     stream, ids = Stream(writer(store, indexes["transformer"], "none"), prompt), prompt + [one.id for one in written]
     told = 0
     for number, one in enumerate(written):
-        model = np.exp(stream.log_probs(stream.read_range())[one.id])
+        model = np.exp(stream.each_log_probs(stream.read_range())[0][one.id])
         stream.put(one.id)
         assert one.probability == pytest.approx(0.6 * 0.8 * model + sum(one.attributed.memories), abs=1e-5)
         for context in one.attributed.contexts:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.translation.decoder import Step, select_rows
+from stages.translation.decoder import Step
 from tests.oracles.translation import Next
 
 V, WIDTH, EOS = 5, 6, 0
@@ -42,9 +42,6 @@ class ToyDecoder:
         key = torch.cat((hidden, read), 1)
         logits = self.sharpness * key @ self.w["out"]
         return Step(tokens, logits.log_softmax(-1), logits.logsumexp(-1), key, {**state, "hidden": hidden})
-
-    def select(self, state: Mapping[str, Tensor], rows: Tensor) -> Mapping[str, Tensor]:
-        return select_rows(state, rows)
 
     def next_token(self, source: list[int]) -> Next:
         """Reads one source, without padding, and a whole prefix anew."""
