@@ -261,8 +261,8 @@ def _plan(
     from pipelines.trial import plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import Planner, require_time
     from stages.artifacts.durable import write_atomically
-    from stages.text.sample import is_tested_by_few, record_sizes
-    from stages.text.survey import survey, token_bytes
+    from stages.text.sample import is_tested_by_few
+    from stages.text.survey import record_sizes, survey, token_bytes
 
     training = training_settings()
     folder = recipe.with_suffix("")
@@ -317,8 +317,8 @@ def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -
     """A part of a text in a file: records from the whole text, with their numbers; else its beginning, and None."""
     from stages.artifacts.durable import write_atomically
     from stages.text.records import TextFile
-    from stages.text.sample import Part, choose_records, record_lines, record_sizes
-    from stages.text.survey import first_bytes, within
+    from stages.text.sample import Part, choose_records, record_lines
+    from stages.text.survey import first_bytes, record_sizes, within
 
     most, sizes = budget.bytes, record_sizes(texts)
     chosen = choose_records(sizes, most, int(budget.test * most))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import takewhile
@@ -227,13 +227,10 @@ class PretrainedTokenizer(LibraryTokenizer):
 
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
         assert rule in (None, self.eos_after), "its library knows no other"
-        closing = pieces.where(ENDS_DOCUMENT)
-        starts = np.concatenate(([0], closing + 1)).tolist()
+        starts = np.concatenate(([0], pieces.where(ENDS_DOCUMENT) + 1)).tolist()
         parts = [self._joined(pieces.texts[a:b]) for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)]
         ids, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        ends = np.cumsum(counts)
-        counts[closing] += 1
-        return np.insert(ids.astype(self.dtype), ends[closing], self.eos_id), np.cumsum(counts)
+        return self.closed(ids, counts, pieces.marks)
 
     def save(self, path: Path) -> None:
         super().save(path)
@@ -295,22 +292,17 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     with library_errors(f"{path} is no tokenizer in Hugging Face's JSON format"):
         tokenizer: Tokenizer = Tokenizer.from_file(str(path))
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    _check_ids(path, vocabulary)
+    # Checked first: the library counts from 0 to the largest id when it writes a vocabulary.
+    if not vocabulary:
+        raise DataError(f"{path} is no usable tokenizer: its vocabulary is empty.")
+    if (largest := max(vocabulary.values())) >= LARGEST_VOCABULARY:
+        raise DataError(
+            f"{path} is no usable tokenizer: it has a token {largest:,}; ids below {LARGEST_VOCABULARY:,} are read."
+        )
     unknown = getattr(tokenizer.model, "unk_token", None)
     if unknown is not None and unknown not in vocabulary:
         raise DataError(f"{path} is no usable tokenizer: its unknown token {unknown!r} is not in its vocabulary.")
     return tokenizer
-
-
-def _check_ids(path: Path, vocabulary: Mapping[str, int]) -> None:
-    # Checked first: the library counts from 0 to the largest id when it writes a vocabulary.
-    if not vocabulary:
-        raise DataError(f"{path} is no usable tokenizer: its vocabulary is empty.")
-    largest = max(vocabulary.values())
-    if largest >= LARGEST_VOCABULARY:
-        raise DataError(
-            f"{path} is no usable tokenizer: it has a token {largest:,}; ids below {LARGEST_VOCABULARY:,} are read."
-        )
 
 
 def _own_kinds(given: "Tokenizer") -> Iterator[TextTokenizer]:

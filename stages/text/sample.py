@@ -5,9 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from stages.text.files import compression
 from stages.text.records import TextFile, records
-from stages.text.survey import text_bytes
 
 LEAST_FILLED = 0.5
 """Minimum share of the part that whole records must fill; otherwise they are too large to be taken whole."""
@@ -45,19 +43,6 @@ class Part(NamedTuple):
         stops = {number: stop for number, _, stop in ranges}
         cut = (stop for number, stop in stops.items() if stop < sizes[number])
         return cls(len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in ranges))
-
-
-def record_sizes(files: Iterable[TextFile]) -> list[int]:
-    """Bytes of UTF-8 of each record, in order. Raises: DataError for any fault in the files."""
-    return [size for file in files for size in _sizes(file)]
-
-
-def _sizes(file: TextFile) -> Iterator[int]:
-    if file.format == "txt" and not compression(file.path):
-        yield text_bytes([file])
-    else:
-        for record in records(file):
-            yield sum(len(block.encode()) for block in record.blocks)
 
 
 def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:

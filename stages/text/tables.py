@@ -43,7 +43,9 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
     with _arrow_errors(path, digest), ExitStack() as opened:
         schema, batches = _open(path, column, others, opened)
         _require_text(path, schema, column)
-        for number, row in enumerate(row for batch in batches for row in _rows(batch)):
+        rows = ((batch.schema.names, values) for batch in batches for values in zip(*batch.columns, strict=True))
+        for number, (names, values) in enumerate(rows):
+            row = dict(zip(names, values, strict=True))
             text = _text(path, number, column, row.pop(column))
             yield Row(number, text, {name: value.as_py() for name, value in row.items()})
     # Arrow does not read a file in order, so its bytes cannot be hashed while they are read.
@@ -94,12 +96,6 @@ def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
         chunks = map(group.column, range(group.num_columns))
         size += sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
     return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
-
-
-def _rows(batch: "RecordBatch") -> Iterator[dict[str, Any]]:
-    """The rows of a batch by column, as scalars of Arrow."""
-    for values in zip(*batch.columns, strict=True):
-        yield dict(zip(batch.schema.names, values, strict=True))
 
 
 def _text(path: str, number: int, column: str, value: Any) -> str:

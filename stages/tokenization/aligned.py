@@ -30,11 +30,8 @@ class AlignedFiles(NamedTuple):
     target: TextFile
 
 
-class Sentence(NamedTuple):
-    """A line of text, without its end, and its number, from 1."""
-
-    line: int
-    text: str
+Pair = tuple[int, str, str]
+"""Number of a line, from 1, and the text of both sides there, without its end."""
 
 
 @dataclass
@@ -58,17 +55,18 @@ class Pairs:
         self.kept = self.dropped = self.alike = 0
         for files in self.files:
             name: str | None = getattr(files, side).path.rpartition("/")[2]
-            for pair in self._pairs(files):
-                for piece in _marked(pair[side == "target"].text):
+            for _, source, target in self._pairs(files):
+                for piece in _marked(target if side == "target" else source):
                     yield piece._replace(name=name)
                     name = None
 
-    def _pairs(self, files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
-        for source, target in _read(files):
-            blank = [not one.text.strip() for one in (source, target)]
+    def _pairs(self, files: AlignedFiles) -> Iterator[Pair]:
+        """The pairs with text on both sides; all are counted."""
+        for number, source, target in _records(files) if files.source.format == "jsonl" else _lines(files):
+            blank = [not one.strip() for one in (source, target)]
             if any(blank):
                 if self.scored and not all(blank):
-                    place = f"{files[blank.index(True)].path}, line {source.line}"
+                    place = f"{files[blank.index(True)].path}, line {number}"
                     raise DataError(
                         f"{place}: there is no text, but its partner has some. A score must cover all pairs: mend or "
                         "remove the line in both files."
@@ -76,38 +74,35 @@ class Pairs:
                 self.dropped += 1
                 continue
             self.kept += 1
-            self.alike += source.text == target.text
-            yield source, target
+            self.alike += source == target
+            yield number, source, target
 
 
-def _read(files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
+def _lines(files: AlignedFiles) -> Iterator[Pair]:
     """All pairs of two files. Raises: DataError if one has fewer lines."""
-    if files.source.format == "jsonl":
-        yield from _records(files)
-        return
     read = [0, 0]
     for source, target in zip_longest(*map(_sentences, files)):
         read = [count + (one is not None) for count, one in zip(read, (source, target), strict=True)]
         if source is not None and target is not None:
-            yield source, target
+            yield read[0], source, target
     if read[0] != read[1]:
         lines = " and ".join(f"{file.path} {count:,} lines" for file, count in zip(files, read, strict=True))
         longer = files[read[0] < read[1]].path
         raise DataError(f"{lines}: they must be equal. Line {min(read) + 1:,} of {longer} has no partner.")
 
 
-def _sentences(file: TextFile) -> Iterator[Sentence]:
+def _sentences(file: TextFile) -> Iterator[str]:
     r"""The lines of a file; only `\n` ends a line, with an optional `\r` before it."""
-    held: Sentence | None = None
-    for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
+    held: str | None = None
+    for _, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if held is not None:
             yield held
-        held = Sentence(number, line.removesuffix("\r"))
-    if held is not None and held.text:  # no line follows the last newline
+        held = line.removesuffix("\r")
+    if held:  # no line follows the last newline
         yield held
 
 
-def _records(files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
+def _records(files: AlignedFiles) -> Iterator[Pair]:
     """The pairs of a `.jsonl` file; the sentences are fields of a record, or of its field `translation`."""
     file = files.source
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
@@ -116,8 +111,7 @@ def _records(files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
             record = json_line(where, line, "with the sentences of both languages")
             below = record.get(TRANSLATION)
             found = below if isinstance(below, dict) else record
-            source, target = (Sentence(number, _field(where, found, one.column)) for one in files)
-            yield source, target
+            yield number, _field(where, found, files.source.column), _field(where, found, files.target.column)
 
 
 def _field(where: str, record: Mapping[str, Any], field: str) -> str:

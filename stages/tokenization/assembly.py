@@ -1,9 +1,9 @@
 """Assembles the shards of a split: figures, arrays in whole rows, and names of documents."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
-from pathlib import Path
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,13 +48,17 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
                 figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
                 figures |= {"longest": max(record["longest"] for record in records)} | hashes.seen_in(learned)
                 paragraphs, documents = paragraphs + pairs, documents + pairs
-            seen = _types(job.folder, own, work.tokenizer.vocabulary_size)
+            seen = np.zeros(work.tokenizer.vocabulary_size, bool)
+            for shard in own:
+                seen[np.load(job.folder / scratch_file(shard, "ids"))] = True
             train = seen if split == "train" else train
             figures["types"] = int(np.count_nonzero(seen))
             if train is not None:
                 figures["own_types"] = float(np.count_nonzero(seen & ~train) / np.count_nonzero(seen))
             _write_arrays(job, work, own, records, paragraphs)
-            _write_names(job, work, split, range(documents, documents + figures["documents"]))
+            with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
+                named = work.spool.names(documents, documents + figures["documents"])
+                file.writelines(run.dumps() for run in named)
             paragraphs += figures["paragraphs"]
             documents += figures["documents"]
     return splits
@@ -70,8 +74,8 @@ def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextSha
     """Write the source side of a split's pairs; returns its figures."""
     records = [job.draft.record(shard.key) for shard in shards]
     tokens = [0, *accumulate(record["tokens"] for record in records)]
-    ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
-    offsets = _gathered(job, shards, records, "documents", "documents", tokens, tokens[-1])
+    ids = _SavedRows(job, shards, records, "ids", "tokens")
+    offsets = _SavedRows(job, shards, records, "documents", "documents", tokens, tokens[-1])
     split = shards[0].split
     write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
@@ -112,14 +116,6 @@ def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, 
     return sums
 
 
-def _types(folder: Path, shards: Sequence[TextShard], vocabulary: int) -> np.ndarray:
-    """Whether each type of the vocabulary occurs in these shards, bool [V]."""
-    seen = np.zeros(vocabulary, bool)
-    for shard in shards:
-        seen[np.load(folder / scratch_file(shard, "ids"))] = True
-    return seen
-
-
 def _write_arrays(
     job: Job[TokenizeConfig],
     work: Work,
@@ -132,9 +128,9 @@ def _write_arrays(
     `paragraphs_before`: number of paragraphs in the spool before this split.
     """
     tokens = [0, *accumulate(record["tokens"] for record in records)]
-    ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
-    documents = _gathered(job, shards, records, "documents", "documents", tokens, tokens[-1])
-    paragraphs = _gathered(job, shards, records, "paragraphs", "paragraphs", tokens, tokens[-1])
+    ids = _SavedRows(job, shards, records, "ids", "tokens")
+    documents = _SavedRows(job, shards, records, "documents", "documents", tokens, tokens[-1])
+    paragraphs = _SavedRows(job, shards, records, "paragraphs", "paragraphs", tokens, tokens[-1])
     last = len(paragraphs) - 1
 
     def ends(a: int, b: int) -> np.ndarray:
@@ -148,21 +144,6 @@ def _write_arrays(
     write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
     write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
     write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
-
-
-def _gathered(
-    job: Job[TokenizeConfig],
-    shards: Sequence[TextShard],
-    records: Sequence[Mapping[str, int]],
-    name: str,
-    count: str,
-    shifts: Sequence[int],
-    end: int | None = None,
-) -> "Concatenation":
-    """Join the values that shards saved under `name`, each shard's plus its shift, with `end` after them."""
-    files = [job.folder / scratch_file(shard, name) for shard in shards]
-    parts = [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=False)]
-    return Concatenation(parts if end is None else [*parts, Part(1, lambda: np.array([end]))])
 
 
 def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
@@ -216,46 +197,41 @@ def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
     return lambda start, stop: values[start:stop]
 
 
-def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: range) -> None:
-    """Write the names of a split's documents; `documents`: their numbers in the spool."""
-    with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
-        file.writelines(run.dumps() for run in work.spool.names(documents.start, documents.stop))
+class _SavedRows:
+    """Values that shards saved under a name, end to end, each shard's plus its shift. A read opens only what it needs.
 
+    Args:
+        records: the figures of each shard; `count` names its number of values.
+        shifts: number that is added to the values of each shard; 0: none.
+        end: value after all others; None: there is none.
+    """
 
-class Part(NamedTuple):
-    """Some consecutive rows."""
-
-    rows: int
-    load: Callable[[], np.ndarray]
-
-
-def saved(path: Path, rows: int, shift: int = 0) -> Part:
-    """The rows of a `.npy` file, with `shift` added to the values."""
-
-    def load() -> np.ndarray:
-        values: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False) if rows else np.zeros(0, np.int64)
-        return values + shift if shift else values
-
-    return Part(rows, load)
-
-
-class Concatenation:
-    """Parts end to end. A read loads only the parts that it touches."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._ends = np.cumsum([part.rows for part in parts], dtype=np.int64)
+    def __init__(
+        self,
+        job: Job[TokenizeConfig],
+        shards: Sequence[TextShard],
+        records: Sequence[Mapping[str, int]],
+        name: str,
+        count: str,
+        shifts: Iterable[int] = repeat(0),
+        end: int | None = None,
+    ) -> None:
+        self._files = [job.folder / scratch_file(shard, name) for shard in shards]
+        self._shifts, self._end = list(islice(shifts, len(shards))), [] if end is None else [end]
+        self._stops = list(accumulate(record[count] for record in records))
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return self._stops[-1] + len(self._end)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop), copied."""
-        found = []
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        for part, end in zip(self._parts[first:], self._ends[first:].tolist(), strict=True):
-            begin = end - part.rows
+        first = bisect_right(self._stops, start)
+        found, begin = list[np.ndarray](), self._stops[first - 1] if first else 0
+        for file, shift, end in zip(self._files[first:], self._shifts[first:], self._stops[first:], strict=True):
             if begin >= stop:
                 break
-            found.append(part.load()[max(0, start - begin) : stop - begin])
-        return np.concatenate(found)
+            if begin < end:
+                values = np.load(file, mmap_mode="r", allow_pickle=False)[max(0, start - begin) : stop - begin]
+                found.append(values + shift if shift else values)
+            begin = end
+        return np.concatenate([*found, self._end] if stop > begin else found)

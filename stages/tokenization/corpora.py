@@ -1,6 +1,5 @@
 """Assignment of text files to splits: files named by a user, readable files of a folder, and data sets."""
 
-import codecs
 import glob
 import os
 import shlex
@@ -22,6 +21,7 @@ from stages.text.files import (
     format_of,
     is_hidden,
     is_usable,
+    text_blocks,
     without_compression,
 )
 from stages.text.records import TextFile, records
@@ -34,8 +34,6 @@ NAMED = 5
 """Maximum number of unreadable files that a message names."""
 CONVERT = "iconv -f LATIN1 -t UTF-8 converts text of Western Europe"
 """Advice for text in another encoding."""
-SNIFFED = 4096
-"""Bytes at the beginning of a file that show whether it is text."""
 
 LeftOut = Callable[[str], None]
 """Receives a sentence about files of a folder that are not read."""
@@ -138,17 +136,11 @@ def _others(folder: Path, inside: list[Path]) -> str:
 
 
 def _begins_as_text(path: Path) -> bool:
-    """Whether the beginning of a file is UTF-8 without a NUL."""
+    """Whether the beginning of a file is plain text, compressed or not."""
     try:
-        with path.open("rb") as file:
-            beginning = file.read(SNIFFED)
-    except OSError:
+        return bool(next(text_blocks(str(path), ""), ""))
+    except DataError:
         return False
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(beginning)
-    except UnicodeDecodeError:
-        return False
-    return bool(beginning) and b"\0" not in beginning
 
 
 Find = Callable[[list[str]], list[str]]

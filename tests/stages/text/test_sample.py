@@ -16,9 +16,9 @@ from stages.text.sample import (
     is_tested_by_few,
     part_length,
     record_lines,
-    record_sizes,
     spread_records,
 )
+from stages.text.survey import record_sizes
 from tests.stages.text.test_survey import written
 
 
