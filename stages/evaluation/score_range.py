@@ -148,34 +148,27 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:
     """Read a row's memory with the weights of its policy."""
-    scored, sums = scored_range.lm, dict(policy.no_sums())
-    columns, done = _empty_columns(scored_range, policy), 0
+    scored, sums, done = scored_range.lm, dict(policy.no_sums()), 0
+    none = scored.log_p[:0]
+    parts = {
+        "log_p": [none],
+        "log_p_mem": [none.new_empty(0, len(policy.row.sources))],
+        "first_matches": [none.long()],
+        **({} if scored.hidden is None else {"correct": [none.bool()]}),
+    }
     for rows, retrieved in policy.reading_row.retrieve(scored_range):
         reads = policy.read(scored_range, rows, retrieved)
-        part = slice(done, done + len(reads.log_p))
-        columns["log_p"][part], columns["log_p_mem"][part] = reads.log_p, reads.log_p_mem
-        columns["first_matches"][part] = retrieved[0].first_matches
+        parts["log_p"].append(reads.log_p)
+        parts["log_p_mem"].append(reads.log_p_mem)
+        parts["first_matches"].append(retrieved[0].first_matches)
         if isinstance(reads.weights[-1], Tensor):
-            columns.setdefault("weights", torch.empty_like(columns["log_p"]))[part] = reads.weights[-1]
+            parts.setdefault("weights", []).append(reads.weights[-1])
         if scored.hidden is not None:
-            given = scored.hidden[part], scored.targets[rows], scored.log_z[rows]
-            columns["correct"][part] = _correct(model, *given, (policy, retrieved, reads.weights))
+            given = scored.hidden[done : done + len(reads.log_p)], scored.targets[rows], scored.log_z[rows]
+            parts["correct"].append(_correct(model, *given, (policy, retrieved, reads.weights)))
         sums = {name: sums[name] + more for name, more in reads.sums.items()}
-        done = part.stop
-    return RowScores(columns, sums)
-
-
-def _empty_columns(scored_range: ScoredRange, policy: WeightPolicy) -> dict[str, Tensor]:
-    """Columns of all counted tokens, to be filled."""
-    like = scored_range.lm.log_p[scored_range.counted_rows]
-    columns = {
-        "log_p": torch.empty_like(like),
-        "log_p_mem": like.new_empty(len(like), len(policy.row.sources)),
-        "first_matches": torch.empty_like(like, dtype=torch.int64),
-    }
-    if scored_range.lm.hidden is not None:
-        columns["correct"] = torch.empty_like(like, dtype=torch.bool)
-    return columns
+        done += len(reads.log_p)
+    return RowScores({name: torch.cat(some) for name, some in parts.items()}, sums)
 
 
 def _correct(

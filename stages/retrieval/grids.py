@@ -127,24 +127,18 @@ def positive_median(spread: Tensor) -> float:
     return median if median > 0 else 1.0
 
 
-class Best(NamedTuple):
-    """The best point of a grid, whether each of its numbers lies inside the grid, and its indices."""
+def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Indices of the smallest sum: scale, cut-off and weight of each reading.
 
-    points: tuple[Point, ...]
-    interior: tuple[dict[str, bool], ...]
-    indices: tuple[int, ...]
-
-
-def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
-    """The point with the smallest sum; ties go to the first, and NaN counts as infinite.
+    Ties go to the first, and NaN counts as infinite.
 
     Args:
         nll: as `grid_nll` gives it, summed over a split.
         allowed: for each reading, the cut-offs that may be chosen.
 
     >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0, 0.5), cutoffs=(4,), weights=(0.1, 0.2))
-    >>> best_point(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)]).points
-    (Point(cutoff=4, scale=0.5, weight=0.1),)
+    >>> best_point(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)])
+    (1, 0, 0)
     """
     # argmin would return the first NaN
     masked = np.where(np.isnan(nll), np.inf, nll)
@@ -152,32 +146,31 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
         shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]
         masked = np.where(refused.reshape(shape), np.inf, masked)
-    return best_at([int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape)], grids, allowed)
+    return tuple(int(index) for index in np.unravel_index(int(np.argmin(masked)), nll.shape))
 
 
-def best_at(index: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
-    """The point at indices into the grids, scale, cut-off and weight of each reading; see `best_point`."""
-    by_reading = [index[3 * i : 3 * i + 3] for i in range(len(grids))]
-    return Best(
-        tuple(grid.point_at(*where) for grid, where in zip(grids, by_reading, strict=True)),
-        tuple(_interior(*one) for one in zip(grids, by_reading, allowed, strict=True)),
-        tuple(index),
-    )
+def points_at(grids: Sequence[ReadingGrid], indices: Sequence[int]) -> tuple[Point, ...]:
+    """The point of each reading at the indices that `best_point` gives."""
+    return tuple(grid.point_at(*indices[3 * i : 3 * i + 3]) for i, grid in enumerate(grids))
 
 
-def _interior(grid: ReadingGrid, index: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
-    """Whether the best scale, cut-off and weight lie inside the grid, for those with at least three values.
+def interior(
+    grids: Sequence[ReadingGrid], indices: Sequence[int], allowed: Sequence[Sequence[int]]
+) -> list[dict[str, bool]]:
+    """Whether the scale, cut-off and weight of each reading lie inside its grid, for those with at least three values.
 
     A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off, nothing has an edge: all
     scales and cut-offs are equally good.
     """
-    scale, cutoff, weight = index
-    if grid.is_off(grid.tried[weight]):
-        return {}
-    inside = {"scale": _inside(grid.scales, grid.scales[scale], lowest=0)}
-    inside["weight"] = _inside(grid.weights, grid.weights[weight])
-    inside["cutoff"] = _inside(sorted(allowed), grid.cutoffs[cutoff], lowest=1)
-    return {name: value for name, value in inside.items() if value is not None}
+    found = []
+    for grid, point, cutoffs in zip(grids, points_at(grids, indices), allowed, strict=True):
+        inside: dict[str, bool | None] = {}
+        if not grid.is_off(point.weight):
+            inside["scale"] = _inside(grid.scales, point.scale, lowest=0)
+            inside["weight"] = _inside(grid.weights, point.weight)
+            inside["cutoff"] = _inside(sorted(cutoffs), point.cutoff, lowest=1)
+        found.append({name: value for name, value in inside.items() if value is not None})
+    return found
 
 
 def _inside(values: Sequence[float], best: float, lowest: float | None = None) -> bool | None:

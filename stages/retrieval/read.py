@@ -14,7 +14,7 @@ from stages.memory.entries import Entries
 from stages.memory.readers import READERS
 from stages.memory.recent import Recent, Similarity, recent_entries
 from stages.metrics import perplexity as perplexity_of
-from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, score_spread
+from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, points_at, score_spread
 from stages.retrieval.scored_range import retrieve
 from stages.retrieval.weights.grid import grid_nll
 
@@ -116,7 +116,7 @@ def tune(
         tries_off=not weights,
     )
     nll = grid_nll(log_p, log_z, [retrieve(entries, torch.as_tensor(targets))], [grid])
-    (point,) = best_point(nll, [grid], [grid.cutoffs]).points
+    (point,) = points_at([grid], best_point(nll, [grid], [grid.cutoffs]))
     return Numbers(point.weight, 1 / point.scale, point.cutoff)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError
 from stages.lineage.corpus import tokenizer_of
-from stages.text.tokens import READ_AHEAD_IDS, TokenSplit, open_split
+from stages.text.tokens import TokenSplit, open_split
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,14 +68,10 @@ class LastWords:
         """Number of the passage of each scored token, from its place in the split."""
         return np.searchsorted(self.spans[:, 0], tokens, side="right") - 1
 
-    def counted_unknown(self, ids: Any, unk: int) -> "LastWords":
-        """The same last words, with the number of those that contain `<unk>`; ids [T] are read in pieces."""
-        found = [np.empty(0, np.int64)]
-        for start in range(0, int(ids.shape[0]), READ_AHEAD_IDS):
-            piece = np.asarray(ids[start : start + READ_AHEAD_IDS])
-            unknown = (piece == unk) & self.scored(start, start + len(piece))
-            found.append(self._passage_of(start + np.flatnonzero(unknown)))
-        return replace(self, unknown=len(np.unique(np.concatenate(found))))
+    def counted_unknown(self, ids: np.ndarray, unk: int) -> "LastWords":
+        """The same last words, with the number of those that contain `<unk>`; `ids`: integers [T]."""
+        unknown = np.flatnonzero((ids == unk) & self.scored(0, len(ids)))
+        return replace(self, unknown=len(np.unique(self._passage_of(unknown))))
 
 
 def counted_tokens(words: LastWords | None, start: int, stop: int) -> Any:
@@ -98,7 +94,7 @@ def find_last_words(tokens: Artifact, split: str) -> LastWords:
         raise DataError(f"No document of {split} in {tokens.reference} has a word that could be scored.")
     unk = tokens.metrics.get("unk_id")
     words = LastWords(spans)
-    return words if unk is None else words.counted_unknown(group["ids"], unk)
+    return words if unk is None else words.counted_unknown(np.asarray(group["ids"][:]), unk)
 
 
 def is_best(log_probs: "Tensor", targets: "Tensor") -> "Tensor":

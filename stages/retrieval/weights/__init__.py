@@ -1,4 +1,4 @@
-"""Weights of the memories of a row: one file for each policy."""
+"""Weights of the memories of a row, by policy."""
 
 from stages.registry import Registry
 
@@ -8,7 +8,7 @@ WEIGHTS = Registry(
         "fixed": "stages.retrieval.weights.grid:Fixed",
         "grid": "stages.retrieval.weights.grid:Grid",
         "learned": "stages.retrieval.weights.learned:Learned",
-        "adaptive": "stages.retrieval.weights.adaptive:Adaptive",
+        "adaptive": "stages.retrieval.weights.learned:Adaptive",
         "distance": "stages.retrieval.weights.per_context:ByDistance",
         "length": "stages.retrieval.weights.per_context:ByLength",
         "searched": "stages.retrieval.weights.learned:Searched",

@@ -106,8 +106,8 @@ class PerContext(OnPositions):
     @property
     def points(self) -> Sequence[Point]:
         if WEIGH.name not in self.choices:
-            return self.best.points
-        *others, last = self.best.points
+            return self.best
+        *others, last = self.best
         return *others, last._replace(weight=self.choices[WEIGH.name]["weight"])
 
     # Finding the weights
@@ -119,7 +119,7 @@ class PerContext(OnPositions):
 
     def learnt(self, positions: Positions) -> Record:
         """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows the rest."""
-        weight, off = self.best.points[-1].weight, self.grids[-1].off
+        weight, off = self.best[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
         # compared with the better of both: otherwise a network could win against a harmful memory
@@ -155,7 +155,7 @@ class PerContext(OnPositions):
         return [*numbers[:-1], own.to(block.lm.log_p) * ~self._last_sums(retrieved).empty]
 
     def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:
-        point = self.best.points[-1]
+        point = self.best[-1]
         return retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ class ByLength(PerContext):
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
         """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
-        return match_features(*retrieved.scored(self.best.points[-1].cutoff))
+        return match_features(*retrieved.scored(self.best[-1].cutoff))
 
     def fit(self, positions: Positions, weight: float) -> LengthWeights:
         return LengthWeights.fitted(positions, weight)
@@ -243,7 +243,7 @@ class ByDistance(PerContext):
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
         """The squared distance to the nearest entry, float64; inf where there is none."""
-        scores, _ = retrieved.scored(self.best.points[-1].cutoff)
+        scores, _ = retrieved.scored(self.best[-1].cutoff)
         return -scores.amax(-1, keepdim=True).double()
 
     def fit(self, positions: Positions, weight: float) -> DistanceWeights:

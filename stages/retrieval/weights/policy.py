@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stages.memory.entries import LogSums
 from stages.memory.predicted_gain import PredictedGain
-from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
+from stages.retrieval.grids import Point, ReadingGrid, interior, points_at
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs, Source
@@ -118,14 +118,14 @@ class WeightPolicy(ABC):
         """Indices into the grids, once they are chosen."""
 
     @cached_property
-    def best(self) -> Best:
+    def best(self) -> Sequence[Point]:
         """The chosen points of the grids."""
-        return best_at(self.chosen.indices, self.grids, self.allowed)
+        return points_at(self.grids, self.chosen.indices)
 
     @property
     def points(self) -> Sequence[Point]:
         """The settings of each reading."""
-        return self.best.points
+        return self.best
 
     @cached_property
     def curve(self) -> list[Point]:
@@ -214,7 +214,8 @@ class WeightPolicy(ABC):
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings with their hyperparameters: which were tuned, where, how; JSON."""
-        readings = zip(self.row.sources, self.grids, self.points, self.best.interior, strict=True)
+        inside = interior(self.grids, self.chosen.indices, self.allowed)
+        readings = zip(self.row.sources, self.grids, self.points, inside, strict=True)
         return [_describe_reading(*one, tune_split) for one in readings]
 
     def describe_points(self, points: Sequence[Point]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from stages.evaluation import row_weights
 from stages.evaluation.row_weights import sample_ranges
 from stages.retrieval import grids
 from stages.retrieval.sources import recent
-from stages.retrieval.weights import coordinate_descent, grid
+from stages.retrieval.weights import grid
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
@@ -17,7 +17,7 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,
         (row_weights.SAMPLE_RANGES, row_weights.SAMPLE_TOKENS),
-        (grid.TRIED_TOGETHER, coordinate_descent.MAX_ROUNDS),
+        (grid.TRIED_TOGETHER, grid.MAX_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
     assert (KINDS["report"].format_version, digest) == (4, "c16dfad7")

@@ -13,6 +13,8 @@ from stages.retrieval.grids import (
     Point,
     ReadingGrid,
     best_point,
+    interior,
+    points_at,
     score_spread,
 )
 from stages.retrieval.scored_range import Retrieved, retrieve
@@ -68,8 +70,8 @@ def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_
     assert got.shape == (3, 3, 3)
     assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
     best = best_point(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
-    assert best.points == (Point(1, 0.0, 0.0),)
-    assert best.interior == ({},)  # with no memory read, no scale is better than another
+    assert points_at([grid], best) == (Point(1, 0.0, 0.0),)
+    assert interior([grid], best, [(1, 2, 5)]) == [{}]  # with no memory read, no scale is better than another
 
 
 def test_two_readings_make_the_product_of_their_grids():
@@ -119,11 +121,12 @@ def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
     nll = np.full(GRID.shape, 10.0)
     nll[1, 0, 1], nll[2, 2, 1] = 1.0, 2.0
     best = best_point(nll, [GRID], [(1, 2, 5)])
-    assert best.points == (Point(1, 0.5, 0.3),)
-    assert best.interior == ({"scale": True, "weight": True, "cutoff": True},)  # nothing is below one entry
+    assert points_at([GRID], best) == (Point(1, 0.5, 0.3),)
+    inside = {"scale": True, "weight": True, "cutoff": True}  # nothing is below one entry
+    assert interior([GRID], best, [(1, 2, 5)]) == [inside]
     best = best_point(nll, [GRID], [(5,)])
-    assert best.points == (Point(5, 2.0, 0.3),)
-    assert best.interior == ({"scale": False, "weight": True},)
+    assert points_at([GRID], best) == (Point(5, 2.0, 0.3),)
+    assert interior([GRID], best, [(5,)]) == [{"scale": False, "weight": True}]
 
 
 @pytest.mark.parametrize(("cutoff", "inside"), [(0, False), (1, True), (2, False)])
@@ -131,29 +134,30 @@ def test_the_ends_of_a_list_of_cutoffs_are_edges_whatever_else_is_looked_at(cuto
     grid = ReadingGrid(Interpolate(), (1.0,), (1, 4, 8, 16, 32), (0.1,))
     nll = np.ones(grid.shape)
     nll[0, 1 + cutoff] = 0.0
-    assert best_point(nll, [grid], [(4, 8, 16)]).interior == ({"cutoff": inside},)
+    best = best_point(nll, [grid], [(4, 8, 16)])
+    assert interior([grid], best, [(4, 8, 16)]) == [{"cutoff": inside}]
 
 
 def test_a_sum_that_is_no_number_is_never_the_best():
     nll = np.full(GRID.shape, np.nan)
     nll[0], nll[1, 0, 1] = np.inf, 1.0
-    assert best_point(nll, [GRID], [(1, 2, 5)]).points == (Point(1, 0.5, 0.3),)
+    assert points_at([GRID], best_point(nll, [GRID], [(1, 2, 5)])) == (Point(1, 0.5, 0.3),)
 
 
 def test_the_best_pair_of_two_readings():
     nll = np.full((*GRID.shape, *SECOND.shape), 10.0)
     nll[0, 2, 2, 1, 0, 0] = 1.0
     best = best_point(nll, [GRID, SECOND], [(5,), (4,)])
-    assert best.points == (Point(5, 0.0, 0.9), Point(4, 3.0, 0.1))
+    assert points_at([GRID, SECOND], best) == (Point(5, 0.0, 0.9), Point(4, 3.0, 0.1))
 
 
 def test_equal_sums_give_the_first_point():
-    assert best_point(np.zeros(GRID.shape), [GRID], [(2, 5)]).points == (Point(2, 0.0, 0.0),)
+    assert best_point(np.zeros(GRID.shape), [GRID], [(2, 5)]) == (0, 1, 0)
 
 
 def test_a_number_without_a_choice_has_no_edge():
     grid = ReadingGrid(Interpolate(), (1.0,), (4,), (0.1, 0.2, 0.3))
-    assert best_point(np.array([[[2.0, 1.0, 2.0]]]), [grid], [(4,)]).interior == ({"weight": True},)
+    assert interior([grid], (0, 0, 1), [(4,)]) == [{"weight": True}]
 
 
 def test_temperatures_are_measured_by_the_distance_to_the_last_neighbour():

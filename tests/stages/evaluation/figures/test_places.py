@@ -161,8 +161,7 @@ def test_tokens_that_do_not_tell_words_apart_are_refused(tmp_path: Path) -> None
         find_last_words(tokens, "test")
 
 
-def test_last_words_that_the_vocabulary_does_not_have_are_counted(monkeypatch):
-    monkeypatch.setattr("stages.evaluation.figures.places.READ_AHEAD_IDS", 3)
+def test_last_words_that_the_vocabulary_does_not_have_are_counted():
     words = LastWords(np.array([[1, 3], [4, 5], [7, 9]]))
     ids = np.array([7, 7, 7, 7, 2, 7, 0, 0, 1])
     assert words.counted_unknown(ids, 7).unknown == 1

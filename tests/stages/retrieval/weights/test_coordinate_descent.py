@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import LogSums
 from stages.memory.readers.reader import Interpolate, Joint
-from stages.retrieval.grids import Point, ReadingGrid
-from stages.retrieval.weights import coordinate_descent as module
-from stages.retrieval.weights.coordinate_descent import TuningSums, arrays_of, coordinate_descent, sums_bytes, sums_of
+from stages.retrieval.grids import ReadingGrid, interior, points_at
+from stages.retrieval.weights import grid as module
+from stages.retrieval.weights.grid import TuningSums, arrays_of, coordinate_descent, sums_bytes, sums_of
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6)
 FIRST = ReadingGrid(Interpolate(), scales=(0.5, 1.0, 2.0), cutoffs=(1, 2), weights=WEIGHTS)
@@ -80,7 +80,7 @@ def exhaustive(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid]) -> flo
 def test_the_end_is_about_as_good_as_the_best_of_all_points(seed: int, grids: tuple[ReadingGrid, ...]) -> None:
     parts = random_parts(seed, grids, [40, 7])
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
-    assert nll[-1] == pytest.approx(slow_nll(parts, grids, best.indices), rel=1e-5)
+    assert nll[-1] == pytest.approx(slow_nll(parts, grids, best), rel=1e-5)
     assert nll == sorted(nll, reverse=True)
     assert nll[-1] <= exhaustive(parts, grids) * 1.1
 
@@ -93,15 +93,14 @@ def test_no_change_of_one_reading_makes_the_end_better(seed: int) -> None:
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
     for number, grid in enumerate(grids):
         for place in np.ndindex(*grid.shape):
-            moved = [*best.indices[: 3 * number], *place, *best.indices[3 * number + 3 :]]
+            moved = [*best[: 3 * number], *place, *best[3 * number + 3 :]]
             assert slow_nll(parts, grids, moved) >= nll[-1] * (1 - 1e-6)
 
 
 def test_one_reading_gets_the_best_of_its_points() -> None:
     parts = random_parts(5, [SECOND], [50])
-    best, nll = coordinate_descent(lambda: parts, [SECOND], [SECOND.cutoffs])
+    _, nll = coordinate_descent(lambda: parts, [SECOND], [SECOND.cutoffs])
     assert nll == [pytest.approx(exhaustive(parts, [SECOND]), rel=1e-6)]
-    assert best.points == (SECOND.point_at(*best.indices),)
 
 
 def masses_of(probabilities: Sequence[float]) -> LogSums:
@@ -120,8 +119,8 @@ def test_a_case_by_hand() -> None:
     log_sums = [masses_of([1.0, 0.0]), masses_of([1.0, 1.0])]
     parts = [(torch.tensor([0.01, 0.25]).log(), torch.zeros(2), log_sums)]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
-    assert best.points == (Point(1, 1.0, 0.9), Point(1, 1.0, 0.9))
-    assert best.interior == ({"weight": False}, {"weight": False})
+    assert best == (0, 0, 2) * 2
+    assert interior([grid, grid], best, [(1,), (1,)]) == [{"weight": False}] * 2
     start, end = (0.1 * 0.505 + 0.9) * (0.1 * 0.125 + 0.9), (0.1 * 0.901 + 0.9) * (0.1 * 0.025 + 0.9)
     assert nll == pytest.approx([-math.log(start), -math.log(end)], rel=1e-6)
 
@@ -131,13 +130,13 @@ def test_of_equals_the_first_is_taken() -> None:
     grid = ReadingGrid(Interpolate(), (1.0, 2.0), (1,), (0.2, 0.4))
     parts = [(torch.zeros(3), torch.zeros(3), [nothing, nothing])]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
-    assert best.indices == (0, 0, 0) * 2 and nll == [0.0]
+    assert best == (0, 0, 0) * 2 and nll == [0.0]
 
 
 def test_cutoffs_that_may_not_be_chosen_are_not() -> None:
     parts = random_parts(3, [FIRST, SECOND], [40])
     best, _ = coordinate_descent(lambda: parts, [FIRST, SECOND], [(2,), (8,)])
-    assert [point.cutoff for point in best.points] == [2, 8]
+    assert [point.cutoff for point in points_at([FIRST, SECOND], best)] == [2, 8]
 
 
 def test_how_tokens_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from stages.evaluation.row_weights import tuned_row
 from stages.memory.readers.settings import GRID as LAMBDAS
 from stages.retrieval.grammar import parse_readings
-from stages.retrieval.grids import Best, Point
+from stages.retrieval.grids import Point, interior
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import grid as module
@@ -45,7 +45,7 @@ def test_the_best_of_the_sums_of_all_ranges_is_chosen_and_comes_back_from_its_re
     first[0, 0, 1] = second[0, 0, 1] = 6.0
     policy = after(policy, first, second)
     assert policy.points == (Point(16, 2.0, 0.1),)
-    assert policy.best.interior == ({"scale": False},)
+    assert interior(policy.grids, policy.chosen.indices, policy.allowed) == [{"scale": False}]
     assert policy.curve == [Point(8, 0.5, 0.3), Point(16, 2.0, 0.1)]
     grid = policy.describe_grid(tokens=4)
     assert grid["nll"] == [[5.0, 3.5], [5.0, 5.0], [2.5, 5.0]]
@@ -115,7 +115,7 @@ def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
     sums[1, 1, 0] = 9.0
     policy = after(tuned, sums)
     assert tuned_row(policy, tokens=1)["lowest"] == [True]  # the smallest with which it is read
-    assert policy.best.interior[0]["weight"] is False
+    assert interior(policy.grids, policy.chosen.indices, policy.allowed)[0]["weight"] is False
 
 
 def test_memory_that_is_no_better_than_none_stays(tuned):
@@ -130,7 +130,7 @@ def test_a_list_of_weights_is_all_that_is_tried(policy):
 def test_of_several_memories_the_best_sum_is_kept_however_it_was_found(together, monkeypatch):
     monkeypatch.setattr(module, "TRIED_TOGETHER", together)
     policy = opened(CACHE, CACHE)
-    found = Best((), (), (0, 0, 1, 2, 1, 0))
+    found = (0, 0, 1, 2, 1, 0)
     monkeypatch.setattr(module, "coordinate_descent", lambda *_: (found, [8.0, 3.0]))
     sums = even(policy, 20.0)
     sums[0, 0, 1, 2, 1, 0] = 3.0
