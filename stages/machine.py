@@ -33,18 +33,14 @@ def free_memory_bytes() -> int | None:
     """Bytes that this process could still allocate without swapping; None if unknown (known on Linux)."""
     with suppress(OSError, ValueError, IndexError):
         line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
-        return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _left_of_limits()))
+        left, pages = [int(line.split()[1]) * 1024, memory_bytes()], STATM.read_text().split()
+        # `ulimit -v` and `ulimit -d` may allow less.
+        for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+            soft, _ = resource.getrlimit(limit)
+            if soft != resource.RLIM_INFINITY:
+                left.append(soft - int(taken) * os.sysconf("SC_PAGE_SIZE"))
+        return max(0, min(left))
     return None
-
-
-def _left_of_limits() -> int:
-    """Bytes that `ulimit -v` and `ulimit -d` still allow. Raises: OSError if the system does not report them."""
-    pages, left = STATM.read_text().split(), [sys.maxsize]
-    for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
-        soft, _ = resource.getrlimit(limit)
-        if soft != resource.RLIM_INFINITY:
-            left.append(soft - int(taken) * os.sysconf("SC_PAGE_SIZE"))
-    return min(left)
 
 
 def usable_cores() -> int:

@@ -79,7 +79,16 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     def plan(self, job: Job[UpdateConfig]) -> Plan:
         change = Change.of(job.config, job.inputs)
         plan = plan_change(job.config, job.inputs["encoder"], change)
-        _report_forgotten(job, change, plan.carries_state)
+        before, forgotten = change.before, len(change.forgotten)
+        if forgotten:
+            job.reporter.info(
+                f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept.rows:,} rows"
+            )
+        if forgotten and plan.carries_state and job.config.reset != "document":
+            job.reporter.warning(
+                f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one "
+                "still depend on it. In a datastore built with --reset document they do not."
+            )
         write_sources_and_names(change.after, job.draft)
         return plan
 
@@ -121,18 +130,3 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             "encoded_again": sum(record["again"] for record in records),
             "rows_per_second": rate(plan.layouts.rows, sum(record["seconds"] for record in records)),
         }
-
-
-def _report_forgotten(job: Job[UpdateConfig], change: Change, carries_state: bool) -> None:
-    """Report the forgotten rows, and warn if keys of other documents still depend on them."""
-    before, forgotten = change.before, len(change.forgotten)
-    if not forgotten:
-        return
-    job.reporter.info(
-        f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept.rows:,} rows"
-    )
-    if carries_state and job.config.reset != "document":
-        job.reporter.warning(
-            f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one still "
-            "depend on it. In a datastore built with --reset document they do not."
-        )

@@ -231,7 +231,12 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         if place == "config" and missing:
             raise _unknown_part(manifest, f"No part of {', '.join(missing)} is registered") from None
         if place == "config" and first["type"] == "extra_forbidden":
-            raise _unknown_setting(manifest, name) from None
+            maker = shortened(str(manifest.producer.get("memlm", "unknown")))
+            raise UncheckedArtifact(
+                f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: "
+                f"version {maker} made it, older or newer, or with parts of its own. Read it with that, or make it "
+                "again."
+            ) from None
         return f"manifest.json has {place}.{name}: {first['msg']}"
     except UnknownPart as error:
         raise _unknown_part(manifest, str(error)) from None
@@ -252,14 +257,6 @@ def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
     return UncheckedArtifact(
         f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {told.rstrip('.')}. "
         f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
-    )
-
-
-def _unknown_setting(manifest: Manifest, name: str) -> UncheckedArtifact:
-    maker = shortened(str(manifest.producer.get("memlm", "unknown")))
-    return UncheckedArtifact(
-        f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: "
-        f"version {maker} made it, older or newer, or with parts of its own. Read it with that, or make it again."
     )
 
 

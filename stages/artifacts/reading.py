@@ -1,4 +1,4 @@
-"""Reading the arrays of an artifact: checked against the schema of their stage, or as rows directly from files."""
+"""Reading the arrays of an artifact, checked against the schema of their stage."""
 
 from __future__ import annotations
 
@@ -21,97 +21,6 @@ if TYPE_CHECKING:
     import zarr
 
 
-class Rows:
-    """Copies of rows of an array.
-
-    If a Zarr array has the layout of `ArrayLayout`, its rows are read directly from the files of its shards. That
-    takes a quarter of Zarr's time. All other arrays, and missing or incomplete shards, are read by slicing the array.
-
-    Args:
-        array: a Zarr array, or anything with `shape`, `dtype` and slicing.
-    """
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.shape: tuple[int, ...] = tuple(array.shape)
-        self.dtype = np.dtype(array.dtype)
-        self._files = _files(array)
-
-    @property
-    def shards(self) -> tuple[int, ...]:
-        """Shape of a shard, from the array's metadata."""
-        return tuple(getattr(self.array, "shards", None) or self.array.chunks)
-
-    def __getitem__(self, part: slice) -> np.ndarray:
-        """Consecutive rows."""
-        start, stop, step = part.indices(self.shape[0])
-        if step != 1:
-            raise ValueError(f"rows are read with a step of 1, not {step}")
-        return self.read(start, stop)
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `array[start:stop]`, in the dtype of the array."""
-        start, stop, _ = slice(start, stop).indices(self.shape[0])
-        rows = self._from_files(start, max(start, stop))
-        return np.asarray(self.array[start:stop]) if rows is None else rows
-
-    def _from_files(self, start: int, stop: int) -> np.ndarray | None:
-        """Rows read directly from the shards' files; None if that is not possible."""
-        if self._files is None:
-            return None
-        root, layout = self._files
-        rows = np.empty((stop - start, *layout.shape[1:]), layout.dtype)
-        while start < stop:
-            shard = start // layout.rows_per_shard
-            first = shard * layout.rows_per_shard
-            end = min(stop, first + layout.rows_per_shard)
-            part = rows[len(rows) - (stop - start) :][: end - start]
-            if not _read(root / layout.shard_file(shard), layout.shard_bytes, (start - first) * layout.row_bytes, part):
-                return None
-            start = end
-        return rows
-
-
-class RowsByName(dict[str, Rows]):
-    """Rows of the arrays of a group, by name; each array is opened at its first use."""
-
-    def __init__(self, group: Any) -> None:
-        super().__init__()
-        self._group = group
-
-    def __missing__(self, name: str) -> Rows:
-        self[name] = Rows(self._group[name])
-        return self[name]
-
-
-def _files(array: Any) -> tuple[Path, ArrayLayout] | None:
-    """Root folder and layout of a Zarr array on disk, if memlm wrote it."""
-    from zarr import Array
-    from zarr.storage import LocalStore
-
-    if not isinstance(array, Array) or not isinstance(array.store, LocalStore) or not array.shape:
-        return None
-    root, rows = array.store.root, (array.shards or array.chunks)[0]
-    layout = ArrayLayout(array.path, array.shape, array.dtype, rows) if rows else None
-    return (root, layout) if layout is not None and layout.describes(root) else None
-
-
-def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
-    """Fill rows with bytes of a file; returns whether the file exists, with the right length."""
-    content = rows.reshape(-1).view(np.uint8).data
-    try:
-        with file.open("rb", buffering=0) as opened:
-            if os.fstat(opened.fileno()).st_size != file_bytes:
-                return False
-            opened.seek(at)
-            done = 0
-            while done < len(content) and (count := opened.readinto(content[done:])):
-                done += count
-    except FileNotFoundError:
-        return False
-    return done == len(content)
-
-
 _PLAIN = frozenset({"bytes", "crc32c"})
 """Codecs that do not compress; the arrays of artifacts have no others."""
 
@@ -130,7 +39,11 @@ class Source(Protocol):
 
 
 class CheckedArray:
-    """A read-only Zarr array whose values are checked when they are sliced."""
+    """A read-only Zarr array whose values are checked when they are sliced.
+
+    If it has the layout of `ArrayLayout`, its rows are read directly from the files of its shards. That takes a quarter
+    of Zarr's time. All other arrays and slices, and missing or incomplete shards, are read by Zarr.
+    """
 
     def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
         self._artifact, self._name, self._array, self._check = artifact, name, array, check
@@ -141,18 +54,43 @@ class CheckedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    @cached_property
-    def _rows(self) -> Rows:
-        """Rows, read directly from files."""
-        return Rows(self._array)
-
     def __getitem__(self, part: Any) -> np.ndarray:
         """Rows, or some columns of rows. Raises: ArtifactError if they cannot be read, or a value is invalid."""
         rows = part[0] if isinstance(part, tuple) else part
         start, stop, step = rows.indices(len(self)) if isinstance(rows, slice) else (0, 0, 0)
         with content_of(self._artifact.path / self._name):
-            values = self._rows.read(start, stop) if part is rows and step == 1 else np.asarray(self._array[part])
+            values = self._from_files(start, max(start, stop)) if part is rows and step == 1 else None
+            if values is None:
+                values = np.asarray(self._array[part])
         return self._checked(values, start)
+
+    def _from_files(self, start: int, stop: int) -> np.ndarray | None:
+        """Copies of rows, read directly from the shards' files; None if that is not possible."""
+        if self._layout is None:
+            return None
+        root, layout = self._layout
+        rows = np.empty((stop - start, *layout.shape[1:]), layout.dtype)
+        while start < stop:
+            shard = start // layout.rows_per_shard
+            first = shard * layout.rows_per_shard
+            end = min(stop, first + layout.rows_per_shard)
+            part = rows[len(rows) - (stop - start) :][: end - start]
+            if not _read(root / layout.shard_file(shard), layout.shard_bytes, (start - first) * layout.row_bytes, part):
+                return None
+            start = end
+        return rows
+
+    @cached_property
+    def _layout(self) -> tuple[Path, ArrayLayout] | None:
+        """Root folder and layout of the array, if memlm wrote it."""
+        from zarr.storage import LocalStore
+
+        array = self._array
+        rows = (array.shards or array.chunks)[0] if array.shape else 0
+        if not isinstance(array.store, LocalStore) or not rows:
+            return None
+        layout = ArrayLayout(array.path, array.shape, array.dtype, rows)
+        return (array.store.root, layout) if layout.describes(array.store.root) else None
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Rows at these indices, in any order. Raises: ArtifactError like a slice."""
@@ -168,6 +106,22 @@ class CheckedArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self[:], dtype)
+
+
+def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
+    """Fill rows with bytes of a file; returns whether the file exists, with the right length."""
+    content = rows.reshape(-1).view(np.uint8).data
+    try:
+        with file.open("rb", buffering=0) as opened:
+            if os.fstat(opened.fileno()).st_size != file_bytes:
+                return False
+            opened.seek(at)
+            done = 0
+            while done < len(content) and (count := opened.readinto(content[done:])):
+                done += count
+    except FileNotFoundError:
+        return False
+    return done == len(content)
 
 
 def opened(root: Path, below: str, metadata: Path) -> Any:
@@ -190,9 +144,15 @@ class CheckedGroup:
 
     def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
         self._artifact, self._name, self._group = artifact, name, group
+        self._found: dict[str, CheckedArray | CheckedGroup] = {}
 
     def __getitem__(self, below: str) -> Any:
-        """An array or a group. Raises: ArtifactError if it is missing or wrong."""
+        """An array or a group; each is opened once. Raises: ArtifactError if it is missing or wrong."""
+        if below not in self._found:
+            self._found[below] = self._open(below)
+        return self._found[below]
+
+    def _open(self, below: str) -> CheckedArray | CheckedGroup:
         import zarr
 
         name, file = f"{self._name}/{below}", self._artifact.file(Path(self._name, below, "zarr.json"))

@@ -1,6 +1,6 @@
 """The store: a folder of artifacts, by kind and id, and of their names."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from os.path import exists, isfile  # the methods of Path raise if the path is too long
 from pathlib import Path
@@ -227,27 +227,20 @@ class Store:
         Raises: the errors of `own_folder`, before anything is deleted.
         """
         folders = dict.fromkeys(self.own_folder(reference) for reference in references)
-        # Names go first: a name without an artifact is worse than an artifact without a name.
-        self._forget_names({f"{folder.parent.name}/{folder.name}" for folder in folders})
+        # Names go first, even after a power loss: a name without an artifact is worse than an artifact without a name.
+        going = {(folder.parent.name, folder.name) for folder in folders}
+        for kind in {kind for kind, _ in going}:
+            named = [name for name, id in self.names(kind).items() if (kind, id) in going]
+            files = [file for name in named if self._is_own(file := name_file(self.root, kind, name))]
+            for file in files:
+                file.unlink(missing_ok=True)
+            if files:
+                fsync(files[0].parent)
         for folder in folders:
             remove_folder(folder)
             stamps = self.stamp_file(folder.parent.name, folder.name)
             if self._is_own(stamps):
                 stamps.unlink(missing_ok=True)
-
-    def _forget_names(self, references: Collection[str]) -> None:
-        """Delete the names of artifacts, durably, so that even after a power loss they go before the artifacts."""
-        for kind in {reference.partition("/")[0] for reference in references}:
-            files = [
-                name_file(self.root, kind, name)
-                for name, id in self.names(kind).items()
-                if f"{kind}/{id}" in references
-            ]
-            own = [file for file in files if self._is_own(file)]
-            for file in own:
-                file.unlink(missing_ok=True)
-            if own:
-                fsync(own[0].parent)
 
     def _is_own(self, path: Path) -> bool:
         """Whether no link is on the way from the root to a path below it."""

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.reading import RowsByName
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenMemory, SplitReader
@@ -162,7 +161,7 @@ def _external_memory(
     datastore = open_datastore(read["datastore"], metric, lossless, reader.device, counts)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     if "neighbors" in read:
-        stored = RowsByName(read["neighbors"].zarr("neighbors.zarr"))
+        stored = read["neighbors"].zarr("neighbors.zarr")
         return ExternalMemory(datastore, StoredNeighbors(stored, k, metric), encoder)
     keys = datastore.keys.rows, datastore.keys.dim
     held = index.metrics.get("held")

@@ -4,7 +4,7 @@ The folder is either complete or absent, and never replaces files of others.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +39,7 @@ def check_export_folder(folder: Path) -> None:
         return
     if folder.is_symlink() or not folder.is_dir() or folder.samefile("."):
         raise UsageError(f"--output {folder} is no folder of its own; name one for the model alone.")
-    written = _written(folder)
-    others = [path.name for path in sorted(folder.iterdir()) if not _as_written(path, written)]
+    others = _others(folder)
     if others:
         raise UsageError(
             f"--output {folder} holds {others[0]}, which was not written by memlm export, or was changed since; "
@@ -75,20 +74,18 @@ def new_folder(folder: Path) -> Iterator[Path]:
         delete(outer)
 
 
-def _written(folder: Path) -> dict[str, str]:
-    """Digests of files by the record of an export; empty without a record."""
+def _others(folder: Path) -> list[str]:
+    """Names in a folder of an export that its record lacks, or whose files were changed since."""
     try:
         written = json.loads((folder / RECORD).read_text("utf-8"))["blake2b"]
     except (OSError, ValueError, LookupError, TypeError):
-        return {}
-    return written if isinstance(written, dict) else {}
-
-
-def _as_written(path: Path, written: Mapping[str, str]) -> bool:
-    """Whether a file is unchanged since its export."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    return bool(written) if path.name == RECORD else written.get(path.name) == file_digest(str(path))
+        written = None
+    known = written if isinstance(written, dict) else {}
+    files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
+    same = {name for name, path in files.items() if known.get(name) == file_digest(str(path))}
+    if known and RECORD in files:
+        same.add(RECORD)
+    return sorted(path.name for path in folder.iterdir() if path.name not in same)
 
 
 def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None:

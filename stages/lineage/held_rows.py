@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.artifacts.reading import Rows
 from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.lineage.indexes import NEIGHBORS
@@ -34,9 +33,9 @@ def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
     if NEIGHBORS not in inputs:
         counts = random_rows(datastore.metrics["rows"], config.keep, config.seed)
     else:
-        found = Rows(inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"])
+        found = inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"]
         values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
-        rows, step = len(values), found.shards[0]
-        blocks = ((first, found.read(first, min(first + step, rows))) for first in range(0, rows, step))
+        rows, step = len(values), found.chunks[0]
+        blocks = ((first, found[first : first + step]) for first in range(0, rows, step))
         counts = merged_rows(blocks, values)
     HeldRows(counts).write(path)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.reading import Rows
 from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
 from stages.text.documents import DocumentNames, NamedRun, names_file, read_runs, runs_between
@@ -120,4 +119,4 @@ def stored_keys(datastore: Artifact) -> "StoredKeys":
     """Keys [rows, dim], read from the files of their shards."""
     from stages.search.keys import StoredKeys
 
-    return StoredKeys(Rows(datastore.zarr("datastore.zarr")["keys"]))
+    return StoredKeys(datastore.zarr("datastore.zarr")["keys"])

@@ -57,23 +57,6 @@ def longest_window(settings: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def head_settings(causal: Any, name: str) -> dict[str, Any]:
-    """Settings of a memlm head: how scores of the vocabulary follow from the hidden state.
-
-    Raises: DataError if the model does not score a vocabulary.
-    """
-    head, settings = causal.get_output_embeddings(), causal.config
-    if head is None:
-        raise DataError(f"{name} scores no vocabulary: it is no causal language model.")
-    scale = float(getattr(settings, "logit_scale", None) or 1) / float(getattr(settings, "logits_scaling", None) or 1)
-    cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
-    return {
-        "score_scale": scale,
-        "score_bias": getattr(head, "bias", None) is not None,
-        "score_cap": None if cap is None else float(cap),
-    }
-
-
 def input_scale(causal: Any) -> float:
     """Factor by which the model's own lookup multiplies rows of its table (Gemma: √d)."""
     lookup = causal.get_input_embeddings()

@@ -10,10 +10,10 @@ from stages.models.backbones.huggingface import CAUSAL, blocks_of
 from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
 from stages.models.language_model import unfilled_model
 from stages.pretrained.checkpoint import (
+    CAPS,
     architecture,
     as_read,
     as_stored,
-    head_settings,
     input_scale,
     largest_difference,
     last_feed_forward,
@@ -87,8 +87,12 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
     with reading(location, "model"):
         found = architecture(settings)
         causal = unfilled(location, found, CAUSAL)
-        head = head_settings(causal, location.spec)
-        rows, width = causal.get_output_embeddings().weight.shape
+        head = causal.get_output_embeddings()
+        if head is None:
+            raise DataError(f"{location.spec} scores no vocabulary: it is no causal language model.")
+        rows, width = head.weight.shape
+        larger, smaller = (getattr(settings, name, None) or 1 for name in ("logit_scale", "logits_scaling"))
+        cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
         inside, layers = causal.config.hidden_size, causal.config.num_hidden_layers
         return HuggingFaceConfig(
             vocab_size=rows,
@@ -101,7 +105,9 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
             max_positions=longest_window(settings),
             prefix=prefix,
             input_scale=input_scale(causal),
-            **head,
+            score_scale=float(larger) / float(smaller),
+            score_bias=getattr(head, "bias", None) is not None,
+            score_cap=None if cap is None else float(cap),
         )
 
 

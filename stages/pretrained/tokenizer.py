@@ -22,8 +22,11 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     """
     with reading(location, "tokenizer"):
         found = _load(location)
-        special = _special_tokens(found, location, eos)
-    return PretrainedTokenizer(found.backend_tokenizer, special)
+        end = _end(found, location, eos)
+        # A token before every text also begins a split, and precedes every window.
+        begins = found.bos_token_id is not None and found("a").input_ids[:1] == [found.bos_token_id]
+        prefix = int(found.bos_token_id) if begins else None
+    return PretrainedTokenizer(found.backend_tokenizer, SpecialTokens(end, end if prefix is None else prefix, prefix))
 
 
 def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bool:
@@ -72,15 +75,6 @@ def _load(location: Location) -> Any:
     if not found.is_fast:
         raise DataError(f"The tokenizer of {location.spec} cannot be written as a tokenizer.json.")
     return found
-
-
-def _special_tokens(found: Any, location: Location, eos: str | None) -> SpecialTokens:
-    """Tokens that end documents, begin a split, and precede every window."""
-    end = _end(found, location, eos)
-    written = found("a").input_ids
-    begins = found.bos_token_id is not None and written[:1] == [found.bos_token_id]
-    prefix = int(found.bos_token_id) if begins else None
-    return SpecialTokens(end, end if prefix is None else prefix, prefix)
 
 
 def _end(found: Any, location: Location, eos: str | None) -> int:

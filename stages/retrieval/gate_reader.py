@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.reading import RowsByName
 from stages.encoding.encode import EncodedBlock, HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.lineage.rows import stored_keys
@@ -74,13 +73,13 @@ class GateMemory(HiddenMemory):
             numbers: values of k; the gate reads the first, and the largest says how many neighbours are loaded.
             values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
-        most, stored = max(1, *numbers), RowsByName(neighbors.zarr("neighbors.zarr"))
+        most, stored = max(1, *numbers), neighbors.zarr("neighbors.zarr")
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)
 
         def ids(split: str, start: int, stop: int) -> np.ndarray:
-            return stored[f"{split}/ids"].read(start, stop)[:, :most]
+            return stored[f"{split}/ids"][start:stop][:, :most]
 
         return cls(neighbors, ids, values, numbers[0], most)
 

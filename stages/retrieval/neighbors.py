@@ -18,7 +18,7 @@ from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.reading import RowsByName
+from stages.artifacts.reading import CheckedGroup
 from stages.lineage.rows import stored_keys
 from stages.lineage.runs import OwnRows
 from stages.search.distances import exact_order
@@ -94,7 +94,7 @@ class Retrieval(Protocol):
 class StoredNeighbors:
     """Precomputed neighbours; `arrays` holds `<split>/ids` and `<split>/distances`."""
 
-    arrays: RowsByName
+    arrays: CheckedGroup
     k: int
     metric: str
     needs_keys = False
@@ -102,8 +102,8 @@ class StoredNeighbors:
     def find(
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        ids = self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
-        distances = self.arrays[f"{split}/distances"].read(start, stop)[:, : self.k]
+        ids = self.arrays[f"{split}/ids"][start:stop][:, : self.k]
+        distances = self.arrays[f"{split}/distances"][start:stop][:, : self.k]
         if rows is None:
             return FoundNeighbors(ids, distances)
         found = FoundNeighbors.none(len(rows), self.k, self.metric)

@@ -17,7 +17,6 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import replacing_by_name, write_atomically
-from stages.artifacts.reading import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
 from stages.examples.examples import Corpus, Examples, Task
@@ -236,16 +235,15 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
     @cache
     def values() -> np.ndarray:
         stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
-        return mapped(beside, stored.shape, DTYPE, Rows(stored).read)
+        return mapped(beside, stored.shape, DTYPE, lambda start, stop: stored[start:stop])
 
     def tokens(split: str) -> np.ndarray:
         ids = group[f"{split}/ids"]
-        rows = Rows(ids)
         return mapped(
             folder / f"neighbors-{split}.npy",
             (ids.shape[0], k),
             DTYPE,
-            lambda start, stop: neighbor_tokens(rows.read(start, stop)[:, :k], values()),
+            lambda start, stop: neighbor_tokens(ids[start:stop][:, :k], values()),
         )
 
     by_split = {split: tokens(split) for split in splits}

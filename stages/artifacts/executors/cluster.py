@@ -107,7 +107,9 @@ class Slot:
         """Start a worker. Once `awaited` is answered, it can be fed."""
         end_actor(self.name)
         self._actor = self._start(self.name)
-        self.is_ready, self.awaited = False, self._actor.ready.remote()
+        self.is_ready = False
+        self.awaited: Any = self._actor.ready.remote()
+        """The call that is not answered yet; None: the worker is idle."""
 
     def feed(self) -> None:
         """Send the next shard of the chain, which stays in the chain until it is written."""
@@ -127,7 +129,6 @@ class RayExecutor(Executor):
         self._slots: list[Slot] = []
         self._losses = Losses()
         self._left: deque[deque[Shard]] = deque()
-        self._idle: list[Slot] = []
         self._name = draft_name(task.job.folder)
         self._joined = ExitStack()
         self._joined.enter_context(joined())
@@ -150,8 +151,7 @@ class RayExecutor(Executor):
                 missing -= 1
                 slot.chain.popleft()
             if message is not LOST:
-                slot.is_ready = True
-                self._idle.append(slot)
+                slot.is_ready, slot.awaited = True, None
             self._feed_idle()
 
     def _begin(self, wanted: int) -> None:
@@ -167,16 +167,15 @@ class RayExecutor(Executor):
             self._slots.append(Slot(f"{self._name}{len(self._slots)}", start))
 
     def _feed_idle(self) -> None:
-        for slot in list(self._idle):
-            if not slot.chain and self._left:
+        for slot in self._slots:
+            if slot.awaited is None and not slot.chain and self._left:
                 slot.chain = self._left.popleft()
-            if slot.chain:
-                self._idle.remove(slot)
+            if slot.awaited is None and slot.chain:
                 slot.feed()
 
     def _next(self) -> Slot:
         """The slot of a worker that has answered, or is lost. Raises: the exception of a signal, within a second."""
-        by_answer = {slot.awaited: slot for slot in self._slots if slot not in self._idle}
+        by_answer = {slot.awaited: slot for slot in self._slots if slot.awaited is not None}
         patience = time.monotonic() + SECONDS_OF_PATIENCE
         while True:
             with deferred_signals() as request:  # Ray calls signal handlers, but drops their exceptions
@@ -208,7 +207,7 @@ class RayExecutor(Executor):
 
     def _commit_delivered(self, failed: Slot) -> None:
         """Commit results that other workers have written but not reported yet."""
-        waiting = [slot.awaited for slot in self._slots if slot is not failed and slot not in self._idle]
+        waiting = [slot.awaited for slot in self._slots if slot is not failed and slot.awaited is not None]
         done, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
         for answer in done:
             try:

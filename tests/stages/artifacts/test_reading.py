@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.make import make
-from stages.artifacts.reading import Rows, RowsByName
+from stages.artifacts.reading import CheckedArray
+from stages.artifacts.schema import anything
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
@@ -40,6 +42,12 @@ def written(root: Path, shape: tuple[int, ...], dtype: Any, rows_per_shard: int)
     return layout, group["test/array"]
 
 
+def rows_of(array: Any) -> CheckedArray:
+    """The array as an artifact gives it, without a check of its values."""
+    artifact: Any = SimpleNamespace(path=Path("artifact"))
+    return CheckedArray(artifact, "all.zarr/test/array", array, anything)
+
+
 def refuse(*arguments: object) -> None:
     raise AssertionError("Zarr was asked")
 
@@ -57,7 +65,7 @@ def test_rows_are_those_of_the_array(
     _, array = written(root, (rows, *more), dtype, data.draw(st.integers(1, rows)))
     start, stop = data.draw(st.integers(0, rows)), data.draw(st.integers(0, rows + 2))
 
-    found = Rows(array).read(start, stop)
+    found = rows_of(array)[start:stop]
 
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array[start:stop])
@@ -65,21 +73,21 @@ def test_rows_are_those_of_the_array(
 
 def test_an_array_as_memlm_writes_it_is_read_without_zarr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, array = written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
-    rows = Rows(array)
+    rows = rows_of(array)
     monkeypatch.setattr(zarr.Array, "__getitem__", refuse)
 
-    found = rows.read(3, 9)
+    found = rows[3:9]
 
     assert found.tolist() == [[3 * row, 3 * row + 1, 3 * row + 2] for row in range(3, 9)]
     found[:] = 0
-    assert rows.read(3, 4).tolist() == [[9, 10, 11]]  # rows are a copy
+    assert rows[3:4].tolist() == [[9, 10, 11]]  # rows are a copy
 
 
 def test_a_shard_that_was_never_written_is_zeros(tmp_path: Path) -> None:
     layout, array = written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
     (tmp_path / layout.shard_file(1)).unlink()
 
-    assert Rows(array).read(3, 9).tolist() == [[9, 10, 11], *[[0, 0, 0]] * 4, [24, 25, 26]]
+    assert rows_of(array)[3:9].tolist() == [[9, 10, 11], *[[0, 0, 0]] * 4, [24, 25, 26]]
 
 
 @pytest.mark.parametrize("kept", [17, 100])
@@ -90,18 +98,8 @@ def test_a_shard_that_is_cut_short_is_an_error_as_zarr_has_it(tmp_path: Path, ke
 
     with pytest.raises(Exception) as wanted:
         array[0:2]
-    with pytest.raises(wanted.type):
-        Rows(array).read(0, 2)
-
-
-def test_rows_stand_for_their_array_where_ranges_are_sliced(tmp_path: Path) -> None:
-    _, array = written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
-    rows = Rows(array)
-
-    assert (rows.shape, rows.dtype, rows.shards) == ((10, 3), np.int64, (4, 3))
-    np.testing.assert_array_equal(rows[7:], array[7:])
-    with pytest.raises(ValueError):
-        rows[::2]
+    with pytest.raises((wanted.type, ArtifactError)):
+        rows_of(array)[0:2]
 
 
 def test_arrays_of_another_layout_are_left_to_zarr(tmp_path: Path) -> None:
@@ -110,18 +108,8 @@ def test_arrays_of_another_layout_are_left_to_zarr(tmp_path: Path) -> None:
     columns = zarr.create_array(tmp_path / "b", data=values, chunks=(4, 1), shards=(4, 3), compressors=None)
     in_memory = zarr.create_array({}, data=values, chunks=(4, 3))
 
-    for array in (compressed, columns, in_memory, values):
-        np.testing.assert_array_equal(Rows(array).read(3, 9), values[3:9])
-
-
-def test_the_arrays_of_a_group_are_opened_once(tmp_path: Path) -> None:
-    written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
-    arrays = RowsByName(zarr.open_group(tmp_path / "all.zarr", mode="r"))
-
-    assert arrays["test/array"] is arrays["test/array"]
-    assert arrays["test/array"].read(9, 10).tolist() == [[27, 28, 29]]
-    with pytest.raises(KeyError):
-        arrays["valid/array"]
+    for array in (compressed, columns, in_memory):
+        np.testing.assert_array_equal(rows_of(array)[3:9], values[3:9])
 
 
 IDS = "tokens.zarr/train/ids"
@@ -179,7 +167,7 @@ def test_arrays_of_an_artifact_are_read_without_zarr(tokens: Artifact, monkeypat
     monkeypatch.setattr(zarr.Array, "__getitem__", refuse)
 
     np.testing.assert_array_equal(ids[70:80], whole[70:80])
-    np.testing.assert_array_equal(Rows(ids).read(80, 95), whole[80:])
+    np.testing.assert_array_equal(ids[80:95], whole[80:])
 
 
 @pytest.fixture

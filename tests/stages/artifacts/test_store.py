@@ -427,10 +427,17 @@ def test_of_two_that_remove_the_same_the_later_does_nothing(
     store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Store(store.root)
-    forget = Store._forget_names
-    monkeypatch.setattr(Store, "_forget_names", lambda self, going: (monkeypatch.undo(), other.remove(*going)))
+    first = []
+
+    def names(self: Store, kind: str) -> dict[str, str]:
+        monkeypatch.undo()
+        other.remove(squares.reference)
+        first.append(kind)
+        return other.names(kind)
+
+    monkeypatch.setattr(Store, "names", names)
     store.remove(squares.reference)
-    assert forget is Store._forget_names and store.references() == [] and find_garbage(store) == []
+    assert first == ["tokens"] and store.references() == [] and find_garbage(store) == []
 
 
 def test_a_file_in_the_place_of_an_artifact_is_called_one(store: Store, tmp_path: Path) -> None:
