@@ -61,6 +61,7 @@ class Artifact:
         """Metrics that the stage recorded."""
         self.digest = manifest.digest
         """Digest of its content, which artifacts made from it record."""
+        self.record = manifest.record
         self._inputs: dict[str, Artifact] = {}
 
     def __repr__(self) -> str:
@@ -77,11 +78,6 @@ class Artifact:
     def bytes(self) -> int:
         """Size of all its files, the manifest included."""
         return self.manifest.bytes + (self.path / MANIFEST).stat().st_size
-
-    @property
-    def record(self) -> InputRecord:
-        """The record of this artifact in the manifests of artifacts made from it."""
-        return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
 
     def matches(self, record: InputRecord | None) -> bool:
         """Whether a record names this artifact and has the digest of its bytes."""

@@ -61,12 +61,12 @@ class Copy:
         """Name of a file in the bucket."""
         return f"{self._folder}/{file}"
 
-    def require_same(self, artifact: Artifact) -> None:
-        """Raises: ArtifactError if an artifact of this id has other bytes."""
-        if not artifact.matches(Artifact(artifact.store, artifact.path, self.manifest).record):
+    def require_same(self, manifest: Manifest, root: Path) -> None:
+        """Raises: ArtifactError if the artifact of this id in the store at `root` has other bytes."""
+        if manifest.record != self.manifest.record:
             raise ArtifactError(
-                f"{self.reference} in {self.bucket.url} differs from the one in {artifact.store.root}, though both are "
-                "results of the same work (perhaps on different machines). Remove one, or copy to another place."
+                f"{self.reference} in {self.bucket.url} differs from the one in {root}, though both are results "
+                "of the same work (perhaps on different machines). Remove one, or copy to another place."
             )
 
     def damaged(self, what: str) -> ArtifactError:
@@ -109,7 +109,7 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
-                other.require_same(artifact)
+                other.require_same(artifact.manifest, artifact.store.root)
     return [artifact.reference for artifact, _ in missing]
 
 
@@ -118,7 +118,7 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
     there = Copy.find(artifact.reference, bucket)
     if there is None:
         return list(artifact.manifest.files)
-    there.require_same(artifact)
+    there.require_same(artifact.manifest, artifact.store.root)
     if there.content != Copy.of(artifact, bucket).content:
         return None  # It is the result of another run, and differs only in its log.
     files = artifact.manifest.files.items()
@@ -143,7 +143,7 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
     missing = []
     for copy in _with_inputs(reference, bucket):
         if store.has(copy.manifest.kind, copy.manifest.id):
-            copy.require_same(store.open(copy.reference))
+            copy.require_same(store.open(copy.reference).manifest, store.root)
         else:
             _require_new(copy, store)
             missing.append(copy)
@@ -213,7 +213,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
             _fill(copy, folder, store, reporter)
             manifest = copy.manifest
         else:  # An earlier pull ended while publishing: all files are there, but perhaps not the work file.
-            copy.require_same(Artifact(store, folder, manifest))
+            copy.require_same(manifest, store.root)
         publish(folder, manifest, final)
         write_stamps(store.stamp_file(kind, id), final, manifest.files)
 

@@ -81,6 +81,11 @@ class Manifest(BaseModel):
     digest: str = ""
     """`manifest_digest` of all other fields."""
 
+    @property
+    def record(self) -> InputRecord:
+        """The record of the artifact in the manifests of artifacts made from it."""
+        return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
+
     def check_names(self) -> None:
         """Raises: ValueError for unknown kinds, malformed ids, and file names that lead out of the artifact."""
         for kind, id in ((self.kind, self.id), *((record.kind, record.id) for record in self.inputs.values())):

@@ -26,7 +26,7 @@ from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
 from stages.models.weights import load_model
-from stages.pretrained.checkpoint import TOLERANCE, largest_difference, scores_of
+from stages.pretrained.checkpoint import TOLERANCE, largest_difference
 from stages.pretrained.damage import quiet
 
 EPSILON = 1e-5
@@ -159,7 +159,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
         causal.load_state_dict(_weights(causal, ours), assign=True)
         # Loading by assignment replaced the table that input and output share.
         causal.tie_weights()
-        difference = largest_difference(ours, scores_of(causal))
+        difference = largest_difference(ours, causal)
         if not difference < TOLERANCE:
             raise ArtifactError(
                 f"transformers would make other scores of {model.reference} (by {difference:.2g} nats): it was "

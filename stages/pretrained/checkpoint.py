@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,6 @@ FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_bl
 """Names of the feed-forward part of a block, in the order of the search."""
 T5_FEED_FORWARD = "DenseReluDense"
 """Name of T5's feed-forward part, inside a layer that also has its norm."""
-CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
-"""Settings that cap the scores before the softmax."""
 LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
 """Names of the attribute of an embedding that scales its rows."""
 
@@ -79,18 +77,17 @@ def read_settings(location: Location) -> Any:
     return settings
 
 
-def architecture(settings: Any) -> dict[str, Any]:
-    """Settings of transformers as JSON, without those about their origin."""
+def unfilled(location: Location, settings: Any, kind: str) -> tuple[dict[str, Any], Any]:
+    """Settings as JSON, without those about their origin, and a model with shapes but no weights.
+
+    Raises: DataError if it is larger than its files can hold, even quantized.
+    """
     found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
-    return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
-
-
-def unfilled(location: Location, architecture: dict[str, Any], kind: str) -> Any:
-    """A model with shapes but no weights. Raises: DataError if it is larger than its files can hold, even quantized."""
+    architecture = {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
     with torch.device("meta"):
         model = model_of_settings(architecture, kind)
     require_parameters(location, sum(weight.numel() for weight in model.parameters()))
-    return model
+    return architecture, model
 
 
 def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
@@ -148,28 +145,13 @@ LOUD = 100.0
 """Largest score on the probe after hidden states are scaled: it reveals a cap that memlm does not know."""
 
 
-class Scored(NamedTuple):
-    """Scores of a probe by transformers: tokens [B, L], the factor of hidden states, log-probabilities."""
-
-    tokens: Tensor
-    factor: float
-    log_probs: Tensor
-
-
-def scores_of(causal: Any) -> list[Scored]:
-    """Scores of a probe, unchanged and with hidden states so large that any cap on scores shows."""
-    tokens = _probe(causal)
-    # With large hidden states, too: near zero a cap on scores has hardly any effect.
-    return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
-
-
 def reads_ahead(causal: Any) -> bool:
     """Whether the score of a token depends on later tokens, as in an encoder, whose perplexity is meaningless."""
     tokens = _probe(causal)
     others = tokens.clone()
     others[:, -1] = tokens[:, 0]
     factor = _loud(causal, tokens)
-    before, after = (_scored(causal, each, factor).log_probs[:, :-1] for each in (tokens, others))
+    before, after = (_log_probs(causal, each, factor)[:, :-1] for each in (tokens, others))
     return not bool((before - after).abs().max() < TOLERANCE)
 
 
@@ -185,23 +167,27 @@ def _loud(causal: Any, tokens: Tensor) -> float:
 
 
 @torch.no_grad()
-def _scored(causal: Any, tokens: Tensor, factor: float) -> Scored:
+def _log_probs(causal: Any, tokens: Tensor, factor: float) -> Tensor:
+    """Log-probabilities by transformers, [B, L, V], with hidden states multiplied by a factor."""
     head = causal.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, arguments: (factor * arguments[0],))
     try:
-        return Scored(tokens, factor, causal(tokens).logits.log_softmax(-1))
+        log_probs: Tensor = causal(tokens).logits.log_softmax(-1)
     finally:
         hook.remove()
+    return log_probs
 
 
 @torch.no_grad()
-def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
+def largest_difference(model: LanguageModel, causal: Any) -> float:
     """Largest difference, in nats, between log-probabilities of a model, read without its prefix, and transformers';
     may be nan."""
-    differences = []
-    for tokens, factor, log_probs in wanted:
+    tokens, differences = _probe(causal), []
+    # With large hidden states, too: near zero a cap on scores has hardly any effect.
+    for factor in (1.0, _loud(causal, tokens)):
         hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
-        differences.append((model.log_probs(hidden) - log_probs.flatten(0, 1)).abs().max())
+        wanted = _log_probs(causal, tokens, factor).flatten(0, 1)
+        differences.append((model.log_probs(hidden) - wanted).abs().max())
     return float(torch.stack(differences).max())
 
 

@@ -12,7 +12,6 @@ from stages.models.backbones.huggingface import ENCODES, encoder_blocks, pooled
 from stages.models.backbones.window_configs import TextEncoderConfig
 from stages.pretrained.checkpoint import (
     PROBE,
-    architecture,
     as_read,
     as_stored,
     load,
@@ -50,8 +49,7 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
     """
     before, after = tokens_around(location)
     with reading(location, "model"):
-        found = architecture(settings)
-        model = unfilled(location, found, ENCODES)
+        found, model = unfilled(location, settings, ENCODES)
         rows, width = model.get_input_embeddings().weight.shape
         if width != settings.hidden_size:
             raise DataError(

@@ -11,7 +11,6 @@ from stages.models.backbones.huggingface import TRANSLATES, sides_of
 from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
-    architecture,
     as_read,
     as_stored,
     input_scale,
@@ -54,8 +53,7 @@ def describe_encoder_decoder(
     """
     prefix, target = _prompts(location, settings, languages)
     with reading(location, "model"):
-        found = architecture(settings)
-        model = unfilled(location, found, TRANSLATES)
+        found, model = unfilled(location, settings, TRANSLATES)
         starts = (getattr(one, "decoder_start_token_id", None) for one in (model.config, model.generation_config))
         start = next((start for start in starts if start is not None), None)
         if start is None:

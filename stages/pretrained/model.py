@@ -10,8 +10,6 @@ from stages.models.backbones.huggingface import CAUSAL, blocks_of
 from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
 from stages.models.language_model import unfilled_model
 from stages.pretrained.checkpoint import (
-    CAPS,
-    architecture,
     as_read,
     as_stored,
     input_scale,
@@ -23,7 +21,6 @@ from stages.pretrained.checkpoint import (
     reads_ahead,
     require_all,
     require_same,
-    scores_of,
     unfilled,
 )
 from stages.pretrained.damage import reading
@@ -68,7 +65,6 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
             "perplexity is its own, and memlm does not know it as an encoder, which makes keys alone."
         )
     require_all(location, missing)
-    wanted = scores_of(causal)
     table, head = causal.get_input_embeddings(), causal.get_output_embeddings()
     weights = as_read(blocks_of(causal).state_dict(), "backbone.model.", dtype)
     causal.base_model.set_input_embeddings(table)
@@ -78,15 +74,14 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
         weights |= as_read({"vocabulary.embedding": table.weight, "vocabulary.output": head.weight})
     if config.score_bias:
         weights |= as_read({"vocabulary.bias": head.bias}, dtype=dtype)
-    require_same(location, "log-probabilities", largest_difference(as_stored(config, weights), wanted))
+    require_same(location, "log-probabilities", largest_difference(as_stored(config, weights), causal))
     return weights
 
 
 def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingFaceConfig:
     """The settings of a causal model."""
     with reading(location, "model"):
-        found = architecture(settings)
-        causal = unfilled(location, found, CAUSAL)
+        found, causal = unfilled(location, settings, CAUSAL)
         head = causal.get_output_embeddings()
         if head is None:
             raise DataError(f"{location.spec} scores no vocabulary: it is no causal language model.")
@@ -111,6 +106,8 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
         )
 
 
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
+"""Settings that cap the scores before the softmax."""
 FULL = torch.float32
 TABLES = ("vocabulary.embedding", "vocabulary.output")
 

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
@@ -32,8 +32,14 @@ class Worker:
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe()
         self._process: SpawnProcess = spawn.Process(target=serve, args=(theirs, task), daemon=True)
-        with _interrupts_held_back():
+        # Its start unblocks SIGINT at the end, so it is started before.
+        resource_tracker.ensure_running()
+        # Ctrl-C is sent to all processes of a terminal: this one handles it, and those that it starts ignore it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         # If this side kept it open, the pipe would not close when the process ends.
         theirs.close()
 
@@ -155,15 +161,3 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes started inside the block ignore Ctrl-C, which the terminal sends to all: their parent handles it."""
-    # Start the tracker before: its start unblocks SIGINT at the end.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 from stages.errors import DataError
 from stages.models.backbones.huggingface import HuggingFace
 from stages.models.weights import load_model, save_weights
-from stages.pretrained import checkpoint
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, model_size, read_weights
 from tests.stages.pretrained.tiny import FAMILIES, D, V, imported, saved, saved_encoder, saved_translator, tiny_model
@@ -115,7 +114,7 @@ def test_a_model_that_reads_ahead_and_is_not_known_as_an_encoder_is_refused(tmp_
 def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
     """Its setting has a name that memlm does not know."""
     saved(tmp_path, "gemma2", final_logit_softcapping=30.0)
-    monkeypatch.setattr(checkpoint, "CAPS", ())
+    monkeypatch.setattr("stages.pretrained.model.CAPS", ())
     location = locate(str(tmp_path))
     with pytest.raises(DataError, match="computes log-probabilities in a way"):
         read_weights(location, describe(location, None))
