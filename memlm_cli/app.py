@@ -6,16 +6,19 @@ import os
 import shlex
 import signal
 import sys
+from collections import UserDict
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.completion import shell_complete
+from typer.core import TyperGroup
 
-from memlm_cli.command import Commands, CommandsByName
+from memlm_cli.command import Commands
 from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import read_defaults
 from memlm_cli.exit_codes import guarded
@@ -31,56 +34,79 @@ PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": 
 """Settings of a command that parses its words as another command does."""
 
 
-class AllCommands(CommandsByName):
-    names = (
-        "try",
-        "tokenize",
-        "train",
-        "import-model",
-        "build-datastore",
-        "update-datastore",
-        "build-index",
-        "precompute-neighbors",
-        "pack-batches",
-        "evaluate",
-        "build-episodes",
-        "evaluate-tasks",
-        "report",
-        "compare",
-        "inspect",
-        "generate",
-        "translate",
-        "export",
-        "run",
-        "plan",
-        "recipes",
-        "artifacts",
-        "presets",
-        "doctor",
-    )
-    package = "memlm_cli.commands"
-    modules: ClassVar = {"try": "try_text", "presets": "listings:presets", "recipes": "listings:recipes"}
-    settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
+NAMES = (
+    *("try", *COMMANDS, "report", "compare", "inspect", "generate", "translate", "export"),
+    *("run", "plan", "recipes", "artifacts", "presets", "doctor"),
+)
+"""Commands in the order of help."""
+MODULES = {"try": "try_text", "presets": "listings:presets", "recipes": "listings:recipes"}
+"""Modules of commands that are not named after them; `module:name` if a module holds several."""
+
+
+class AllCommands(TyperGroup):
+    """All commands; each is imported and built when it is asked for, since one process needs only one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.lists = False
+        """Whether commands are asked for their summaries alone: making options from settings takes longest."""
+        self.commands = _Built(self.build)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self.lists = True  # the help of the group, or a shell, then asks for each
+        return list(NAMES)
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
         """The command that some words name; the name of one of `memlm artifacts` suffices for a hint."""
-        if words[0] not in self.names and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
+        if words[0] not in NAMES and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
             raise UsageError(f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?")
         return super().resolve_command(context, words)
 
-    def function(self, name: str) -> Any:
-        found = None if name in COMMANDS else super().function(name)
-        if self.lists and not isinstance(found, typer.Typer):  # making options from settings takes longest
+    def build(self, name: str) -> Any:
+        alone = Commands(rich_markup_mode=self.rich_markup_mode)
+        found = self._function(name)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name, **({"context_settings": PASSED_ON} if name == "plan" else {}))(found)
+        return typer.main.get_group(alone).commands[name]
 
-            def summary() -> None: ...
+    def _function(self, name: str) -> Any:
+        """The function of a command, or the group that it is."""
+        if name in COMMANDS:
+            if self.lists:
+                return _summary(COMMANDS[name].summary)
+            from memlm_cli.commands.stage import stage_command
 
-            summary.__doc__ = COMMANDS[name].summary if found is None else found.__doc__
-            return summary
-        if found is not None:
-            return found
-        from memlm_cli.commands.stage import stage_command
+            return stage_command(name)
+        module, _, function = MODULES.get(name, name).partition(":")
+        holds = import_module(f"memlm_cli.commands.{module}")
+        if hasattr(holds, "app"):
+            return holds.app
+        found = getattr(holds, function or module)
+        return _summary(found.__doc__) if self.lists else found
 
-        return stage_command(name)
+
+def _summary(text: str | None) -> Callable[[], None]:
+    """A command without options."""
+
+    def summary() -> None: ...
+
+    summary.__doc__ = text
+    return summary
+
+
+class _Built(UserDict[str, Any]):
+    """Commands by name, each built at first use."""
+
+    def __init__(self, build: Callable[[str], Any]) -> None:
+        super().__init__(dict.fromkeys(NAMES))
+        self.build = build
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            self.data[name] = self.build(name)
+        return self.data[name]
 
 
 app = Commands(name="memlm", cls=AllCommands, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)

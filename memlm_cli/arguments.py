@@ -35,25 +35,18 @@ def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[st
         options: options whose setting has another name; the others give the setting of their own name.
     """
     result: Settings = {}
-    layers: list[Settings] = []
     # memlm.toml comes first: whatever was typed wins over it.
     for by_default in (True, False):
         named = {name: value for name, value in given.items() if (name in common.by_default) == by_default}
         own = {options[name].setting if name in options else name: value for name, value in named.items()}
-        layers += _layers(common, own, by_default=by_default)
-    for layer in layers:
-        result = merged(_giving_way(result, layer), layer)
+        chosen = ("config" in common.by_default) == by_default
+        file = read_toml(common.config) if common.config and chosen else {}
+        assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
+        said = merged(*assigned, nested(own))
+        _require_one(said)
+        for layer in (file, said):
+            result = merged(_giving_way(result, layer), layer)
     return result
-
-
-def _layers(common: Common, own: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
-    """Settings of memlm.toml, or all others: the file of --config, --set and options."""
-    chosen = ("config" in common.by_default) == by_default
-    file = read_toml(common.config) if common.config and chosen else {}
-    assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
-    said = merged(*assigned, nested(own))
-    _require_one(said)
-    return [file, said]
 
 
 def _giving_way(settings: Settings, later: Settings) -> Settings:

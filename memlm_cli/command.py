@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
@@ -50,71 +48,15 @@ class Commands(typer.Typer):
         return registered
 
 
-class CommandsByName(TyperGroup):
-    """A group that imports and builds a command when it is asked for, since one process needs only one."""
-
-    names: ClassVar[tuple[str, ...]]
-    """Names in the order of help."""
-    package: ClassVar[str]
-    """Package with a module for each command; the module holds a function of that name, or a group as `app`."""
-    modules: ClassVar[Mapping[str, str]] = {}
-    """Modules of commands that are not named after them; `module:name` if a module holds several."""
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Further arguments for Typer when it registers a command."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.lists = False
-        """Whether commands are asked for their summaries alone."""
-        self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        self.lists = True  # the help of the group, or a shell, then asks for each
-        return list(self.names)
-
-    def build(self, name: str) -> Any:
-        found = self.function(name)
-        alone = Commands(rich_markup_mode=self.rich_markup_mode)
-        if isinstance(found, typer.Typer):
-            alone.add_typer(found, name=name)
-        else:
-            alone.command(name, **self.settings.get(name, {}))(found)
-        return typer.main.get_group(alone).commands[name]
-
-    def function(self, name: str) -> Any:
-        """The function of a command, or the group that it is."""
-        module, _, function = self.modules.get(name, name.replace("-", "_")).partition(":")
-        holds = import_module(f"{self.package}.{module}")
-        return getattr(holds, "app", None) or getattr(holds, function or module)
-
-
-class _Built(Mapping[str, Any]):
-    """Commands by name, each built once."""
-
-    def __init__(self, group: CommandsByName) -> None:
-        self._group, self._built = group, dict[str, Any]()
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._group.names:
-            raise KeyError(name)
-        # Not kept: a command built for a list has a summary, but no options.
-        if self._group.lists:
-            return self._group.build(name)
-        if name not in self._built:
-            self._built[name] = self._group.build(name)
-        return self._built[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._group.names)
-
-    def __len__(self) -> int:
-        return len(self._group.names)
-
-
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one value."""
     own = inspect.signature(function).parameters
-    marks = {name: mark for name, p in own.items() if (mark := _group_of(p.annotation)) is not None}
+    marks = {
+        name: mark
+        for name, p in own.items()
+        for mark in getattr(p.annotation, "__metadata__", ())
+        if isinstance(mark, OptionsOf)
+    }
     groups = {name: _options_of(mark) for name, mark in marks.items()}
     common = next((name for name in SHARED if name in own), "")
     shared = parameters_of(SHARED[common]) if common else []
@@ -156,10 +98,6 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
-
-
-def _group_of(annotation: Any) -> OptionsOf | None:
-    return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, OptionsOf)), None)
 
 
 def _options_of(group: OptionsOf) -> list[inspect.Parameter]:

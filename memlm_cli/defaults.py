@@ -47,7 +47,8 @@ class Default:
             return f"{self.option} = false"
         if self.value is True:
             return f"--{self.option}"
-        return shlex.join(w for one in _listed(self.value) for w in (f"--{self.option}", one))
+        values = self.value if isinstance(self.value, list) else [self.value]
+        return shlex.join(word for value in values for word in (f"--{self.option}", value))
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,3 @@ def _options(command: Any) -> dict[str, Any]:
     """The options of a command by their names without dashes; those that `--help` hides are for memlm itself."""
     shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
     return {opt[2:]: parameter for parameter in shown for opt in parameter.opts if opt.startswith("--")}
-
-
-def _listed(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value]

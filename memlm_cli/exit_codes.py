@@ -173,18 +173,14 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _bug_message(error: BaseException) -> str:
-    path = _traceback_file(error)
-    said = f"{type(error).__name__}: {first_line(error)}"
-    if outside := os.environ.get(OUTSIDE):
-        return f"internal error: {said}. This is a bug of {outside} ({OUTSIDE}) or of memlm; the traceback is in {path}"
-    return f"internal error: {said}. This is a bug; the traceback is in {path}"
-
-
-def _traceback_file(error: BaseException) -> str:
+    """Message about a bug, whose traceback is written into a file."""
     import tempfile
 
     descriptor, path = tempfile.mkstemp(prefix="memlm-", suffix=".log", text=True)
     with os.fdopen(descriptor, "w", encoding="utf-8") as log:
         log.write(f"command: {sys.argv}\nfolder: {os.getcwd()}\npython: {sys.version}\n\n")
         log.write("".join(traceback.format_exception(error)))
-    return path
+    outside = os.environ.get(OUTSIDE)
+    whose = f"a bug of {outside} ({OUTSIDE}) or of memlm" if outside else "a bug"
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return f"internal error: {said}. This is {whose}; the traceback is in {path}"

@@ -6,7 +6,7 @@ registers `memlm` and starts the harness; all its other options work as usual.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lm_eval.api.model import TemplateLM
@@ -89,7 +89,7 @@ class MemlmLM(TemplateLM):
         from stages.inspection.reading import continuation_scores
 
         answers = []
-        for pair, context, continuation in _shown(requests, "loglikelihood", disable_tqdm):
+        for pair, context, continuation in tqdm(requests, desc="memlm: loglikelihood", disable=disable_tqdm):
             behind = [] if not pair[0] else context  # an empty context is a lone <eos>, which is there in any case
             log_p, best = continuation_scores(self._reader.loaded, behind, continuation)
             answers.append((float(log_p.sum()), bool(best.all())))
@@ -99,17 +99,20 @@ class MemlmLM(TemplateLM):
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         from stages.inspection.reading import text_log_prob
 
-        answers = []
-        for request in _shown(requests, "loglikelihood_rolling", disable_tqdm):
-            answers.append(text_log_prob(self._reader.loaded, self.tok_encode(request.args[0])))
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, answers[-1])
-        return answers
+        def scored(text: str) -> float:
+            return text_log_prob(self._reader.loaded, self.tok_encode(text))
+
+        return self._answered(requests, "loglikelihood_rolling", disable_tqdm, scored)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        return self._answered(requests, "generate_until", disable_tqdm, self._written)
+
+    def _answered(self, requests: list[Any], what: str, hidden: bool, answer: Callable[..., Any]) -> list[Any]:
+        """Answer requests one by one; the harness's cache keeps each."""
         answers = []
-        for request in _shown(requests, "generate_until", disable_tqdm):
-            answers.append(self._written(*request.args))
-            self.cache_hook.add_partial("generate_until", request.args, answers[-1])
+        for request in tqdm(requests, desc=f"memlm: {what}", disable=hidden):
+            answers.append(answer(*request.args))
+            self.cache_hook.add_partial(what, request.args, answers[-1])
         return answers
 
     def _written(self, prompt: str, asked: dict[str, Any]) -> str:
@@ -143,10 +146,6 @@ def _device(asked: str | None) -> str:
     if index not in ("", "0"):
         raise UsageError(f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}.")
     return kind
-
-
-def _shown(requests: Iterable[Any], what: str, hidden: bool) -> Iterable[Any]:
-    return tqdm(requests, desc=f"memlm: {what}", disable=hidden)
 
 
 def main() -> int:

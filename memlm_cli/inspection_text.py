@@ -82,14 +82,11 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
     parts += filter(None, [found.shares_line])
-    parts.append(table("", _columns(found), [_cells(token) for token in found.tokens], terminal=terminal))
+    memories = [name for word in found.memory_words for name in (word, "share")]
+    columns = ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
+    parts.append(table("", columns, [_cells(token) for token in found.tokens], terminal=terminal))
     parts += [line for token in found.tokens for line in _context_lines(found, token)]
     return "\n".join(parts)
-
-
-def _columns(found: "Inspected") -> list[str]:
-    memories = [name for word in found.memory_words for name in (word, "share")]
-    return ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
 
 
 def _cells(token: "TokenView") -> list[Cell]:

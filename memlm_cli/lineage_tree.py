@@ -1,6 +1,7 @@
 """The lineage of artifacts, drawn as a tree."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from stages.artifacts.artifact import Artifact, ancestors, descendants, reached
 
@@ -22,7 +23,9 @@ def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str
         last = direct[-1] if direct else None
         above = reached([last], parents) if last and len(direct) > 1 else set()
         others = [parent for parent in direct[:-1] if parent not in above]
-        labels[artifact.reference] = _label(artifact.reference, names.get(artifact.reference, ""), others)
+        named = f" ({names[artifact.reference]})" if artifact.reference in names else ""
+        beside = f"  also reads {', '.join(others)}" if others else ""
+        labels[artifact.reference] = f"{artifact.reference}{named}{beside}"
         below.setdefault(last, []).append(artifact.reference)
     return "\n".join(f"{branch}{labels[reference]}" for branch, reference in _branches(below))
 
@@ -47,25 +50,10 @@ def relatives(reference: str, artifacts: Sequence[Artifact]) -> list[Artifact]:
 
 
 def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
-    """The artifacts in topological order, inputs first; an artifact in a cycle may come anywhere."""
-    known = {a.reference: a for a in artifacts}
-    ordered: dict[str, Artifact] = {}
-    seen: set[str] = set()
-    for artifact in artifacts:
-        waiting = [artifact.reference]
-        while waiting:
-            reference = waiting[-1]
-            # Seen already: a cycle, possible only in a crafted store, ends here.
-            parents = [] if reference in seen else sorted(known[reference].parents, reverse=True)
-            seen.add(reference)
-            missing = [parent for parent in parents if parent in known and parent not in ordered]
-            waiting += missing
-            if not missing:
-                ordered.setdefault(waiting.pop(), known[reference])
-    return list(ordered.values())
-
-
-def _label(reference: str, name: str, others: Sequence[str]) -> str:
-    named = f" ({name})" if name else ""
-    beside = f"  also reads {', '.join(others)}" if others else ""
-    return f"{reference}{named}{beside}"
+    """The artifacts in topological order, inputs first; as they are if one is its own ancestor, in a crafted store."""
+    known = {artifact.reference: artifact for artifact in artifacts}
+    parents = {reference: sorted(artifact.parents & known.keys()) for reference, artifact in known.items()}
+    try:
+        return [known[reference] for reference in TopologicalSorter(parents).static_order()]
+    except CycleError:
+        return list(known.values())

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -38,21 +38,18 @@ def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
     Args:
         requirements: those of memlm; None: as its installation says.
     """
-    return list(_dependencies(own_requirements() if requirements is None else requirements))
-
-
-def _dependencies(requirements: Iterable[str]) -> Iterator[Dependency]:
     from packaging.requirements import Requirement
 
-    for text in requirements:
+    found = []
+    for text in own_requirements() if requirements is None else requirements:
         line, _, condition = text.partition(";")
         requirement = Requirement(line.strip())
-        extra = _extra(condition)
-        if requirement.name == "memlm":
-            continue
-        found = installed(requirement.name)
-        fits = found is not None and requirement.specifier.contains(found, prereleases=True)
-        yield Dependency(requirement.name, line.strip(), extra, found, fits)
+        if requirement.name != "memlm":
+            extra = re.search(r"""extra == ['"]([\w-]+)""", condition)
+            there = installed(requirement.name)
+            fits = there is not None and requirement.specifier.contains(there, prereleases=True)
+            found.append(Dependency(requirement.name, line.strip(), extra[1] if extra else None, there, fits))
+    return found
 
 
 def installed(package: str) -> str | None:
@@ -83,11 +80,6 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
     extras = [f" (memlm's extra {one.extra})" if one.extra else "" for one in wanted]
     commands = [install_command([one]) + extra for one, extra in zip(wanted, extras, strict=True)]
     return ", or ".join(commands) or f"pip install {module.replace('_', '-')}"
-
-
-def _extra(condition: str) -> str | None:
-    found = re.search(r"""extra == ['"]([\w-]+)""", condition)
-    return found[1] if found else None
 
 
 def own_requirements() -> list[str]:

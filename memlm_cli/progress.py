@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, RLock, Thread
-from types import TracebackType
 from typing import Self, TextIO
 
 from memlm_cli.console import Listener, on_terminal, say, screen, state
@@ -75,13 +74,7 @@ class ConsoleReporter:
     continues. Among nested reporters the innermost one writes.
     """
 
-    def __init__(
-        self,
-        command: str,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        soon: bool = False,
-    ) -> None:
+    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic, *, soon: bool = False) -> None:
         """Args:
         soon: the first line comes after two seconds even without a terminal, for a person who watches a notebook; this
             also holds for nested reporters.
@@ -109,9 +102,7 @@ class ConsoleReporter:
             Thread(target=self._run, name="ticks", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stopped.set()
         with self._lock:
             self._draw("")

@@ -42,11 +42,9 @@ def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
 
 
 def command_line(member: "Member") -> str:
-    """The command that made an artifact, lines joined by backslashes; a comment if no manifest has it."""
+    """The command that made an artifact, lines joined by backslashes; a comment if its manifest is gone."""
     if member.artifact is None:
         return "# It is no longer in the store, and with it how it was made."
-    if not member.artifact.manifest.command:
-        return "# It was made from Python, not by a command."
     lines = [""]
     for word in [*_words(member.artifact), *(word for name in member.names[:1] for word in ("--name", name))]:
         if len(lines[-1]) + len(shlex.quote(word)) > 110:
@@ -57,12 +55,7 @@ def command_line(member: "Member") -> str:
 
 def report_with_scores(report: "Artifact") -> str:
     """The command that makes a report again, with the scores of its tokens."""
-    words = _words(report)
-    if not report.manifest.command:  # made from Python: a command with the same readings of the same model or index
-        inputs = report.manifest.inputs
-        memories = [word for one in report.config.get("memory") or () for word in ("--memory", one)]
-        words = ["memlm", "evaluate", inputs.get("index", inputs["model"]).reference, *memories]
-    return shlex.join([*words, "--save-token-scores", *store_words(report.store.root)])
+    return shlex.join([*_words(report), "--save-token-scores", *store_words(report.store.root)])
 
 
 def _words(artifact: "Artifact") -> list[str]:
@@ -98,20 +91,19 @@ def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
         yield remark("against-baseline", baseline_values(found))
 
 
-WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}
-
-
 def twin_remarks(report: "Artifact") -> "list[Remark]":
     """The twin in the store, or the command that trains it; empty for a model that was trained without memory.
 
     A model that began with the weights of another has no twin of the same cost, so there is no remark.
     """
+    from stages.models.config import NEIGHBOR_SETTINGS
     from stages.reports.remarks.table import remark
 
     model = report.input("model")
     if model.config.get("method", "lm") in ("lm", "imported") or "init" in model.manifest.inputs:
         return []
-    config = _without_memory(model.config)
+    plain = {name: None for name in NEIGHBOR_SETTINGS if name in model.config["model"]}
+    config = {**model.config, "method": "lm", "memory": None, "model": {**model.config["model"], **plain}}
     tokens = model.input("tokens")
     for other in report.store.artifacts("model"):
         if other.config == config and other.manifest.inputs["tokens"].reference == tokens.reference:
@@ -119,11 +111,3 @@ def twin_remarks(report: "Artifact") -> "list[Remark]":
     words = command_words("train", {"source": tokens.reference}, on_top_of_preset(config))
     command = shlex.join(["memlm", *words, *store_words(report.store.root)])
     return [remark("train-twin", {"command": command})]
-
-
-def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the same training by method `lm`."""
-    from stages.models.config import NEIGHBOR_SETTINGS
-
-    plain = {name: None for name in NEIGHBOR_SETTINGS if name in config["model"]}
-    return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import on_terminal, say
@@ -14,7 +13,6 @@ from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
-    from stages.pages.source import Source
     from stages.reports.remarks import Remark
 
 Figures = Mapping[str, Any]
@@ -78,7 +76,13 @@ def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
     if artifact.kind != "report" or not first_process():
         return
     if on_terminal():
-        say(f"page: {_written(artifact)}")
+        from memlm_cli.reproduce import page_of
+        from stages.artifacts.durable import write_atomically
+
+        page = artifact.store.root / "pages" / f"{artifact.id}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(page, page_of([artifact]).html)
+        say(f"page: {page}")
     elif not verbose:
         say(f"all remarks, settings and figures: {artifact.advise('report', artifact.reference)}, or --verbose")
 
@@ -154,7 +158,7 @@ def artifact_rows(artifact: "Artifact", names: Sequence[str]) -> Iterator[tuple[
     """An artifact for people: how it was made, and its figures; a report has one line per row."""
     manifest, metrics = artifact.manifest, artifact.metrics
     yield "artifact", ", ".join([artifact.reference, *(f"{artifact.kind}/{name}" for name in names)])
-    yield "command", shlex.join(["memlm", *manifest.command]) if manifest.command else "none: made from Python"
+    yield "command", shlex.join(["memlm", *manifest.command])
     if manifest.inputs:
         yield "from", " ".join(dict.fromkeys(record.reference for record in manifest.inputs.values()))
     yield "made", f"{manifest.created[:16].replace('T', ' ')}, in {duration(manifest.seconds)}"
@@ -202,7 +206,9 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     (source,) = read_sources([artifact], lineage_of([artifact]), baseline_remarks)
     rows = headline([source])
     results = results_table([source], rows)
-    title = title_of(title, source.metrics["split"], _scored(source))
+    metrics = source.metrics
+    passages = f"the last words of {metrics['words']:,} passages" if metrics.get("score") == "last-word" else ""
+    title = title_of(title, metrics["split"], f"{metrics['tokens']:,} tokens", passages)
     show_table(title, results.columns, results.lines, whole=verbose)
     say(page_title([source], rows))
     said = to_mind(source.remarks)
@@ -213,7 +219,7 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
         for row in results.rows:
             if row.notes:
                 say(f"{row.cells[0].text}: {'; then '.join(one.plain for one in row.notes)}")
-        if source.metrics.get("frequency_buckets"):
+        if metrics.get("frequency_buckets"):
             buckets = bucket_table(source)
             show_table(buckets.title, buckets.columns, buckets.lines)
         if any(file.startswith("figures/") for file in artifact.manifest.files):
@@ -232,23 +238,6 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
     return [*first, *(remark for remark in remarks if remark.code in OF_THE_TABLE and remark not in first)]
 
 
-def _written(artifact: "Artifact") -> Path:
-    from memlm_cli.reproduce import page_of
-    from stages.artifacts.durable import write_atomically
-
-    path = artifact.store.root / "pages" / f"{artifact.id}.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page_of([artifact]).html)
-    return path
-
-
-def _scored(source: "Source") -> str:
-    """The scored text: `4,321 tokens`, or `700 tokens, the last words of 500 passages`."""
-    report = source.metrics
-    passages = f", the last words of {report['words']:,} passages" if report.get("score") == "last-word" else ""
-    return f"{report['tokens']:,} tokens{passages}"
-
-
 def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
     """Text for `compare_groups`: a line for each row of each group, then the groups.
 
@@ -264,5 +253,5 @@ def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal
     groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
     remarks = [remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})]
     heads = [f"{one.head.text}: {one.head.soft}" for one in shown.groups if one.head]
-    drawn = table("", shown.columns, shown.lines, terminal=terminal)
-    return "\n".join([drawn, "", shown.caption, *remarks, *heads])
+    lines = table("", shown.columns, shown.lines, terminal=terminal)
+    return "\n".join([lines, "", shown.caption, *remarks, *heads])

@@ -13,6 +13,8 @@ from stages.reporting import first_process
 if TYPE_CHECKING:
     from rich.align import VerticalAlignMethod
 
+    from stages.reports.tables import Table
+
 Cell = str | tuple[str, str]
 """A plain text; or a text and its style on a terminal, as rich names it."""
 Row = Sequence[Cell]
@@ -60,7 +62,9 @@ def table(
         heads = [[one.header for one in held]] * any(columns)
         lines = [_line(row, held) for row in heads + [[text for text, _ in row] for row in cells]]
         return "\n".join([title] * bool(title) + lines)
-    width = _terminal_width()
+    from rich.console import Console
+
+    width = Console(file=io.StringIO(), force_terminal=True).width
     lines = _grid([[(title, "")]], [(_column("", [(title, "")]), width)]) if title else []
     shown = list(parts(held, width))
     for number, part in enumerate(shown if whole else shown[:1]):
@@ -70,6 +74,11 @@ def table(
             lines.append("─" * (sum(of for _, of in part) + GAP * (len(part) - 1)))
         lines += _grid([[one.cells[row] for one, _ in part] for row in range(len(cells))], part)
     return "\n".join(lines)
+
+
+def drawn(shown: "Table", *, terminal: bool, whole: bool = True) -> str:
+    """A table of figures with its title, as text; arguments as of `table`."""
+    return table(shown.title, shown.columns, shown.lines, terminal=terminal, whole=whole)
 
 
 def cell_text(value: Any) -> str:
@@ -171,12 +180,6 @@ def _grid(
     with console.capture() as capture:
         console.print(grid)
     return [line.rstrip() for line in capture.get().splitlines()] if rows else []
-
-
-def _terminal_width() -> int:
-    from rich.console import Console
-
-    return Console(file=io.StringIO(), force_terminal=True).width
 
 
 def _plain(cell: Cell) -> str:

@@ -168,4 +168,5 @@ def reads_artifact(command: str, role: str) -> bool:
 
 def names_files(command: str, role: str) -> bool:
     """Whether a reference of a command is never an artifact."""
-    return not COMMANDS[command].references[role].kinds
+    known = COMMANDS[command]
+    return known.reads_files if role == "source" else not known.references[role].kinds

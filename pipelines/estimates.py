@@ -30,24 +30,27 @@ class ExpectedStore(Store):
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
         self._expected: dict[str, Artifact] = {}
-        self._approximate: set[str] = set()
+        self.approximate: set[str] = set()
+        """References of artifacts whose metrics follow from samples."""
 
     def expect(self, work: ResolvedWork[Any], cost: Cost) -> Artifact:
         """Add an expected artifact, described by its cost."""
-        files = {file: _entry(file, size, work, cost) for file, size in (cost.files or {}).items()}
+        files: dict[str, FileEntry] = {}
+        for file, count in (cost.files or {}).items():
+            # A copied file has the digest of the original, others a unique one.
+            digest: Any = f"{work.reference}/{file}"
+            if file in cost.copies:
+                digest = work.inputs[cost.copies[file]].manifest.files[file]["blake2b"]
+            files[file] = {"bytes": count, "blake2b": digest}
         manifest = work.manifest(files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={})
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
         if cost.approximate:
-            self._approximate.add(artifact.reference)
+            self.approximate.add(artifact.reference)
         return artifact
 
     def is_expected(self, artifact: Artifact) -> bool:
         return artifact.reference in self._expected
-
-    def is_approximate(self, artifact: Artifact) -> bool:
-        """Whether its metrics follow from samples."""
-        return artifact.reference in self._approximate
 
     def open(self, reference: str, *kinds: str) -> Artifact:
         return self._expected.get(reference) or super().open(reference, *kinds)
@@ -60,13 +63,6 @@ class ExpectedStore(Store):
     ) -> None:
         if not self.is_expected(artifact):
             super().check_files(artifact, every_byte=every_byte, read=read)
-
-
-def _entry(file: str, size: int, work: ResolvedWork[Any], cost: Cost) -> FileEntry:
-    """The entry of an expected file. A copied file has the digest of the original, others a unique one."""
-    role = cost.copies.get(file)
-    digest: Any = f"{work.reference}/{file}" if role is None else work.inputs[role].manifest.files[file]["blake2b"]
-    return {"bytes": size, "blake2b": digest}
 
 
 DONE, CONTINUES, NEW = "done", "continues", "new"
@@ -87,8 +83,6 @@ class Task(NamedTuple):
     command: str
     config: StageConfig
     references: Mapping[str, Reference]
-    seconds: float | None = None
-    """The time that its recipe gives."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +97,13 @@ class Estimate:
     work: Work | None = None
     seconds: tuple[float, float] | None = None
     """Minimum and maximum expected time."""
-    by_recipe: bool = False
-    """Whether the time comes from the recipe."""
     disk: int | None = None
     scratch: int | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
     """Minimum bytes of memory, by device: `cpu`, and the name of a GPU."""
     approximate: bool = False
     remedy: str = ""
+    """Advice in brackets: settings that take less; empty if there is none."""
     written: int = 0
     """Bytes of interrupted work that are on the disk already."""
     why: str = ""
@@ -125,8 +118,7 @@ class Estimate:
 def tasks_of(recipe: Recipe) -> list[Task]:
     """The stages of a recipe."""
     return [
-        Task(name, stage.command, recipe.config(name), stage.all_references, stage.seconds)
-        for name, stage in recipe.stages.items()
+        Task(name, stage.command, recipe.config(name), stage.all_references) for name, stage in recipe.stages.items()
     ]
 
 
@@ -151,19 +143,12 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
         except (MemlmError, LookupError, OSError):  # it needs an artifact that is not made yet
             if new.isdisjoint(reads):
                 raise
-            seconds = _around(task.seconds)
-            by_recipe = seconds is not None
-            estimate = Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=by_recipe, why=why)
-            artifact = None
+            estimate, artifact = Estimate(task.name, task.command, NEW, None, why=why), None
         if artifact is not None:
             made[task.name] = artifact
         if estimate.state != DONE:
             new.add(task.name)
         yield estimate
-
-
-def _around(seconds: float | None) -> tuple[float, float] | None:
-    return None if seconds is None else (RANGE[0] * seconds, RANGE[1] * seconds)
 
 
 def _estimate(
@@ -180,9 +165,9 @@ def _estimate(
         return Estimate(task.name, task.command, NEW, work.reference, why=why_new(work, store)), None
     forecast = forecast_of(task.command)  # loads modules for arithmetic, so not for finished tasks
     cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
-    cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))
+    sampled = store.approximate & {artifact.reference for artifact in inputs.artifacts.values()}
+    cost = replace(cost, approximate=cost.approximate or bool(sampled))
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
-    seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
     beside = 0 if device == CPU else cost.beside_a_gpu
     needed = {CPU: cost.host, device: None if cost.memory is None else cost.memory - beside}
@@ -192,13 +177,12 @@ def _estimate(
         state=CONTINUES if draft.is_dir() else NEW,
         reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
         work=amount,
-        seconds=seconds or _around(task.seconds),
-        by_recipe=seconds is None and task.seconds is not None,
+        seconds=None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store)),
         disk=cost.disk,
         scratch=cost.scratch,
         memory={name: count for name, count in needed.items() if count is not None},
         approximate=cost.approximate,
-        remedy=cost.remedy,
+        remedy=f" ({cost.remedy})" if cost.remedy else "",
         written=folder_bytes(draft),
     )
     return estimate, store.expect(work, cost) if cost.metrics else None
@@ -320,21 +304,12 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
         largest = max(new, key=lambda estimate: estimate.missing)
         problems.append(
             f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
-            f"{largest.name}{_hint(largest)}"
+            f"{largest.name}{largest.remedy}"
         )
     for estimate in new:
-        problems += _too_large(estimate, memory)
+        for device, needed in estimate.memory.items():
+            if needed > memory.get(device, needed):
+                needs = f"{estimate.name} takes at least {size(needed)} of memory"
+                problems.append(f"{needs}, {device} has {size(memory[device])}{estimate.remedy}")
     complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
     return Fit(stays, at_once, complete, free, memory, tuple(problems))
-
-
-def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
-    """Sentences about insufficient memory."""
-    for device, needed in estimate.memory.items():
-        if needed > memory.get(device, needed):
-            needs = f"{estimate.name} takes at least {size(needed)} of memory"
-            yield f"{needs}, {device} has {size(memory[device])}{_hint(estimate)}"
-
-
-def _hint(estimate: Estimate) -> str:
-    return f" ({estimate.remedy})" if estimate.remedy else ""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipelines.catalogue import COMMANDS, config_of
-from pipelines.settings import groups_of, nested
+from pipelines.settings import groups_of, leaves, nested
 from stages.config import OneOf, Settings, Spelling, StageConfig
 
 SHARED = ("precision",)
@@ -144,11 +144,11 @@ def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> 
     default = without[1].rstrip(".") if without else "" if presets else _spelled(field.default)
     notes = [*_range(field), *([f"default: {default}"] if default else [])]
     text += f" ({'; '.join(notes)})" if notes else ""
-    return re.sub(r"`([^`]*)`", lambda name: _named(name[1], owner), text) + "."
 
+    def named(quoted: re.Match[str]) -> str:
+        return f"--{quoted[1].replace('_', '-')}" if quoted[1] in owner.model_fields else quoted[1]
 
-def _named(word: str, owner: type[BaseModel]) -> str:
-    return f"--{word.replace('_', '-')}" if word in owner.model_fields else word
+    return re.sub(r"`([^`]*)`", named, text) + "."
 
 
 def _spelled(default: Any) -> str:
@@ -179,39 +179,23 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
 
 def docstring(config: type, name: str) -> str:
     """The text under a field, in the nearest class that has one; empty if none has."""
-    texts = (_texts(base).get(name) for base in config.__mro__ if issubclass(base, Settings) and base is not Settings)
+    classes = (base for base in config.__mro__ if issubclass(base, Settings) and base is not Settings)
+    texts = (_texts(base.__module__).get((base.__name__, name)) for base in classes)
     return next(filter(None, texts), "")
 
 
 @cache
-def _texts(config: type) -> dict[str, str]:
-    """The texts under the fields of a class, by name of the field; empty for a class made by a call."""
-    definition = _definition(config)
-    if definition is None:
-        return {}
+def _texts(module: str) -> dict[tuple[str, str], str]:
+    """The texts under the fields of a module's classes, by name of the class and of the field."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {
-        field.target.id: str(text.value.value)
+        (definition.name, field.target.id): str(text.value.value)
+        for definition in ast.walk(tree)
+        if isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
-
-
-def _definition(config: type) -> Any:
-    """The syntax tree of a class, also inside classes and functions; None: it was made by a call."""
-    found: Any = _source(config.__module__)
-    for name in config.__qualname__.replace(".<locals>", "").split("."):
-        below = islice(ast.walk(found), 1, None)
-        named = (one for one in below if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name)
-        found = next(named, None)
-        if found is None:
-            break
-    return found
-
-
-@cache  # `inspect.getsource` of a class would read and parse the whole module for each
-def _source(module: str) -> ast.Module:
-    return ast.parse(inspect.getsource(sys.modules[module]))
 
 
 def command_words(
@@ -265,14 +249,10 @@ def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[st
         yield from _typed(path, value, *options.get(path, (None, False)))
 
 
-def differences(config: Mapping[str, Any], base: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def differences(config: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted names and values of `config` that differ from `base`; None counts as not given."""
-    for name, value in config.items():
-        path, default = f"{above}{name}", base.get(name)
-        if isinstance(value, Mapping):
-            yield from differences(value, default if isinstance(default, Mapping) else {}, f"{path}.")
-        elif value is not None and value != default:
-            yield path, value
+    known = dict(leaves(base))
+    yield from ((path, value) for path, value in leaves(config) if value is not None and value != known.get(path))
 
 
 def _typed(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:

@@ -34,8 +34,6 @@ class StageRecipe(Settings):
     preset: str | None = None
     """Settings by name, under those of `settings` (`train` only)."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    seconds: float | None = Field(default=None, ge=0)
-    """Estimated duration with these settings; only in a recipe that was made for one machine."""
 
     @property
     def all_references(self) -> dict[str, Reference]:
@@ -136,14 +134,7 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
-        # A setting changes the times of all stages that depend on it.
-        values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
     return validated(Recipe, values, where=str(path))
-
-
-def _untimed(stage: Any) -> Any:
-    """The stage without its estimated time, since its own settings or those of its inputs changed."""
-    return {key: value for key, value in stage.items() if key != "seconds"} if isinstance(stage, dict) else stage
 
 
 def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -160,12 +151,11 @@ def _with_files(recipe: Recipe, files: Files, path: Path) -> Recipe:
         needed = " ".join(f"--{name} FILE" for name in missing)
         about = "; ".join(f"{name}: {recipe.inputs[name]}" for name in missing)
         raise UsageError(f"The recipe {path.stem} needs {needed} ({about}).")
-    return recipe.model_copy(update={"stages": {name: _filled(stage, given) for name, stage in recipe.stages.items()}})
-
-
-def _filled(stage: StageRecipe, files: Files) -> StageRecipe:
-    references = {name: _replaced(value, files) for name, value in stage.references.items()}
-    return stage.model_copy(update={"source": _replaced(stage.source, files), "references": references})
+    stages = {}
+    for name, stage in recipe.stages.items():
+        filled = {role: _replaced(value, given) for role, value in stage.all_references.items()}
+        stages[name] = stage.model_copy(update={"source": filled.pop("source"), "references": filled})
+    return recipe.model_copy(update={"stages": stages})
 
 
 def _replaced(value: Reference, files: Files) -> Reference:
@@ -175,7 +165,8 @@ def _replaced(value: Reference, files: Files) -> Reference:
             return value
         given = files[name]
         return given if isinstance(given, str) else tuple(given)
-    return tuple(item for part in value for item in _as_tuple(_replaced(part, files)))
+    parts = [_replaced(part, files) for part in value]
+    return tuple(item for part in parts for item in ((part,) if isinstance(part, str) else part))
 
 
 def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
@@ -185,10 +176,6 @@ def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
         for role, value in stage.references.items()
     }
     return stage.model_copy(update={"references": references})
-
-
-def _as_tuple(value: Reference) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
 
 
 def _check(recipe: Recipe) -> None:
@@ -201,9 +188,7 @@ def _check(recipe: Recipe) -> None:
         if stage.preset and not config_of(stage.command).has_presets:
             raise UsageError(f"Stage {name!r}: {stage.command} has no presets.")
         check_references(stage.command, list(stage.references))
-        if not COMMANDS[stage.command].reads_files:
-            _check_sources(name, stage, earlier)
-        _check_order(name, stage, recipe, earlier)
+        _check_sources(name, stage, recipe, earlier)
         _check_kinds(name, stage, recipe)
         earlier.append(name)
 
@@ -228,28 +213,21 @@ def _kind_of(reference: str, recipe: Recipe) -> str | None:
     return kind if slash and kind in KINDS else None
 
 
-def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> None:
-    if not stage.source:
+def _check_sources(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequence[str]) -> None:
+    """Require that stages come before their readers; a reference may also be an artifact or a file."""
+    reads_files = COMMANDS[stage.command].reads_files
+    if not stage.source and not reads_files:
         raise UsageError(f"Stage {name!r} has no `from`: what does {stage.command} read?")
     for role, value in stage.all_references.items():
         if not isinstance(value, str):
-            asked = "from" if role == "source" else role
-            raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
-        for reference in _as_tuple(value) if reads_artifact(stage.command, role) else ():
-            if reference not in earlier and "/" not in reference:
-                raise _not_above(name, reference, earlier)
-
-
-def _check_order(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequence[str]) -> None:
-    """Require that stages come before their readers; a reference may also be an artifact or a file."""
-    for role, value in stage.references.items():
-        if value in recipe.stages and value not in earlier and not names_files(stage.command, role):
-            raise _not_above(name, str(value), earlier)
-
-
-def _not_above(name: str, reference: str, earlier: Sequence[str]) -> UsageError:
-    known = did_you_mean(reference, earlier) if earlier else "it is the first"
-    return UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")
+            if not reads_files:
+                asked = "from" if role == "source" else role
+                raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
+            continue
+        is_stage = value in recipe.stages and not names_files(stage.command, role)
+        if value not in earlier and (is_stage or (reads_artifact(stage.command, role) and "/" not in value)):
+            known = did_you_mean(value, earlier) if earlier else "it is the first"
+            raise UsageError(f"Stage {name!r} reads {value!r}, which is no stage above it; {known}")
 
 
 def require_named(recipe: Recipe, store: Store) -> None:

@@ -1,10 +1,9 @@
 """Runs a recipe: its stages one after the other, as they stand in it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
 
 from pipelines.catalogue import stage_of
 from pipelines.options import command_words, on_top_of_preset
@@ -16,8 +15,8 @@ from stages.artifacts.store import Store
 from stages.reporting import Reporter
 
 Reporters = Callable[[str], AbstractContextManager[Reporter]]
-Begins = Callable[[str, Mapping[str, Any]], None]
-"""Called with the name of a stage when it begins, and what it reads: references of artifacts there are, and files."""
+Begins = Callable[[tuple[str, ...]], None]
+"""Called when a stage begins, with the words of its command."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def run_recipe(
         config, read = recipe.config(name), bound(stage.all_references, results)
         asked = on_top_of_preset(config.stored()) if config.has_presets and not stage.preset else stage.settings
         command = command_words(stage.command, read, asked, stage.preset)
-        begins(name, read)
+        begins(command)
         began = monotonic()
         with reporters(name) as reporter:
             how = replace(execution, reporter=reporter, command=command)

@@ -100,34 +100,23 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     for path, problems in wrong.items():
         if problems[0]["type"] == "too_short" and any(other.startswith(f"{path}.") for other in wrong):
             continue  # pydantic calls a tuple too short if one of its values is wrong
-        messages = dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
-        yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
+        message = " or ".join(dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems))
+        value = problems[0]["input"]
+        given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
+        yield f"{path}: {message[:1].lower()}{message[1:]}{given}" if path else message
 
 
 def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
     """The nearest setting of the same group; for a name without a group, the nearest of all groups, in full."""
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}
-    for inner in () if dot else _grouped(model):
+    fields = {} if dot else _fields(model)
+    everywhere = {f"{group}.{one}" for group in fields for below in groups_of(fields[group]) for one in _fields(below)}
+    for inner in sorted(everywhere):
         places.setdefault(inner.rpartition(".")[2], []).append(inner)
     places |= {beside: [f"{group}{dot}{beside}"] for beside in known}
     near = nearest(name, places)
     return f"did you mean {' or '.join(map(repr, places[near]))}?" if near else did_you_mean(name, known)
-
-
-def _grouped(model: type[BaseModel]) -> list[str]:
-    """The settings of all groups, in full: `optimizer.lr`."""
-    fields = _fields(model).items()
-    return sorted(
-        {f"{group}.{name}" for group, field in fields for below in groups_of(field) for name in _fields(below)}
-    )
-
-
-def _wrong_value(path: str, message: str, value: Any) -> str:
-    if not path:
-        return message
-    given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
-    return f"{path}: {message[:1].lower()}{message[1:]}{given}"
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str], str]:

@@ -33,7 +33,7 @@ Perplexity without memory in equal processor time (32 s on one core, one seed), 
 """
 WARM_UP = 0.1
 """Share of the steps of a short training in which the learning rate rises."""
-RULES = 11
+RULES = 12
 """Version of the planning rules: raised when the same text and minutes must give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """Largest size of a document, as a multiple of the test split: with a larger one shares could not be met."""
@@ -80,32 +80,10 @@ class Trial:
     """The records of the text in the budget; None: its beginning, or the whole text."""
 
     @property
-    def ample(self) -> int:
-        """Minutes that are enough for everything."""
-        return ceil(self.everything.seconds(self.machine) / (60 * USED))
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Estimated seconds of each stage, with one seed."""
-        return {stage: work / self.machine.speed for stage, work in self.budget.stages.items()}
-
-    @property
     def scores_less(self) -> bool:
         """Whether less is scored than of a whole text, for lack of time."""
         scored, most = self.budget.test * self.budget.bytes, self.everything.test * self.total
         return self.shares is None and scored < most
-
-    @property
-    def lacking(self) -> list[str]:
-        """Parts of the complete trial that are left out for lack of time."""
-        passes = f"{self.everything.passes:.2g} passes over it"
-        lacks = {
-            "all of the text": self.budget.bytes < self.total,
-            "larger valid and test splits": self.scores_less,
-            passes: self.budget.passes < self.everything.passes,
-            "a second model trained with memory": not self.budget.trime,
-        }
-        return [what for what, lack in lacks.items() if lack]
 
 
 def training_settings() -> TrainConfig:
@@ -162,28 +140,31 @@ def require_lines(count: int) -> None:
 
 def recipe_text(trial: Trial) -> str:
     """The recipe, for `memlm run FILE --train TEXT`, with what was chosen as its plan."""
-    seconds = {name: {"seconds": round(value, 1)} for name, value in trial.seconds.items()}
-    stages = {name: {**stage, **seconds.get(name, {})} for name, stage in _stages(trial)}
     lines = ['description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
     plan = _plan(trial).model_dump()
     lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.items())]
     lines += ["", "[inputs]", 'train = "the text"']
-    for name, stage in stages.items():
+    for name, stage in _stages(trial):
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
     return "\n".join(lines) + "\n"
 
 
 def _plan(trial: Trial) -> Plan:
-    context, ample = CONTEXT.format(longest_context()), list[str]()
-    if trial.ample > trial.machine.minutes and trial.lacking:
-        ample = [f"--minutes {trial.ample} would be enough for {joined(trial.lacking)}"]
+    budget, everything = trial.budget, trial.everything
+    left_out = {
+        "all of the text": budget.bytes < trial.total,
+        "larger valid and test splits": trial.scores_less,
+        f"{everything.passes:.2g} passes over it": budget.passes < everything.passes,
+        "a second model trained with memory": not budget.trime,
+    }
+    lacking = [what for what, lacks in left_out.items() if lacks]
+    enough = ceil(everything.seconds(trial.machine) / (60 * USED))
+    more = bool(lacking) and enough > trial.machine.minutes
+    ample = [f"--minutes {enough} would be enough for {joined(lacking)}"] if more else []
     said = list(_described(trial))
     said[-1:-1] = ample
-    return Plan(
-        said=said,
-        page=[*(line for line in said if SPREAD in line or line == ENDS), context],
-        ample=ample,
-    )
+    page = [*(line for line in said if SPREAD in line or line == ENDS), CONTEXT.format(longest_context())]
+    return Plan(said=said, page=page, ample=ample)
 
 
 def scored_shares(split: Sequence[str]) -> Shares:
@@ -251,7 +232,10 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     budget, setting = trial.budget, trial.documents.setting
     documents = {} if setting is None else {"documents": setting}
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
-    training = {"steps": trial.steps, **CHANGES, **_schedule(trial.steps)}
+    training = {"steps": trial.steps, **CHANGES}
+    warmup = max(1, round(WARM_UP * trial.steps))
+    if warmup < training_settings().schedule.warmup:  # else the preset's would be most of a short training
+        training["schedule"] = {"warmup": warmup}
     index = {"index": "flat", "recall": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
     yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
@@ -264,12 +248,6 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": second}
         compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
         yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
-
-
-def _schedule(steps: int) -> dict[str, Any]:
-    """A shorter warm-up than the preset's, if that would be most of the training."""
-    warmup = max(1, round(WARM_UP * steps))
-    return {"schedule": {"warmup": warmup}} if warmup < training_settings().schedule.warmup else {}
 
 
 def _toml(value: Any) -> str:

@@ -45,7 +45,8 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
         depends[name] = [axis.name for axis in axes.values() if axis.name in above or name in axis.settings]
         if len(stages) + prod(len(axes[axis].values) for axis in depends[name]) > MOST_VARIANTS:
             raise UsageError(f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values.")
-        for point in _points(depends[name], axes):
+        for places in product(*(range(len(axes[axis].values)) for axis in depends[name])):
+            point = dict(zip(depends[name], places, strict=True))
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
     made = recipe.model_copy(update={"stages": stages, "sweep": {}})
     # All are checked before any runs: a sweep may take days until it comes to an illegal value.
@@ -78,18 +79,11 @@ def _seeded(recipe: Recipe, seeds: int) -> Axis:
     return Axis("seed", tuple(first[trained[0]] + i for i in range(seeds)), settings)
 
 
-def _points(names: list[str], axes: Mapping[str, Axis]) -> Iterator[Point]:
-    for places in product(*(range(len(axes[name].values)) for name in names)):
-        yield dict(zip(names, places, strict=True))
-
-
 def _label(name: str, point: Point, axes: Mapping[str, Axis]) -> str:
-    chosen = ",".join(f"{axis}={_shown(axes[axis].values[place])}" for axis, place in point.items())
+    values = {axis: axes[axis].values[place] for axis, place in point.items()}
+    shown = {axis: "+".join(map(str, one)) if isinstance(one, list) else one for axis, one in values.items()}
+    chosen = ",".join(f"{axis}={value}" for axis, value in shown.items())
     return f"{name}[{chosen}]" if chosen else name
-
-
-def _shown(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _variant(

@@ -58,7 +58,7 @@ def list_(
         return
     if found:
         names = _names(opened)
-        inputs = {one.reference: _inputs(one) for one in everything}
+        inputs = {one.reference: one.parents for one in everything}
         rows = [_row(artifact, names, inputs) for artifact in found]
         answer_table(("artifact", "name", "size", "made", "from"), rows, whole=False)
     else:
@@ -294,10 +294,6 @@ def _row(artifact: "Artifact", names: Mapping[str, list[str]], inputs: Mapping[s
     above = {further for one in inputs[artifact.reference] for further in inputs.get(one, ())}
     parents = sorted(inputs[artifact.reference] - above)
     return artifact.reference, called, size(artifact.bytes), made, " ".join(parents)
-
-
-def _inputs(artifact: "Artifact") -> set[str]:
-    return {record.reference for record in artifact.manifest.inputs.values()}
 
 
 def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:

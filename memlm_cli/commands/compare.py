@@ -1,7 +1,7 @@
 """`memlm compare`."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ from memlm_cli import completion
 from memlm_cli.console import answer, answers_on_terminal, check_output_file, printable, say, write_html
 from memlm_cli.options import Asked, HtmlOption, OptionsOf
 from memlm_cli.progress import ConsoleReporter
-from memlm_cli.tables import table
+from memlm_cli.tables import drawn
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def compare(
     from stages.web import check_page_file
 
     if len(reports) > 2:
-        _require_none("three and more reports", {"--csv": csv, "--html": html})
-        _compare_groups(reports, settings.confidence, asked.open_store(), asked.json)
+        _require_none("three and more reports", csv, html)
+        _answer(*_means_over_seeds(reports, settings.confidence, asked.open_store()), asked)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
     if csv is not None:
@@ -67,8 +67,8 @@ def compare(
             f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."
         )
     if "matrix" in (report_a.kind, report_b.kind):
-        _require_none("matrices", {"--csv": csv, "--html": html})
-        _compare_matrices(report_a, report_b, asked.json)
+        _require_none("matrices", csv, html)
+        _answer(*_compare_matrices(report_a, report_b), asked)
         return
     for report in (report_a, report_b):
         _require_scores(report)
@@ -81,56 +81,48 @@ def compare(
         from stages.comparison.page import page
 
         write_html("compare", html, page(found))
-    answer(json.dumps(found, allow_nan=False) if asked.json else comparison_text(found), styled=True)
+    _answer(found, comparison_text(found), asked)
 
 
-def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
+def _answer(found: Facts, text: str, asked: Asked) -> None:
+    answer(json.dumps(found, allow_nan=False) if asked.json else text, styled=True)
+
+
+def _compare_matrices(a: "Artifact", b: "Artifact") -> tuple[Facts, str]:
     """Compare two streams of tasks. Raises: ArtifactError if one is a report of text."""
     from stages.comparison.compare import compare_matrices, matrices_table
 
     if a.kind != b.kind:
         raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
     found = compare_matrices(a, b)
-    shown = matrices_table(found)
-    text = table(shown.title, shown.columns, shown.lines, terminal=answers_on_terminal())
-    answer(json.dumps(found, allow_nan=False) if as_json else text, styled=True)
+    return found, drawn(matrices_table(found), terminal=answers_on_terminal())
 
 
-def _compare_task_seeds(matrices: "Sequence[Artifact]", confidence: float, as_json: bool) -> None:
-    """Show means of streams of tasks over seeds. Raises: ArtifactError if one is a report of text."""
-    from stages.comparison.task_seeds import compare_task_seeds, task_seeds_table
-
-    for one in matrices:
-        if one.kind != matrices[0].kind:
-            raise ArtifactError(f"{matrices[0].reference} and {one.reference} are of two kinds: compare those of one.")
-    found = compare_task_seeds(matrices, confidence)
-    shown = task_seeds_table(found)
-    text = table(shown.title, shown.columns, shown.lines, terminal=answers_on_terminal())
-    answer(json.dumps(found, allow_nan=False) if as_json else f"{text}\n\n{shown.caption}", styled=True)
-
-
-def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
+def _require_none(of: str, csv: Path | None, html: Path | None) -> None:
     """Raises: UsageError if files are requested that only a comparison of two reports has."""
-    for option, path in given.items():
+    for option, path in {"--csv": csv, "--html": html}.items():
         if path is not None:
             raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
 
 
-def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
+def _means_over_seeds(references: list[str], confidence: float, store: "Store") -> tuple[Facts, str]:
+    """Compare means of reports, or of streams of tasks. Raises: ArtifactError if there are some of each."""
     from memlm_cli.result_tables import groups_text
     from stages.artifacts.artifact import checked
+    from stages.comparison.task_seeds import compare_task_seeds, task_seeds_table
     from stages.evaluation.figures.seed_groups import compare_groups
 
-    opened = [store.open(reference, "report", "matrix") for reference in reports]
+    opened = [store.open(reference, "report", "matrix") for reference in references]
     readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
-    if "matrix" in {one.kind for one in readable}:
-        _compare_task_seeds(readable, confidence, as_json)
-        return
-    found = compare_groups(readable, confidence)
-    answer(
-        json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
-        styled=True,
-    )
+    if "matrix" not in {one.kind for one in readable}:
+        found = compare_groups(readable, confidence)
+        return found, groups_text(found, terminal=answers_on_terminal())
+    for one in readable:
+        if one.kind != readable[0].kind:
+            raise ArtifactError(f"{readable[0].reference} and {one.reference} are of two kinds: compare those of one.")
+    found = compare_task_seeds(readable, confidence)
+    shown = task_seeds_table(found)
+    return found, f"{drawn(shown, terminal=answers_on_terminal())}\n\n{shown.caption}"
 
 
 def _require_scores(report: "Artifact") -> None:
@@ -147,14 +139,9 @@ def comparison_text(found: Facts) -> str:
     """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
     from stages.comparison.sentences import group_tables, sentences
 
-    terminal = answers_on_terminal()
     shown = [*group_tables(found), *_token_tables(found)]
-    return "\n\n".join(
-        [
-            "\n".join(sentences(found)),
-            *(table(one.title, one.columns, one.lines, terminal=terminal) for one in shown if one.rows),
-        ]
-    )
+    tables = (drawn(one, terminal=answers_on_terminal()) for one in shown if one.rows)
+    return "\n\n".join(["\n".join(sentences(found)), *tables])
 
 
 def _token_tables(found: Facts) -> "Iterator[Table]":
@@ -162,20 +149,17 @@ def _token_tables(found: Facts) -> "Iterator[Table]":
     from stages.reports.tables import plain_table
 
     for title, tokens in top_tokens(found):
-        headers = list(dict.fromkeys(header for token in tokens for header in token_figures(token)))
-        columns = [*headers, "document:position", "in context"]
-        yield plain_table(title, columns, [_token(token, headers) for token in tokens])
-
-
-def _token(token: Facts, headers: list[str]) -> list[str]:
-    from stages.comparison.sentences import token_figures
-
-    figures = token_figures(token)
-    return [
-        *(figures.get(header, "") for header in headers),
-        _place(token),
-        _marked(token["before"], token["text"], token["after"]),
-    ]
+        figures = [token_figures(token) for token in tokens]
+        headers = list(dict.fromkeys(header for own in figures for header in own))
+        rows = [
+            [
+                *(own.get(header, "") for header in headers),
+                _place(token),
+                _marked(token["before"], token["text"], token["after"]),
+            ]
+            for own, token in zip(figures, tokens, strict=True)
+        ]
+        yield plain_table(title, [*headers, "document:position", "in context"], rows)
 
 
 def _place(token: Facts) -> str:

@@ -72,7 +72,10 @@ def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     ]
     yield "Extras", ("extra", "lacks", "what installs it"), extras
     yield "Machine", ("", ""), list(_machine(found["devices"]))
-    yield "Store", ("", ""), list(_store_rows(found["store"]))
+    store = found["store"]
+    folder = store["path"] + ("" if store["there"] else " (not there yet)")
+    held: list[Row] = [("artifacts", f"{store['artifacts']:,}"), ("free disk", size(store["free"]))]
+    yield "Store", ("", ""), [("folder", folder), *held]
     lines: list[Row] = [(one, str(FILE)) for one in found["defaults"]]
     yield "Defaults", ("", ""), [*lines, *((f"${name}", value) for name, value in found["variables"].items())]
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]]
@@ -88,12 +91,6 @@ def _machine(devices: Facts) -> Iterator[Row]:
         yield "gpu", "none that torch can use"
     elif not devices["searching_gpus"]:
         yield "search", "on the CPU: this faiss has no GPU"
-
-
-def _store_rows(store: Facts) -> Iterator[Row]:
-    yield "folder", store["path"] + ("" if store["there"] else " (not there yet)")
-    yield "artifacts", f"{store['artifacts']:,}"
-    yield "free disk", size(store["free"])
 
 
 def _not_importable() -> Iterator[tuple[str, str]]:
@@ -119,19 +116,15 @@ def _devices(broken: Facts) -> Facts:
     from stages.machine import memory_bytes, usable_cores
 
     found: Facts = {"cores": usable_cores(), "memory": memory_bytes(), "gpus": [], "searching_gpus": None}
-    if _usable("torch", broken):
+    if "torch" not in broken and find_spec("torch") is not None:
         from stages.models.devices import gpus
 
         found["gpus"] = gpus()
-    if _usable("faiss", broken):
+    if "faiss" not in broken and find_spec("faiss") is not None:
         from stages.search.open import searching_gpus
 
         found["searching_gpus"] = searching_gpus()
     return found
-
-
-def _usable(module: str, broken: Facts) -> bool:
-    return module not in broken and find_spec(module) is not None
 
 
 def _store(root: Path) -> Facts:

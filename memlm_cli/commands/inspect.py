@@ -13,7 +13,6 @@ from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from stages.artifacts.store import Store
-    from stages.inspection.inspect import Inspected
     from stages.inspection.settings import PassageSettings, Request
 
 
@@ -40,6 +39,7 @@ def inspect(
     """Show a passage token by token: what predicted each token, and from which contexts of the corpus."""
     from memlm_cli.arguments import read_question
     from memlm_cli.inspection_text import inspected_text
+    from stages.inspection.inspect import inspect_split, inspect_text
     from stages.inspection.page import page
     from stages.inspection.settings import Request
     from stages.web import check_page_file
@@ -56,7 +56,12 @@ def inspect(
     if which.select is not None:
         _show_selected(request, opened, which, html, asked.json)
         return
-    found = _inspected(request, opened, which)
+    if which.text is not None:
+        found = inspect_text(request, opened, which.text, which.contexts)
+    else:
+        assert which.position is not None
+        split, length = which.split or "test", which.length or LENGTH
+        found = inspect_split(request, opened, split, which.position, length, which.contexts)
     if html is not None:
         write_html("inspect", html, page(found))
     text = json.dumps(found.to_json()) if asked.json else inspected_text(found, terminal=answers_on_terminal())
@@ -87,13 +92,3 @@ def _show_selected(
     else:
         parts = [f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}" for one in shown]
         answer("\n\n".join(parts), styled=True)
-
-
-def _inspected(request: "Request", store: "Store", which: "PassageSettings") -> "Inspected":
-    from stages.inspection.inspect import inspect_split, inspect_text
-
-    if which.text is not None:
-        return inspect_text(request, store, which.text, which.contexts)
-    assert which.position is not None
-    split, length = which.split or "test", which.length or LENGTH
-    return inspect_split(request, store, split, which.position, length, which.contexts)

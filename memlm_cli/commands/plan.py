@@ -121,9 +121,6 @@ def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
         lines.append("time: not known, nothing comparable was made in this store")
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
-    by_recipe = [estimate.name for estimate in new if estimate.by_recipe]
-    if by_recipe:
-        lines.append(f"the time that the recipe names: {', '.join(by_recipe)}")
     return lines
 
 
@@ -157,16 +154,15 @@ def _span(seconds: tuple[float, float]) -> str:
 
 
 def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
+    names = ("command", "state", "reference", "seconds", "disk", "scratch", "memory", "approximate")
+    stages = []
+    for one in found:
+        amount, unit = (None, None) if one.work is None else (one.work.amount, one.work.unit)
+        fields = {name: getattr(one, name) for name in names}
+        stages.append({"stage": one.name, "amount": amount, "unit": unit, **fields})
     return {
-        "stages": [_entry(estimate) for estimate in found],
+        "stages": stages,
         "disk": {"stays": fit.stays, "at_once": fit.at_once, "complete": fit.complete, "free": fit.free},
         "memory": dict(fit.memory),
         "problems": list(fit.problems),
     }
-
-
-def _entry(estimate: "Estimate") -> dict[str, Any]:
-    amount, unit = (None, None) if estimate.work is None else (estimate.work.amount, estimate.work.unit)
-    names = ("command", "state", "reference", "seconds", "by_recipe", "disk", "scratch", "memory", "approximate")
-    fields = {name: getattr(estimate, name) for name in names}
-    return {"stage": estimate.name, "amount": amount, "unit": unit, **fields}

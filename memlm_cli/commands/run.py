@@ -3,8 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +18,7 @@ from stages.artifacts.references import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:
-    from pipelines.recipe import Recipe, StageRecipe
+    from pipelines.recipe import Recipe
     from pipelines.run import Result
 
 
@@ -114,9 +113,10 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     from pipelines.run import run_recipe
     from stages.reporting import Silent
 
-    def begins(name: str, references: Mapping[str, Any]) -> None:
+    def begins(command: tuple[str, ...]) -> None:
         if commands:
-            say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
+            device = [] if common.device == "auto" else ["--device", common.device]
+            say(f"\n$ {shlex.join(['memlm', *command, *device, *store_words(common.store)])}")
 
     require_fit(tasks_of(recipe), common)
     results: list[Result] = []
@@ -151,25 +151,12 @@ def show_groups(results: "list[Result]") -> None:
     for (name, _), varied in tables.items():
         names = {result.reference: result.name for result in varied}
         found = compare_groups([result.artifact for result in varied], CONFIDENCE)
-        labels = [_without_seed(names[group["reports"][0]]) for group in found["groups"]]
+        firsts = [names[group["reports"][0]] for group in found["groups"]]
+        labels = [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
         say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}", styled=True)
-
-
-def _without_seed(name: str) -> str:
-    """`report[model.steps=500,seed=1]` -> `report[model.steps=500]`."""
-    return re.sub(r",?\bseed=\d+", "", name).replace("[]", "")
 
 
 def took(result: "Result") -> str:
     """The time that an artifact took to make, by its manifest; or that of this run, if some of it was done before."""
     whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
     return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]
-
-
-def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
-    """The command of a stage, with references of finished artifacts, and files."""
-    from pipelines.options import command_words
-
-    words = command_words(stage.command, references, stage.settings, stage.preset)
-    device = [] if common.device == "auto" else ["--device", common.device]
-    return shlex.join(["memlm", *words, *device, *store_words(common.store)])

@@ -98,8 +98,10 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     """
     from memlm_cli.arguments import given_settings
     from pipelines.settings import merged, validated
+    from stages.artifacts.store import Store
     from stages.pretrained.location import names_tokenizer
     from stages.text.config import GIVEN
+    from stages.training.presets import training_preset
 
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}
@@ -118,7 +120,11 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     if "precision" in model.model_fields:
         typed["precision"] = common.precision
     asked = given_settings(common, typed, options)
-    under = _under(preset, asked, references["init_from"], common) if model.has_presets else {}
+    under: Settings = {}
+    if model.has_presets:
+        init = references["init_from"]
+        begins = None if init is None else Store(common.store).get(init, "model").config["model"]
+        under = training_preset(preset, asked, begins)
     config: StageConfig = validated(model, merged(under, asked))
     return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
 
@@ -150,15 +156,6 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
         outcome = make(stage_of(command), work.config, work.references, store, how)
     publish_name(common, outcome.artifact)
     return outcome
-
-
-def _under(name: str | None, asked: Mapping[str, Any], init_from: str | None, common: Common) -> dict[str, Any]:
-    """Settings of a training under the user's own."""
-    from stages.artifacts.store import Store
-    from stages.training.presets import training_preset
-
-    init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
-    return training_preset(name, asked, init)
 
 
 # Options

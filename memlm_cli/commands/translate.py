@@ -16,7 +16,7 @@ from stages.errors import DataError, UsageError
 from stages.numbers import number
 
 if TYPE_CHECKING:
-    from stages.generation.translate import Translated, TranslatedToken
+    from stages.generation.translate import TranslatedToken
     from stages.translation.settings import TranslationRequest
 
 
@@ -50,7 +50,8 @@ def translate(
     lines = _Lines() if wanted.text is None else wanted.text.split("\n")
     for one in translator.translate(lines, wanted.attribute):
         if asked.json:
-            answer(json.dumps(_object(one), ensure_ascii=False))
+            tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
+            answer(json.dumps(one._asdict() | {"tokens": tokens}, ensure_ascii=False))
         elif not answer_part(one.text + "\n"):
             return
         elif one.tokens:
@@ -79,11 +80,6 @@ class _Lines:
                 place = f"byte {error.start + 1} of it"
                 self.error = DataError(f"Line {count:,} of standard input is no UTF-8 ({place}).")
                 return
-
-
-def _object(one: "Translated") -> dict[str, object]:
-    tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
-    return one._asdict() | {"tokens": tokens}
 
 
 def _attributed(token: "TranslatedToken") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -74,20 +74,26 @@ def try_text(
 
     Each command that it runs is shown, to be copied, changed and run again. After a stop the same command resumes.
     """
+    from memlm_cli.arguments import given_settings
     from pipelines.estimates import tasks_of
-    from pipelines.trial import read_plan, scored_shares
+    from pipelines.recipe import load_recipe
+    from pipelines.trial import check_settings, read_plan, scored_shares
     from stages.web import check_page_file
 
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_page_file("--output", output)
-    settings = _settings(common)
+    settings = given_settings(common, {})
+    check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
         say(f"try: {line}")
-    recipe = _recipe(file, texts, settings, seeds, common)
+    words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    say(f"try: this is a recipe: {shlex.join(words)}")
+    recipe = as_asked(load_recipe(file, {"train": texts}, settings), seeds, common)
     if common.plan:
         show_estimates(tasks_of(recipe), common, recipe.takes)
     elif dry_run:
@@ -96,26 +102,6 @@ def try_text(
         _run(recipe, plan, file, output, minutes, common)
         if open_ and on_terminal() and has_display():
             open_page("try", output)
-
-
-def _settings(common: Common) -> dict[str, Any]:
-    """The settings of `--set` and `--config`. Raises: UsageError for settings that no stage has."""
-    from memlm_cli.arguments import given_settings
-    from pipelines.trial import check_settings
-
-    settings = given_settings(common, {})
-    check_settings(settings)
-    return settings
-
-
-def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int | None, common: Common) -> "Recipe":
-    """The planned recipe with its seeds; also shows the command that runs it."""
-    from pipelines.recipe import load_recipe
-
-    words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
-    words += [] if seeds is None else ["--seeds", str(seeds)]
-    say(f"try: this is a recipe: {shlex.join(words)}")
-    return as_asked(load_recipe(file, {"train": texts}, settings), seeds, common)
 
 
 def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common) -> None:
@@ -182,10 +168,13 @@ def planned(
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
-    from pipelines.trial_budget import FEWEST_BYTES, Machine, require_enough, require_time
+    from pipelines.trial_budget import FEWEST_BYTES, Machine, require_enough
+    from stages.text.records import TextFile
     from stages.text.survey import count_lines, text_bytes
+    from stages.tokenization.corpora import find_files
 
-    texts = _texts(files, common.store)
+    found = find_files(files, common.store, lambda sentence: say(f"try: {sentence}"))
+    texts = [TextFile.of(path) for path in found]
     total = text_bytes(texts)
     if total < FEWEST_BYTES:
         count_lines(texts, FEWEST_BYTES)  # reads everything: a picture is refused as no text, whatever its size
@@ -193,14 +182,8 @@ def planned(
     # Not earlier: an unusable text should give its error alone.
     if (busy := system_load()) > usable_cores():
         say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
-    work: list[object] = [
-        RULES,
-        [[text.format, text.digest] for text in texts],
-        minutes,
-        common.device,
-        *([seeds] * (seeds > 1)),
-    ]
-    work += [shares] if shares else []
+    work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device]
+    work += [seeds] * (seeds > 1) + [shares] * (shares is not None)
     # The name contains all that decides the plan, except the speed of the machine, which changes by the hour.
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
@@ -211,10 +194,8 @@ def planned(
         )
     else:
         require_lines(count_lines(texts, FEWEST_DOCUMENTS))
-        machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
-        require_time(machine)
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and counting tokens")
-        _plan(texts, total, machine, shares, recipe, common.device, began)
+        _plan(texts, total, Machine(0.0, minutes, seeds), shares, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 
@@ -232,20 +213,9 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     'books-3-of-60-records-48.1kB-of-900.0kB.jsonl'
     """
     what, ending = ("first", "txt") if records is None else (f"{records[0]}-of-{records[1]}-records", "jsonl")
-    return f"{_name_of(paths)}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
-
-
-def _name_of(paths: Sequence[str]) -> str:
-    first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
-    return f"{first}-and-{len(paths) - 1}-more" if len(paths) > 1 else first
-
-
-def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
-    from stages.text.records import TextFile
-    from stages.tokenization.corpora import find_files
-
-    found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
-    return [TextFile.of(path) for path in found]
+    name = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
+    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
+    return f"{name}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
 def _plan(

@@ -52,9 +52,8 @@ class Artifact:
     @property
     def inputs(self) -> "dict[str, Artifact]":
         """The artifacts that it was made from, by role, if they still exist."""
-        present = {role: record.reference for role, record in self._stored.manifest.inputs.items()}
-        folder = self._stored.store
-        return {role: self.store[ref] for role, ref in present.items() if (folder.root / ref).is_dir()}
+        references = {role: record.reference for role, record in self._stored.manifest.inputs.items()}
+        return {role: self.store[one] for role, one in references.items() if (self.store.path / one).is_dir()}
 
 
 class Tokens(Artifact):

@@ -64,11 +64,7 @@ class Reader:
         with ConsoleReporter("generate", soon=True):
             return "".join(self.parts(prompt, **options))
 
-    def parts(
-        self,
-        prompt: str = "",
-        **options: Any,
-    ) -> Iterator[str]:
+    def parts(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """Generate text after a prompt, and yield it token by token.
 
         Args:

@@ -68,5 +68,4 @@ def test_the_machine_and_the_store_chose_what_is_added() -> None:
     assert shlex.split(dated) == ["memlm", "evaluate", "$(date)", "--precision", "fp32"]
     changed = line("index", ["build-index", "datastore/2"], "index/1")
     assert changed.split() == ["memlm", "build-index", "datastore/2", "--update", "index/1"]
-    assert line("model", []).startswith("#")
     assert command_line(Member("model/1", None)).startswith("#")

@@ -319,18 +319,11 @@ def test_a_busy_machine_is_said_to_be_one(memlm: Memlm, book: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_plan_shows_what_was_measured_of_the_machine_stage_by_stage(memlm: Memlm, book: Path) -> None:
-    ended = memlm("plan", "try", book, "--minutes", 2, "--json")
+def test_a_plan_shows_what_was_measured_of_the_machine(memlm: Memlm, book: Path) -> None:
+    ended = memlm("plan", "try", book, "--minutes", 2)
     assert ended.code == 0, ended.err
-    stages = json.loads(ended.out)["stages"]
-    assert len(stages) == 7 and all(stage["by_recipe"] for stage in stages)
     (said,) = re.findall(r"try: about ([\d.]+) s, at", ended.err)
-    least, most = (sum(stage["seconds"][end] for stage in stages) for end in (0, 1))
-    assert least < float(said) < most
-    shown = memlm("plan", "try", book, "--minutes", 2).out
-    assert "tokens, model, datastore" in shown
-    other = memlm("plan", "try", book, "--minutes", 2, "--set", "model.steps=2")
-    assert f": about {said} s on" in other.out
+    assert f": about {said} s on" in ended.out
 
 
 @pytest.mark.usefixtures("small")
