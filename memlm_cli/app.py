@@ -39,7 +39,12 @@ NAMES = (
     *("run", "plan", "recipes", "artifacts", "presets", "doctor"),
 )
 """Commands in the order of help."""
-MODULES = {"try": "try_text", "presets": "listings:presets", "recipes": "listings:recipes"}
+MODULES = {
+    "try": "try_text",
+    **{name: f"listings:{name}" for name in ("presets", "recipes")},
+    **{name: f"outputs:{name}" for name in ("report", "export")},
+    **{name: f"texts:{name}" for name in ("inspect", "generate", "translate")},
+}
 """Modules of commands that are not named after them; `module:name` if a module holds several."""
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memlm_cli.commands.outputs import DEFAULT_OUTPUT
 from memlm_cli.commands.plan import show_estimates
-from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.commands.run import as_asked, run_all, show_again, show_groups, show_plan
 from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
