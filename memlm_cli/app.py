@@ -206,7 +206,10 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
         at_the_end: the process ends when this has returned. Later signals are ignored: the work is done, and its exit
             code stands.
     """
-    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
+    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated}
+    # A shell without job control starts `memlm … &` with SIGINT ignored; memlm handles it all the same.
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler):  # else it is somebody else's
+        handlers[signal.SIGINT] = signal.default_int_handler
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         invoke(arguments)
@@ -216,12 +219,3 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
         if at_the_end:
             # Python kills itself with SIGINT at exit if Ctrl-C ended the last code that ran, for example an import.
             exec("")
-
-
-def _interrupts() -> dict[signal.Signals, Handler]:
-    """Signals to handle, with their present handlers. SIGINT is left alone if somebody else handles it.
-
-    A shell without job control starts `memlm … &` with SIGINT ignored. memlm handles it all the same.
-    """
-    usual = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler)
-    return {signal.SIGINT: signal.default_int_handler} if usual else {}

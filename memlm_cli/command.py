@@ -101,7 +101,6 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options_of(group: OptionsOf) -> list[inspect.Parameter]:
-    """The options that give a group of settings."""
     from memlm_cli.commands.stage import option_parameter
     from pipelines.options import options_of
 

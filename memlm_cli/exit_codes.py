@@ -156,7 +156,6 @@ def _removal(error: BaseException) -> Failure | None:
 
 
 def _missing_package(error: BaseException) -> Failure | None:
-    """Failure to import a package that is not installed."""
     from memlm_cli.packages import OWN, installation
 
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""

@@ -76,9 +76,9 @@ def table(
     return "\n".join(lines)
 
 
-def drawn(shown: "Table", *, terminal: bool, whole: bool = True) -> str:
-    """A table of figures with its title, as text; arguments as of `table`."""
-    return table(shown.title, shown.columns, shown.lines, terminal=terminal, whole=whole)
+def drawn(shown: "Table", *, terminal: bool) -> str:
+    """A table of figures with its title, as text; `terminal` as in `table`."""
+    return table(shown.title, shown.columns, shown.lines, terminal=terminal)
 
 
 def cell_text(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Estimates of commands, and whether they fit: disk by arithmetic, time from similar work done in this store."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,11 +58,9 @@ class ExpectedStore(Store):
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         return self._expected.get(record.reference) or super().find_input(artifact, role, record)
 
-    def check_files(
-        self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
-    ) -> None:
+    def check_files(self, artifact: Artifact, **options: Any) -> None:
         if not self.is_expected(artifact):
-            super().check_files(artifact, every_byte=every_byte, read=read)
+            super().check_files(artifact, **options)
 
 
 DONE, CONTINUES, NEW = "done", "continues", "new"

@@ -72,18 +72,12 @@ class Trial:
     steps: int
     everything: Budget
     """Budget without limits: the whole text, all useful passes of both models, and the largest test split."""
-    shares: Shares | None = None
-    """Requested shares of the text for valid and test, if any."""
+    scores_less: bool = False
+    """Whether less is scored than of a whole text, for lack of time."""
     good: int | None = None
     """Minutes needed to train a model well, if there is too little time."""
     part: Part | None = None
     """The records of the text in the budget; None: its beginning, or the whole text."""
-
-    @property
-    def scores_less(self) -> bool:
-        """Whether less is scored than of a whole text, for lack of time."""
-        scored, most = self.budget.test * self.budget.bytes, self.everything.test * self.total
-        return self.shares is None and scored < most
 
 
 def training_settings() -> TrainConfig:
@@ -125,7 +119,8 @@ def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part
     endless = replace(planner, machine=Machine(machine.speed, ENDLESS, machine.seeds))
     everything = endless.budget(total, True)
     good = with_ends.minutes_for(GOOD_PASSES) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, planner.shares, good, part)
+    scores_less = planner.shares is None and found.test * found.bytes < everything.test * total
+    return Trial(found, machine, total, documents, steps, everything, scores_less, good, part)
 
 
 def require_lines(count: int) -> None:

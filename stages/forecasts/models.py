@@ -55,7 +55,6 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
 
 
 def _searched(inputs: Inputs) -> Artifact | None:
-    """The index that is searched, if one is."""
     return inputs["index"] if "index" in inputs and "neighbors" not in inputs else None
 
 
