@@ -13,7 +13,7 @@ from stages.metrics import MOST_PASSES, NEARLY
 from stages.numbers import number, size
 from stages.text.survey import bpe_vocabulary
 from stages.training.config import TrainConfig
-from stages.training.resolve import weights, worthwhile_passes
+from stages.training.resolve import worthwhile_passes
 
 FEWEST_BYTES = 50_000
 """With less text the test split is a page or two, and every figure is chance."""
@@ -198,7 +198,9 @@ class Planner:
             stages |= {"trime": 0.0, "trime_report": TRIME_SCORED * read}
             a_pass["trime"] = TRIME * tokens
         stages = {stage: STAGE + needed for stage, needed in stages.items()}
-        learnt = weights(self.training.model.sized(types, self.training.segment_length))
+        from stages.models.language_model import parameter_count  # torch, which other commands do without
+
+        learnt = parameter_count(self.training.model.sized(types, self.training.segment_length))
         worthwhile = worthwhile_passes(tokens, learnt)
         passes = max(0.0, min(worthwhile, (work - sum(stages.values())) / sum(a_pass.values())))
         stages |= {stage: stages[stage] + passes * needed for stage, needed in a_pass.items()}

@@ -101,19 +101,15 @@ class StateStore:
         """
         lost: list[TokenRange] = []
         for one in ranges:
-            carried = self.after(one.key) or self._stored(one)
+            carried, path = self.after(one.key), self._folder / _file(one.key)
+            if carried is None and path.exists():
+                tensors = {name: tensor.to(self._device) for name, tensor in load_file(path).items()}
+                state, encoder_state = (named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE))
+                carried = CarriedState(one.stop, state, encoder_state)
             if carried is not None:
                 return carried, lost[::-1]
             lost.append(one)
         return CarriedState(), lost[::-1]
-
-    def _stored(self, shard: TokenRange) -> CarriedState | None:
-        path = self._folder / _file(shard.key)
-        if not path.exists():
-            return None
-        tensors = {name: tensor.to(self._device) for name, tensor in load_file(path).items()}
-        state, encoder_state = (named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE))
-        return CarriedState(shard.stop, state, encoder_state)
 
 
 def _file(shard: str) -> str:

@@ -85,11 +85,6 @@ def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected
     }.get(name)
 
 
-def built_arrays(datastore: "Artifact", name: str) -> Expected | None:
-    """Expected form of the arrays of a datastore of one split."""
-    return row_arrays(datastore, name, datastore.input("corpus"))
-
-
 def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
     """Expected form of the arrays of an updated datastore, which also has the text of its rows."""
     rows, documents = datastore.metrics["rows"], datastore.metrics.get("documents", 0)
@@ -103,4 +98,7 @@ def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
     return found or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
 
 
-BUILT, UPDATED = Schema(DatastoreFigures, built_arrays), Schema(DatastoreFigures, updated_arrays)
+BUILT = Schema(DatastoreFigures, lambda datastore, name: row_arrays(datastore, name, datastore.input("corpus")))
+"""Schema of a datastore of one split."""
+UPDATED = Schema(DatastoreFigures, updated_arrays)
+"""Schema of an updated datastore."""

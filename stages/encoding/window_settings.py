@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
-from stages.models.config import BackboneConfig, model_of
+from stages.models.config import model_of
 from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
@@ -57,7 +57,12 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
     if long_length is not None and remembered is None:
-        why = _without_length(model, own)
+        why = "has no layer with a long memory"
+        if remembers(model, own):
+            why = (
+                "remembers streams of any length in as many numbers as training settled (model.attention); at test "
+                "--context and --mem-length may be others"
+            )
         raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")
     windows = WindowSettings(
         context,
@@ -67,16 +72,6 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     )
     model.reading(windows)
     return windows
-
-
-def _without_length(model: BackboneConfig, segment_length: int) -> str:
-    """Reason why a model has no `long_length`, and the setting to change instead."""
-    if not remembers(model, segment_length):
-        return "has no layer with a long memory"
-    return (
-        "remembers streams of any length in as many numbers as training settled (model.attention); at test --context "
-        "and --mem-length may be others"
-    )
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:

@@ -20,7 +20,7 @@ EXAMPLES = Registry(
     {
         STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
         DOCUMENTS: Part.within("stages.examples", "form:LABELLED", "documents:Documents"),
-        QUESTIONS: Part.within("stages.examples", "form:QUESTIONS", "questions:Questions"),
+        QUESTIONS: Part.within("stages.examples", "form:QUESTIONS", "documents:Questions"),
         PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )

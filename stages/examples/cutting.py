@@ -42,11 +42,15 @@ class Cutting(NamedTuple):
         >>> list(Cutting("stream", 4, 4, by_document=True).batches(np.array([0, 3, 9]), 0, 9, batch_tokens=8))
         [[Window(start=0, stop=3, scored_from=0)], [Window(start=3, stop=9, scored_from=3)]]
         """
-        from stages.examples.windows import document_windows, own_windows, windows  # numpy, which `--help` does without
+        # These load numpy, which `--help` does without.
+        from stages.examples.windows import Window, document_windows, own_windows, windows
 
         own = documents if self.by_document else None
         if self.way == "stream":
-            yield from _pieces(start, stop, batch_tokens, own)
+            borders = [] if own is None else own[(own > start) & (own < stop)].tolist()
+            for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
+                for first in range(begin, end, batch_tokens):
+                    yield [Window(first, min(first + batch_tokens, end), first)]
             return
         if self.way == "pooled":
             wanted = own_windows(self.context, start, stop, own)
@@ -59,16 +63,6 @@ class Cutting(NamedTuple):
             alike = list(same)
             for i in range(0, len(alike), size):
                 yield alike[i : i + size]
-
-
-def _pieces(start: int, stop: int, size: int, documents: "np.ndarray | None") -> "Iterator[list[Window]]":
-    """A stream in pieces of at most `size` tokens that do not cross the start of a document."""
-    from stages.examples.windows import Window
-
-    borders = [] if documents is None else documents[(documents > start) & (documents < stop)].tolist()
-    for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
-        for first in range(begin, end, size):
-            yield [Window(first, min(first + size, end), first)]
 
 
 class Lengths(NamedTuple):

@@ -46,8 +46,10 @@ class Batch:
 
     def to(self, device: torch.device) -> Self:
         """A copy of this batch, which is on the CPU, on a device."""
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        there: Any = {name: _moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)}
+        tensors = {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
+        if device.type == "cuda":  # the host does not wait for copies
+            tensors = {name: part.pin_memory() for name, part in tensors.items()}
+        there: Any = {name: part.to(device, non_blocking=True) for name, part in tensors.items()}
         return replace(self, **there)
 
     @property
@@ -58,11 +60,6 @@ class Batch:
     def rows(self, values: Tensor) -> Tensor:
         """The values [B, L, …] of the tokens that count, [n, …]."""
         return values.flatten(0, 1) if self.mask is None else values[self.mask]
-
-
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy of a CPU tensor on a device; the host does not wait for a copy to a GPU."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @dataclass(frozen=True)

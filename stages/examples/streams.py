@@ -72,7 +72,8 @@ class Streams(Examples):
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
         tokens = ReadAhead(self.ids, limit=stop)
         begins = set(self.documents.tolist()) if self.cutting.by_document else set()
-        for batch in self.cutting.batches(self._ends, start, stop, batch_tokens):
+        ends = self.documents if self.cutting.by_document else np.array([0, self._total])
+        for batch in self.cutting.batches(ends, start, stop, batch_tokens):
             first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
             places = np.stack([np.arange(w.start, w.stop) for w in batch])
             read = Batch(
@@ -82,7 +83,8 @@ class Streams(Examples):
                 document_offset=self._offset(places),
             )
             # A pooled window has one row, for the token after it.
-            rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if self._pools else batch
+            pools = self.cutting.way == "pooled"
+            rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if pools else batch
             yield Block(first, last, rows, read, batch[0].start not in begins)
 
     def windows(self, start: int, stop: int) -> list[Window]:
@@ -101,15 +103,6 @@ class Streams(Examples):
     @property
     def _total(self) -> int:
         return int(self.ids.shape[0])
-
-    @property
-    def _pools(self) -> bool:
-        return self.cutting.way == "pooled"
-
-    @property
-    def _ends(self) -> np.ndarray:
-        """The starts of documents and the end, or the two ends of the split if documents do not matter."""
-        return self.documents if self.cutting.by_document else np.array([0, self._total])
 
     def _offset(self, places: np.ndarray) -> Tensor | None:
         """Number of tokens of the same document before each place; None if layers do not need it."""

@@ -51,8 +51,10 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
         raise UsageError(f"Tokens {start} to {stop} are not inside a split of {total}.")
     if start == stop:
         return []
-    first, last = (_scoring_window(token, context, stride) for token in (start, stop - 1))
-    return [_window(w, total, context, stride) for w in range(first, last + 1)]
+    # A ceiling: window w reads inputs up to w·S + L - 1, and the first that reaches a token's own input scores it.
+    first, last = (max(0, -(-(token - context + 1) // stride)) for token in (start, stop - 1))
+    begins = [window * stride for window in range(first, last + 1)]
+    return [Window(b, min(b + context, total), b + context - stride if b else 0) for b in begins]
 
 
 def document_windows(offsets: np.ndarray, context: int, stride: int, start: int, stop: int) -> list[Window]:
@@ -118,15 +120,3 @@ def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
     """
     back: np.ndarray = places - offsets[np.searchsorted(offsets, places, side="right") - 1]
     return back.astype(np.int64)
-
-
-def _scoring_window(token: int, context: int, stride: int) -> int:
-    """Index of the first window that contains a token."""
-    # A ceiling: window w reads inputs up to w·S + L - 1, and this is the first w that reaches the token's own input.
-    return max(0, -(-(token - context + 1) // stride))
-
-
-def _window(number: int, total: int, context: int, stride: int) -> Window:
-    start = number * stride
-    scored_from = 0 if number == 0 else start + context - stride
-    return Window(start, min(start + context, total), scored_from)

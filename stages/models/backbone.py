@@ -46,6 +46,12 @@ class Inputs(NamedTuple):
     mask: Tensor | None = None
     """Inputs that count, bool [B, L], for examples with padding at the end; a causal network needs no mask."""
 
+    def between(self, start: int, stop: int) -> "Inputs":
+        """The inputs from `start` to `stop` of each window of a stream; state and source stay."""
+        names = ("embedded", "document_offset", "tokens")
+        own = {name: part[:, start:stop] for name in names if (part := getattr(self, name)) is not None}
+        return self._replace(**own)
+
 
 @dataclass
 class Encoding:
@@ -85,6 +91,12 @@ class Backbone(nn.Module, ABC):
     prefix: int | None = None
     """Token that must precede every window, and whose own prediction is not scored; None: no token."""
 
+    prompt: tuple[int, ...] = ()
+    """Inputs that replace `<eos>`, the first input of every target; empty: it stays."""
+
+    source_prefix: tuple[int, ...] = ()
+    """Tokens that precede every source."""
+
     keeps_graph: bool = False
     """Whether gradients flow through the state into earlier batches of the same update."""
 
@@ -103,11 +115,6 @@ class ReadsSource(ABC):
     `begin` makes a state; `read` takes it, and returns the state after its inputs. Rows are the first dimension of all
     tensors of a state, so a row can be dropped or repeated.
     """
-
-    prompt: tuple[int, ...] = ()
-    """Inputs that replace `<eos>`, the first input of every target; empty: it stays."""
-    source_prefix: tuple[int, ...] = ()
-    """Tokens that precede every source."""
 
     @abstractmethod
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:

@@ -81,13 +81,8 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
     return scores if cap is None else cap * (scores / cap).tanh()
 
 
-def block_rows(words: int, device: str) -> int:
-    """Number of tokens in a block, for a vocabulary of `words` types."""
-    return max(16, BLOCK_SCORES.get(device, 1 << 23) // words)
-
-
 def _blocks(tokens: int, weight: Tensor) -> list[slice]:
-    size = block_rows(len(weight), weight.device.type)
+    size = max(16, BLOCK_SCORES.get(weight.device.type, 1 << 23) // len(weight))
     return [slice(i, min(i + size, tokens)) for i in range(0, tokens, size)]
 
 

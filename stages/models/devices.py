@@ -28,18 +28,14 @@ def device_type(name: str) -> str:
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"There is no device {name!r}; known: auto, cpu, cuda.")
-    available = name != "cpu" and _has_gpu()
+    available = False
+    if name != "cpu" and ("torch" in sys.modules or _has_driver()):
+        import torch
+
+        available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ResourceError("No CUDA device is usable here; run with --device cpu.")
     return "cuda" if available else "cpu"
-
-
-def _has_gpu() -> bool:
-    if "torch" not in sys.modules and not _has_driver():
-        return False
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def _has_driver() -> bool:

@@ -60,7 +60,7 @@ class LanguageModel(nn.Module):
         source, source_mask = self._with_prefix(source, source_mask)
         embedded = None if source is None else self.vocabulary.embed(source)
         context = (state, document_offset, source, source_mask, embedded)
-        prefix, prompt = self.backbone.prefix, self._prompt
+        prefix, prompt = self.backbone.prefix, self.backbone.prompt
         if prompt and state is None:
             tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
@@ -73,14 +73,9 @@ class LanguageModel(nn.Module):
         # The row of the prefix is dropped; a window that begins with the prefix itself was padded at the end.
         return encoding.select(lambda rows: torch.where(begun[..., None], rows[:, :-1], rows[:, 1:]))
 
-    @property
-    def _prompt(self) -> tuple[int, ...]:
-        """Inputs that replace the first one of a target; empty unless the backbone has a prompt."""
-        return self.backbone.prompt if isinstance(self.backbone, ReadsSource) else ()
-
     def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """Sources and their mask, with the backbone's source prefix put before each."""
-        prefix = self.backbone.source_prefix if isinstance(self.backbone, ReadsSource) else ()
+        prefix = self.backbone.source_prefix
         if source is None or not prefix:
             return source, mask
         mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
@@ -113,8 +108,8 @@ class LanguageModel(nn.Module):
             )
         source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]
         state: State = self.backbone.begin(self.vocabulary.embed(source), mask)
-        if len(self._prompt) > 1:
-            prompt = source.new_tensor(self._prompt[:-1]).expand(len(source), -1)
+        if len(self.backbone.prompt) > 1:
+            prompt = source.new_tensor(self.backbone.prompt[:-1]).expand(len(source), -1)
             state = self.encode(prompt, state).state
         return state
 
@@ -204,13 +199,9 @@ def parameter_count(config: BackboneConfig) -> int:
     """
     layers = int(getattr(config, "layers", 0))
     if layers <= FEW_LAYERS:
-        return _counted(config)
-    fewer, few = (_counted(config.model_copy(update={"layers": n})) for n in (FEW_LAYERS - 1, FEW_LAYERS))
+        return sum(parameter.numel() for parameter in unfilled_model(config).parameters())
+    fewer, few = (parameter_count(config.model_copy(update={"layers": n})) for n in (FEW_LAYERS - 1, FEW_LAYERS))
     return few + (few - fewer) * (layers - FEW_LAYERS)
-
-
-def _counted(config: BackboneConfig) -> int:
-    return sum(parameter.numel() for parameter in unfilled_model(config).parameters())
 
 
 def unfilled_model(config: BackboneConfig) -> LanguageModel:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -28,8 +27,9 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     """
     settings, weights = path / "config.json", path / "model.safetensors"
     with content_of(settings):
-        architecture = json.loads(settings.read_text("utf-8"))["model"]
-        _require_recorded(architecture, path / "manifest.json")
+        architecture, manifest = json.loads(settings.read_text("utf-8"))["model"], path / "manifest.json"
+        if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
+            raise ValueError(f"settings of another model than {manifest.name} says")  # all other code reads that
         config = parse_model(architecture)
     if windows is not None:
         config = config.reading(windows)
@@ -46,12 +46,6 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         _require_weights(model, tensors)
     model.load_state_dict(tensors, assign=True)
     return model.to(device=device, dtype=torch.float32).eval()
-
-
-def _require_recorded(architecture: Any, manifest: Path) -> None:
-    """Raises: ValueError if a model's settings differ from those in its manifest, which all other code reads."""
-    if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
-        raise ValueError(f"settings of another model than {manifest.name} says")
 
 
 PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))

@@ -94,8 +94,8 @@ class TaskOrder:
 
     def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
         """The examples of a task, the indices [B] that one rank reads in a forward batch, and whether streams begin."""
-        place = self.place(step)
-        order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
+        place, numbers = self._forward_batches(step)
+        order, number = self._orders[place], numbers[part]
         return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
 
     def weight(self, step: int, part: int, rank: int, ranks: int) -> float | None:
@@ -103,14 +103,12 @@ class TaskOrder:
 
         None: all parts and ranks have equal weights. Gradients are means over ranks, so their weights sum to `ranks`.
         """
-        place = self.place(step)
+        place, numbers = self._forward_batches(step)
         examples, order = self.tasks[place].examples, self._orders[place]
         if not examples.by_tokens:
             return None
-        first = (step - self._borders[place]) * self._accumulate
-        own = examples.lengths[order.share(first + part, rank, ranks)].sum()
-        whole = sum(examples.lengths[order.of_batch(first + one)].sum() for one in range(self._accumulate))
-        return float(own * ranks / whole)
+        own = examples.lengths[order.share(numbers[part], rank, ranks)].sum()
+        return float(own * ranks / sum(examples.lengths[order.of_batch(number)].sum() for number in numbers))
 
     @property
     def update_tokens(self) -> int:
@@ -127,13 +125,18 @@ class TaskOrder:
 
     def documents_in(self, step: int) -> int:
         """Number of documents that an update reads in whole or in part, over all ranks."""
-        place = self.place(step)
-        first = (step - self._borders[place]) * self._accumulate
-        return self._orders[place].documents_in(range(first, first + self._accumulate))
+        place, numbers = self._forward_batches(step)
+        return self._orders[place].documents_in(numbers)
 
     def few_documents(self) -> str | None:
         """Warning about the first task; see `ExampleOrder.few_documents`."""
         return self._orders[0].few_documents(self._accumulate)
+
+    def _forward_batches(self, step: int) -> tuple[int, range]:
+        """Place of the task of an update, and the numbers of its forward batches within the task."""
+        place = self.place(step)
+        first = (step - self._borders[place]) * self._accumulate
+        return place, range(first, first + self._accumulate)
 
 
 class ExampleOrder:
@@ -195,11 +198,11 @@ class ExampleOrder:
         if not self._method.grouped_by or self._cut is not None:
             return None
         count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
-        orders = (
-            np.asarray(self._of_epoch(0))[:count],
-            shuffled_order(self._examples.count, self.size, self._seed, 0)[:count],
-        )
-        found, random = (self._mean_documents(order, accumulate) for order in orders)
+        means = []
+        for order in (self._of_epoch(0), shuffled_order(self._examples.count, self.size, self._seed, 0)):
+            updates = np.array_split(np.asarray(order)[:count], max(1, count // accumulate))
+            means.append(float(np.mean([len(self._examples.documents_in(one.flatten())) for one in updates])))
+        found, random = means
         if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
             return None
         return (
@@ -207,11 +210,6 @@ class ExampleOrder:
             f"from them. {self._method.grouped_by} says how segments are grouped; a larger --batch-tokens or "
             "--accumulate has more groups"
         )
-
-    def _mean_documents(self, order: np.ndarray, accumulate: int) -> float:
-        """Mean number of documents in an update, for the batches of an order [batches, size]."""
-        updates = np.array_split(order, max(1, len(order) // accumulate))
-        return float(np.mean([len(self._examples.documents_in(update.flatten())) for update in updates]))
 
     def _of_epoch(self, epoch: int) -> Sequence[np.ndarray] | np.ndarray:
         if self._cut is not None:

@@ -25,9 +25,8 @@ from stages.models.backbone import named_below
 from stages.models.devices import random_state, set_random_state
 from stages.models.language_model import LanguageModel
 from stages.models.weights import save_weights
-from stages.training.journal import LINES, Journal, is_whole
+from stages.training.journal import LINES, Journal, Progress, is_whole
 from stages.training.low_rank import whole_weights
-from stages.training.progress import Progress
 from stages.training.ranks import gather_over_ranks
 from stages.training.training_data import Run
 
@@ -101,7 +100,7 @@ def load_checkpoint(
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             header = file.metadata()
-        if header.pop("digest", None) not in (None, _digest(tensors, header)):
+        if header.pop("digest") != _digest(tensors, header):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
         # Tensors of a method are stored apart from its other values, since safetensors holds only tensors.
@@ -156,9 +155,7 @@ def best_file(folder: Path, progress: Progress) -> Path | None:
     if progress.valid_step is None:
         return None
     file = folder / best_weights(progress.valid_step)
-    if progress.valid_digest is not None and not (
-        file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest
-    ):
+    if not (file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest):
         raise damaged_checkpoint(folder / CHECKPOINT, f"{file.name} is not as it was saved")
     return file
 
@@ -223,25 +220,15 @@ class Saver:
             return Progress(), Carried()
         run, fabric = self._run, self._run.fabric
         saved = load_checkpoint(self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size)
-        progress = self._progress(saved.progress)
+        progress = Progress(**saved.progress)
+        if fabric.is_global_zero:
+            best_file(run.folder, progress)
+            if not is_whole(run.folder, progress.journal_bytes, progress.journal_digest):
+                raise damaged_checkpoint(self._path, f"{LINES} is not as it was saved")
         if isinstance(run.method, Remembers):
-            try:
-                run.method.load_state_dict(saved.method)
-            except KeyError as error:  # from a version whose method kept less state
-                raise damaged_checkpoint(self._path, f"it has no {error}") from error
+            run.method.load_state_dict(saved.method)
         run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
         return progress, saved.carried.each(lambda tensor: tensor.to(fabric.device))
-
-    def _progress(self, saved: dict[str, Any]) -> Progress:
-        try:
-            progress = Progress(**saved)
-        except TypeError as error:
-            raise damaged_checkpoint(self._path, str(error)) from error
-        if self._run.fabric.is_global_zero:
-            best_file(self._run.folder, progress)
-            if not is_whole(self._run.folder, progress.journal_bytes, progress.journal_digest):
-                raise damaged_checkpoint(self._path, f"{LINES} is not as it was saved")
-        return progress
 
 
 def save_after(model: LanguageModel, folder: Path, place: int) -> None:

@@ -4,12 +4,16 @@ import hashlib
 import json
 import math
 import os
+import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from stages.artifacts.checksums import file_entry
-from stages.training.progress import Pace, Progress
 from stages.training.ranks import mean_over_ranks
 from stages.training.training_data import Run
 
@@ -17,14 +21,108 @@ LINES, LOGS = "training.jsonl", "logs"
 
 
 def is_whole(folder: Path, size: int, digest: str | None) -> bool:
-    """Whether the first `size` bytes of a journal have the digest in the checkpoint; None: it has no digest."""
+    """Whether the first `size` bytes of a journal have the digest in the checkpoint."""
     path = folder / LINES
-    if digest is None or not size:
-        return True
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return hashlib.blake2b(file.read(size)).hexdigest() == digest
+    return not size or (path.is_file() and hashlib.blake2b(path.read_bytes()[:size]).hexdigest() == digest)
+
+
+@dataclass
+class Progress:
+    """Progress of a run so far; saved with each checkpoint. Losses are means per token, in nats."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """Time spent in updates."""
+    loss_sum: float = 0.0
+    """Sum of the updates' losses since the last line of the journal, and the number of updates."""
+    loss_count: int = 0
+    auxiliary_sum: float | None = None
+    """Part of `loss_sum` from auxiliary losses of layers; None: there are none."""
+    document_sum: int = 0
+    """Documents that the same updates read, each counted once per update."""
+    line_step: int = 0
+    """Step of the last line of the journal, and the time spent by then."""
+    line_seconds: float = 0.0
+    train_loss: float | None = None
+    """The loss in the last line of the journal."""
+    valid_loss: float | None = None
+    """The lowest validation loss, and its step."""
+    valid_step: int | None = None
+    valid_digest: str | None = None
+    """BLAKE2b of the file of the best weights."""
+    journal_bytes: int = 0
+    journal_digest: str | None = None
+    """BLAKE2b of the first bytes of the journal, up to its saved size."""
+
+    def count(self, seconds: float) -> None:
+        """Count an update."""
+        self.step += 1
+        self.seconds += seconds
+
+    def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
+        """Count the loss of an update, the part of it from auxiliary losses, and the number of documents read."""
+        self.loss_sum += loss
+        self.loss_count += 1
+        self.document_sum += documents
+        if auxiliary is not None:
+            self.auxiliary_sum = (self.auxiliary_sum or 0.0) + auxiliary
+
+    def start_line(self, train_loss: float) -> None:
+        """Begin a new line of the journal after one with the loss `train_loss`."""
+        self.train_loss = train_loss
+        self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
+        self.line_step, self.line_seconds = self.step, self.seconds
+
+    def note_validation(self, valid_loss: float) -> bool:
+        """Note a validation; whether it is the best so far."""
+        best = self.valid_loss is None or valid_loss < self.valid_loss
+        if best:
+            self.valid_loss, self.valid_step = valid_loss, self.step
+        return best
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean training loss since the last line of the journal, or in that line if it has just been written."""
+        if self.loss_count:
+            return self.loss_sum / self.loss_count
+        return math.nan if self.train_loss is None else self.train_loss
+
+    @property
+    def steps_per_second(self) -> float:
+        """Updates a second since the last line of the journal; over the whole run if that was just written."""
+        since_line = self.step - self.line_step, self.seconds - self.line_seconds
+        steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
+        return steps / max(seconds, 1e-9)
+
+
+class CopiedNumber:
+    """A number on the device that is copied while the host continues."""
+
+    def __init__(self, number: Tensor) -> None:
+        """`number`: a scalar, the latest result queued on its device, so that `value` waits for no later work."""
+        self._copy = number.detach().to("cpu", non_blocking=True)
+        # A separate event: waiting for the whole device would include updates queued since.
+        self._copied = torch.cuda.Event() if number.is_cuda else None
+        if self._copied is not None:
+            self._copied.record()
+
+    def value(self) -> float:
+        """The number; waits until it is copied."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._copy)
+
+
+class UpdateFigures(NamedTuple):
+    """Figures that an update reports."""
+
+    step: int
+    """Its number, from 1."""
+    loss: CopiedNumber
+    auxiliary: CopiedNumber | None
+    """Part of the loss from auxiliary losses of layers; None: there are none."""
+    documents: int
+    """Number of documents read, in whole or in part."""
 
 
 class Journal:
@@ -66,7 +164,8 @@ class Course:
     def __init__(self, run: Run, progress: Progress, update_tokens: int, stack: ExitStack) -> None:
         """Open the journal, which `stack` closes; only the first process has one."""
         self._run, self._progress, self._update_tokens = run, progress, update_tokens
-        self._pace = Pace(update_tokens)
+        self._began: tuple[int, float] | None = None
+        """Step and time of the first report, from which the shown speed is measured."""
         self.journal: Journal | None = None
         if run.fabric.is_global_zero:
             self.journal = Journal(run.folder, progress.journal_bytes, progress.step)
@@ -75,16 +174,18 @@ class Course:
     def write_line(self, valid: float | None, learning_rate: float) -> None:
         """Write a line of the journal: means since the previous line."""
         progress, fabric = self._progress, self._run.fabric
-        loss, auxiliary = mean_over_ranks(fabric, progress.mean_loss), progress.mean_auxiliary
-        if auxiliary is not None:
-            auxiliary = mean_over_ranks(fabric, auxiliary)
+        loss, figures = mean_over_ranks(fabric, progress.mean_loss), {}
+        if progress.auxiliary_sum is not None:
+            auxiliary = progress.auxiliary_sum / max(1, progress.loss_count)
+            figures["auxiliary_loss"] = mean_over_ranks(fabric, auxiliary)
+        documents = round(progress.document_sum / progress.loss_count, 1) if progress.loss_count else None
         if self.journal:
             self.journal.write(
                 progress.step,
                 tokens=progress.step * self._update_tokens,
                 loss=loss,
-                **({} if auxiliary is None else {"auxiliary_loss": auxiliary}),
-                documents=progress.mean_documents,
+                **figures,
+                documents=documents,
                 valid_loss=valid,
                 learning_rate=learning_rate,
                 tokens_per_second=round(progress.steps_per_second * self._update_tokens, 1),
@@ -92,11 +193,16 @@ class Course:
         progress.start_line(loss)
 
     def show(self) -> None:
-        """Show the progress after a step."""
-        step, loss = self._progress.step, self._progress.mean_loss
-        speed = self._pace.tokens_per_second(step)
-        config = self._run.config
-        figures = {"loss": loss} | ({} if speed is None else {"tokens_per_second": speed})
+        """Show the progress after a step.
+
+        The speed includes the time between updates, such as validations, as does the remaining time shown next to it.
+        """
+        step, loss, now = self._progress.step, self._progress.mean_loss, time.monotonic()
+        config, figures = self._run.config, {"loss": loss}
+        self._began = self._began or (step, now)
+        first, began = self._began
+        if now > began:
+            figures["tokens_per_second"] = (step - first) * self._update_tokens / (now - began)
         if config.method_settings.learns == "text":  # perplexity makes no sense for a loss over labels
             figures["perplexity"] = exp(loss)
         self._run.reporter.progress(step, config.steps, "steps", **figures)

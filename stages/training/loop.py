@@ -20,9 +20,10 @@ from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder, batch_size
 from stages.training.checkpoint import Saver, save_after, save_best
 from stages.training.compiling import Compiled, compiled
-from stages.training.journal import Course, exp
+from stages.training.journal import CopiedNumber, Course, Progress, UpdateFigures, exp
 from stages.training.low_rank import factors_alone
 from stages.training.optimizer import (
+    clip,
     clipped_together,
     freeze_others,
     learning_rate_factor,
@@ -30,10 +31,8 @@ from stages.training.optimizer import (
     set_apart,
     set_learning_rates,
 )
-from stages.training.progress import CopiedNumber, Progress, UpdateFigures
 from stages.training.ranks import mean_over_ranks
 from stages.training.replay import replay_step
-from stages.training.rows import clip
 from stages.training.training_data import Run
 from stages.training.validate import validate
 
@@ -73,17 +72,12 @@ class Trainer:
         self.unread = UNREAD.get(run.fabric.device.type, 0)
         self._made: deque[UpdateFigures] = deque()
 
-    @property
-    def update_tokens(self) -> int:
-        """Tokens that one update reads, over all ranks; a mean if examples differ in length."""
-        return self.order.update_tokens
-
     def train(self) -> Progress:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""
         with ExitStack() as stack:
             if self.progress.step == 0 and self.run.keeps_tasks:
                 save_after(self.run.model, self.run.folder, 0)
-            course = Course(self.run, self.progress, self.update_tokens, stack)
+            course = Course(self.run, self.progress, self.order.update_tokens, stack)
             if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
                 self.run.reporter.warning(warning)
             # A signal is a request: it takes effect between two updates, where a checkpoint is consistent.
@@ -119,7 +113,11 @@ class Trainer:
         while len(self._made) > unread:
             made = self._made.popleft()
             loss, auxiliary = made.loss.value(), None if made.auxiliary is None else made.auxiliary.value()
-            self._require_finite(loss, made.step)
+            if not math.isfinite(loss):
+                tasks, place = self.order.tasks, self.order.place(made.step - 1)
+                where = f"step {made.step} of {self.run.config.steps}"
+                where += f", in task {tasks[place].name}" if self.run.keeps_tasks else ""
+                raise UsageError(f"The training loss is {loss} at {where}. {self._remedy}")
             self.progress.add(loss, auxiliary, made.documents)
 
     def _settle(self) -> None:
@@ -127,13 +125,6 @@ class Trainer:
         started = time.perf_counter()
         self._read(0)
         self.progress.seconds += time.perf_counter() - started
-
-    def _require_finite(self, loss: float, step: int) -> None:
-        if not math.isfinite(loss):
-            task = f", in task {self.order.tasks[self.order.place(step - 1)].name}" if self.run.keeps_tasks else ""
-            raise UsageError(
-                f"The training loss is {loss} at step {step} of {self.run.config.steps}{task}. {self._remedy}"
-            )
 
     @property
     def _remedy(self) -> str:

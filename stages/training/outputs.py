@@ -15,6 +15,7 @@ from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import AFTER, KEPT
 from stages.methods.method import KeepsExamples, WritesFiles
 from stages.metrics import perplexity
+from stages.models.language_model import parameter_count
 from stages.models.weights import save_weights
 from stages.numbers import rate
 from stages.training.checkpoint import best_file
@@ -22,14 +23,14 @@ from stages.training.config import TrainConfig
 from stages.training.journal import LINES, LOGS
 from stages.training.loop import Trainer
 from stages.training.low_rank import own_parameters, whole_weights
-from stages.training.resolve import train_tokens, weights
+from stages.training.resolve import train_tokens
 from stages.training.sizes import checkpoint_bytes
 from stages.training.training_data import mapped_bytes, passing_bytes
 
 
 def bytes_to_write(job: Job[TrainConfig]) -> int:
     """Bytes of disk that training still needs: mapped arrays, and old and new checkpoint and best weights."""
-    weight_bytes = 4 * weights(job.config.model)
+    weight_bytes = 4 * parameter_count(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
     # Twice: a file stays until its replacement is complete.
     saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
@@ -55,17 +56,13 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
         trainer.run.method.write_files(lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
-    _write_settings(job)
-
-
-def _write_settings(job: Job[TrainConfig]) -> None:
     training = job.config.stored()
     order, labels = training.pop("order"), job.inputs["tokens"].metrics.get("labels")
     stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
     settings = {"model": architecture, "method": method, "memory": memory, **stream, "training": training}
-    job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
 def _copy(draft: Draft, file: Path) -> None:
@@ -75,7 +72,7 @@ def _copy(draft: Draft, file: Path) -> None:
 def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
     """Figures of a run."""
     progress = trainer.progress
-    tokens = progress.step * trainer.update_tokens
+    tokens = progress.step * trainer.order.update_tokens
     valid = progress.valid_loss
     learns_text = job.config.method_settings.learns == "text"
     whole = train_tokens(job.inputs["tokens"]) if learns_text else trainer.order.pass_tokens
@@ -120,15 +117,13 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
     """
     last = validations[-1:]
     before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
-    compared = [*(before or validations[:-1])[-1:], *last]
+    compared, still_falling = [*(before or validations[:-1])[-1:], *last], None
+    if len(compared) == 2:
+        earlier, lowest = compared[0], min(validations, key=lambda one: one.loss)
+        fell_late = lowest.step > earlier.step and earlier.loss - lowest.loss > NOTABLE
+        still_falling = fell_late and last[0].loss - lowest.loss <= NOTABLE
     return {
         "passes": round(passes, 4),
         "last_validations": [one._asdict() for one in compared],
-        "still_falling": _fell_late(validations, compared[0]) if len(compared) == 2 else None,
+        "still_falling": still_falling,
     }
-
-
-def _fell_late(validations: Sequence[Validation], before: Validation) -> bool:
-    last, lowest = validations[-1], min(validations, key=lambda one: one.loss)
-    late = lowest.step > before.step and before.loss - lowest.loss > NOTABLE
-    return late and last.loss - lowest.loss <= NOTABLE

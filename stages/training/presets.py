@@ -56,8 +56,13 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     if name is None:
         if backbone is None and method is not None:
             backbone = METHODS.settings(method).usual_backbone
+        backbone = backbone or DEFAULT_BACKBONE
+        own_preset = f"{DEFAULT}-{backbone}" in preset_names()
+        smallest = load_preset(f"{DEFAULT}-{backbone}" if own_preset else DEFAULT)
+        if backbone != DEFAULT_BACKBONE and not own_preset:
+            smallest["model"] = {"backbone": backbone}  # its own defaults
         # The length of training then follows from the text.
-        return {name: value for name, value in _smallest(backbone or DEFAULT_BACKBONE).items() if name != "steps"}
+        return {name: value for name, value in smallest.items() if name != "steps"}
     preset = load_preset(name)
     own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
     if backbone not in (None, own):
@@ -103,12 +108,3 @@ def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
             f"--init-from takes over how that model is made: leave {', '.join(settled)} out. What may be another: "
             f"{', '.join(lengths)}."
         )
-
-
-def _smallest(backbone: str) -> dict[str, Any]:
-    """The smallest preset; a backbone without one gets its own defaults with the same training settings."""
-    own = f"{DEFAULT}-{backbone}"
-    if own in preset_names():
-        return load_preset(own)
-    preset = load_preset(DEFAULT)
-    return preset if backbone == DEFAULT_BACKBONE else preset | {"model": {"backbone": backbone}}

@@ -11,7 +11,6 @@ from stages.errors import DataError, UsageError, did_you_mean
 from stages.examples import STREAMS
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
-from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import MetaMbpaConfig, TaskSettings
 from stages.metrics import MOST_PASSES
@@ -52,27 +51,26 @@ def validations(steps: int) -> int:
     return max(1, steps // VALIDATIONS)
 
 
-def weights(model: BackboneConfig) -> int:
-    """Number of trained weights of a model with known sizes."""
-    from stages.models.language_model import unfilled_model
-
-    return sum(parameter.numel() for parameter in unfilled_model(model).parameters())
-
-
 def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model to train: the initial model or the described one, with the additions of the method."""
-    size = inputs["tokens"].metrics["vocabulary_size"]
-    model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
+    model, tokens = config.model, inputs["tokens"]
+    size = tokens.metrics["vocabulary_size"]
+    if "init" in inputs:
+        model = _taken_over(config, inputs["init"])
+    elif model.vocab_size not in (None, size):
+        raise UsageError(
+            f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
+        )
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
     if "init" not in inputs and (config.wider > 1 or config.deeper > 1):
         raise UsageError("wider and deeper are of a model to begin from: name it with --init-from.")
     if model.head is not None:
         raise UsageError("model.head follows from the method: leave it out.")
     if isinstance(config.method_settings, TaskSettings):
-        model = config.method_settings.for_tasks(model, inputs["tokens"])
-    if config.lora is not None and isinstance(model.head, LanguageSettings):
-        model = model.model_copy(update={"head": model.head.model_copy(update={"learns_rows": True})})
+        model = config.method_settings.for_tasks(model, tokens)
     if config.lora is not None:
+        if isinstance(model.head, LanguageSettings):
+            model = model.model_copy(update={"head": model.head.model_copy(update={"learns_rows": True})})
         _require_factors(config, model, inputs)
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
@@ -140,16 +138,6 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 
-def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
-    """Raises: UsageError if the size of the vocabulary differs from that of the tokens."""
-    size = tokens.metrics["vocabulary_size"]
-    if model.vocab_size not in (None, size):
-        raise UsageError(
-            f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
-        )
-    return model
-
-
 def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:
     """Number of updates: as requested, from a number of epochs of whole batches, or as many as still improve."""
     if epochs is not None:
@@ -157,21 +145,17 @@ def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, e
     if config.steps != AUTO:
         return {}
     tokens = inputs["tokens"]
-    found = _passes(config, tokens, execution)
+    if config.method_settings.learns != "text":
+        found = 1.0  # as in the papers, each example is read once
+    elif config.model.backbone == IMPORTED:
+        found = PASSES_OF_IMPORTED
+    else:
+        found = worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
     steps = _steps(config, inputs, found)
     execution.reporter.info(
         f"{steps:,} steps, {passes(found)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
     return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
-
-
-def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
-    """Passes over the training split if the user gives no number."""
-    if config.method_settings.learns != "text":
-        return 1.0  # as in the papers, each example is read once
-    if config.model.backbone == IMPORTED:
-        return PASSES_OF_IMPORTED
-    return worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
 
 
 def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
@@ -182,7 +166,9 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
         if model.config.get("model") == wanted:
             return int(model.metrics["parameters"])
     require_memory(config, tokens, execution)
-    return weights(config.model)
+    from stages.models.language_model import parameter_count
+
+    return parameter_count(config.model)
 
 
 def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
@@ -225,16 +211,6 @@ def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) 
     require_room(config, config.model, segments(config, tokens), device_type(execution.device))
 
 
-def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
-    from stages.models.devices import device_type
-
-    if config.precision == "bf16" and device_type(execution.device) == "cpu" and not multiplies_bf16():
-        execution.reporter.warning(
-            "this processor has no products in bf16; on another without them a training took 2.7 times as long as with "
-            "--precision fp32."
-        )
-
-
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
     """Number of updates of some epochs of whole batches. Raises: UsageError for more than the maximum of `steps`."""
     steps = max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
@@ -266,16 +242,14 @@ def train_tokens(tokens: Artifact) -> int:
 
 def resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> MethodSettings | None:
     """The settings of memory, completed from the backbone and the batches."""
-    return None if config.memory is None else config.memory.sized(model, _batches(config, inputs))
-
-
-def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
     from stages.training.ranks import world_size
 
+    if config.memory is None:
+        return None
     split = inputs["tokens"].metrics["splits"][TRAIN]
     batch = max(1, min(config.batch_segments, segments(config, inputs["tokens"])))
     if config.model.reads.source:  # the number of sentences that fit; each is a document
         batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
-    return Batches(batch, world_size(), config.accumulate, borders, same)
+    return config.memory.sized(model, Batches(batch, world_size(), config.accumulate, borders, same))

@@ -112,23 +112,16 @@ def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
     layers remember."""
     layers: int = getattr(model, "layers", 1) + getattr(model, "encoder_layers", 0)
-    numbers = model.width * (layers + 1) + _taken_numbers(model)
+    numbers = model.width * (layers + 1)
+    if isinstance(model, AttentionConfig) and isinstance(model.attention, StreamAttentionSettings):
+        blocks = len(model.attention.layers or range(model.layers))  # no list of layers: there may be very many
+        numbers += blocks * model.attention.taken_numbers(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
-
-
-def _taken_numbers(model: BackboneConfig) -> int:
-    """Numbers that all layers together read from memory for one position."""
-    if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
-        return 0
-    blocks = len(model.attention.layers or range(model.layers))  # no list of layers: there may be very many
-    return blocks * model.attention.taken_numbers(model)
 
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
-    if not remembers(model, config.segment_length):
-        return 0
-    return model.state_bytes(config.segment_length)
+    return model.state_bytes(config.segment_length) if remembers(model, config.segment_length) else 0
 
 
 def _parameters(model: BackboneConfig) -> int:
@@ -156,18 +149,13 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
 
 def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
     """Bytes of a checkpoint: all weights, moments and copies of trained ones, and the carried state of streams."""
-    carried, beside = _carried_bytes(config, inputs), MOST_MOMENTS + config.method_settings.copies
+    carried, beside = 0, MOST_MOMENTS + config.method_settings.copies
+    if config.model.carries_state:
+        batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
+        carried = batch * config.model.state_bytes(config.segment_length)
     if config.lora is None:
         return (1 + beside) * weight_bytes + carried
     return weight_bytes + (1 + beside) * NUMBER * factor_numbers(config.model, config.lora) + carried
-
-
-def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
-    """Bytes of the states of a batch's streams."""
-    if not config.model.carries_state:
-        return 0
-    batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
-    return batch * config.model.state_bytes(config.segment_length)
 
 
 def segments(config: TrainConfig, tokens: Artifact) -> int:

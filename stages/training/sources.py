@@ -19,7 +19,8 @@ TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     """Find the inputs of training by role: the tokens, and the source itself if it was made from tokens.
 
-    Raises: ArtifactError if the method cannot learn from the source; the message names a command that helps.
+    Raises: ArtifactError if the method cannot learn from the source (the message names a command that helps), if
+        neighbours are missing or their datastore is gone, or if keys are not of the training split.
     """
     takes = config.method_settings.takes
     if source.kind not in takes:
@@ -39,11 +40,20 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     match source.kind:
         case "batches":
             _require_segments(config, source)
-            return {"tokens": source.input("tokens"), "batches": source}
+            return {"tokens": tokens, "batches": source}
         case "neighbors":
-            return {"tokens": _tokens_of_neighbors(config, source), "neighbors": source}
+            for split in splits_read(tokens):
+                require_neighbors(source, split, config.method_settings.neighbors_read, "train --set memory.k=")
+                require_some(source, split)
+            source.find("datastore")
+            return {"tokens": tokens, "neighbors": source}
         case "episodes":
-            return {"tokens": _tokens_of_episodes(source), "episodes": source}
+            if source.config["split"] != TRAIN:
+                raise ArtifactError(
+                    f"{source.reference} has keys of {source.config['split']!r}, but training reads {TRAIN!r}: "
+                    f"memlm build-episodes --split {TRAIN}."
+                )
+            return {"tokens": tokens, "episodes": source}
     return {"tokens": source}
 
 
@@ -75,26 +85,6 @@ def _require_segments(config: TrainConfig, batches: Artifact) -> None:
         f"{length}; pack them again: {batches.advise('pack-batches', tokens, '--segment-length', length)}, "
         f"or train with --segment-length {batches.config['segment_length']}."
     )
-
-
-def _tokens_of_neighbors(config: TrainConfig, neighbors: Artifact) -> Artifact:
-    """The tokens of a neighbors artifact. Raises: ArtifactError if it lacks neighbours, or its datastore is gone."""
-    tokens = neighbors.input("queries")
-    for split in splits_read(tokens):
-        require_neighbors(neighbors, split, config.method_settings.neighbors_read, "train --set memory.k=")
-        require_some(neighbors, split)
-    neighbors.find("datastore")
-    return tokens
-
-
-def _tokens_of_episodes(episodes: Artifact) -> Artifact:
-    """The tokens of an episodes artifact. Raises: ArtifactError if its keys are not of the training split."""
-    if episodes.config["split"] != TRAIN:
-        raise ArtifactError(
-            f"{episodes.reference} has keys of {episodes.config['split']!r}, but training reads {TRAIN!r}: "
-            f"memlm build-episodes --split {TRAIN}."
-        )
-    return episodes.input("corpus")
 
 
 def splits_read(tokens: Artifact) -> list[str]:
@@ -131,17 +121,13 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
             f"{init.reference} is a {has}, but the settings name the backbone {named!r}: leave that out, "
             f"or name a preset of a {has} (memlm presets)."
         )
-    _require_attention(config, init)
-
-
-def _require_attention(config: TrainConfig, init: Artifact) -> None:
-    own, named = model_of(init), config.model
-    if not isinstance(own, AttentionConfig) or not isinstance(named, AttentionConfig):
+    own, named_model = model_of(init), config.model
+    if not isinstance(own, AttentionConfig) or not isinstance(named_model, AttentionConfig):
         return
-    if "attention" in named.model_fields_set and named.attention.name != own.attention.name:
+    if "attention" in named_model.model_fields_set and named_model.attention.name != own.attention.name:
         raise UsageError(
             f"{init.reference} has attention {own.attention.name!r}: leave out the backbone or preset "
-            f"with attention {named.attention.name!r}."
+            f"with attention {named_model.attention.name!r}."
         )
 
 

@@ -94,4 +94,4 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
         trainer = Trainer(Run(make_fabric(place), timed, model, method, tasks, None, Path(folder), stopwatch, 3600.0))
         with suppress(_EnoughError):
             trainer.train()
-    return stopwatch.updates_per_second() * trainer.update_tokens
+    return stopwatch.updates_per_second() * trainer.order.update_tokens

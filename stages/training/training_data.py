@@ -5,7 +5,7 @@ Arrays that are read at random stay on disk, so that memory does not grow with t
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +96,16 @@ def read_corpus(tokens: Artifact, folder: Path) -> Corpus:
     for split in splits_read(tokens):
         for name in stored.read:
             array = stored.arrays[f"{split}/{name}"]
-            large = split == TRAIN and name.endswith("ids")
-            arrays[f"{split}/{name}"] = (
-                _mapped(array, folder / f"{name}-{split}.npy") if large else np.asarray(array[:])
-            )
+            if split == TRAIN and name.endswith("ids"):  # these are large
+                rows = partial(_rows, array)
+                arrays[f"{split}/{name}"] = mapped(folder / f"{name}-{split}.npy", array.shape, array.dtype, rows)
+            else:
+                arrays[f"{split}/{name}"] = array[:]
     return Corpus.of(tokens, arrays)
 
 
-def _mapped(array: Any, path: Path) -> np.ndarray:
-    return mapped(path, array.shape, array.dtype, lambda start, stop: array[start:stop])
+def _rows(array: Any, start: int, stop: int) -> np.ndarray:
+    return np.asarray(array[start:stop])
 
 
 def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) -> LanguageModel:
@@ -115,20 +116,18 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     model = LanguageModel(settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model)
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
-        start_from(model, inputs["init"].file("model.safetensors"), lambda weights: _grown(weights, config, inputs))
+        file, smaller = inputs["init"].file("model.safetensors"), model_of(inputs["init"])
+        if config.wider == config.deeper == 1:
+            start_from(model, file)
+        else:
+            factors = (config.wider, config.deeper, NOISE, config.seed)
+            start_from(model, file, lambda weights: grown(weights, smaller, *factors))
     elif isinstance(model.vocabulary, AdaptiveVocabulary):
         model.vocabulary.sort_by(_token_counts(corpus.arrays[f"{TRAIN}/ids"], len(model.vocabulary.rank)))
     if config.lora is not None:
         add_factors(model, config.lora)
     torch.manual_seed(config.seed + rank)
     return model
-
-
-def _grown(weights: dict[str, Tensor], config: TrainConfig, inputs: Inputs) -> dict[str, Tensor]:
-    """The weights of the initial model, grown to the requested width and depth."""
-    if config.wider == config.deeper == 1:
-        return weights
-    return grown(weights, model_of(inputs["init"]), config.wider, config.deeper, NOISE, config.seed)
 
 
 def _token_counts(ids: np.ndarray, types: int) -> Tensor:
@@ -193,12 +192,6 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np
     return np.load(path, mmap_mode="r")
 
 
-def remove(path: Path) -> None:
-    """Remove a file of `mapped` and its digest, if it exists."""
-    for file in (path, _digest_file(path)):
-        file.unlink(missing_ok=True)
-
-
 def _is_whole(path: Path) -> bool:
     beside = _digest_file(path)
     return path.is_file() and beside.is_file() and beside.read_bytes() == file_entry(path)["blake2b"].encode()
@@ -235,7 +228,7 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
     @cache
     def values() -> np.ndarray:
         stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
-        return mapped(beside, stored.shape, DTYPE, lambda start, stop: stored[start:stop])
+        return mapped(beside, stored.shape, DTYPE, partial(_rows, stored))
 
     def tokens(split: str) -> np.ndarray:
         ids = group[f"{split}/ids"]
@@ -247,5 +240,6 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
         )
 
     by_split = {split: tokens(split) for split in splits}
-    remove(beside)
+    for file in (beside, _digest_file(beside)):
+        file.unlink(missing_ok=True)
     return by_split

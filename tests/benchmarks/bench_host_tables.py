@@ -20,8 +20,7 @@ from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers.hashed_ngrams import HashedNgrams
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.training.config import OptimizerConfig
-from stages.training.optimizer import make_optimizer, set_apart, set_learning_rates
-from stages.training.rows import clip
+from stages.training.optimizer import clip, make_optimizer, set_apart, set_learning_rates
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_replay import Alive
 

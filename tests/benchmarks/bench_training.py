@@ -207,7 +207,7 @@ def our_steps(
     run = Run(make_fabric(device), config, LanguageModel(config.model), method, tasks, None, folder, Silent(), 1e9)
     trainer = Trainer(run)
     with ExitStack() as stack:  # the journal is closed: nothing is kept of what is timed
-        course = Course(run, trainer.progress, trainer.update_tokens, stack)
+        course = Course(run, trainer.progress, trainer.order.update_tokens, stack)
     course.journal = None
 
     def steps() -> None:

@@ -24,7 +24,7 @@ from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
 from stages.training.config import TrainConfig
-from stages.training.progress import Progress
+from stages.training.journal import Progress
 from stages.training.resolve import MOST_PASSES
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
@@ -105,7 +105,7 @@ def test_the_same_work_is_the_same_bytes(store, tmp_path):
 
 @pytest.mark.parametrize(("precision", "own", "warned"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)])
 def test_bf16_without_instructions_for_it_is_warned_of(store, monkeypatch, precision, own, warned):
-    monkeypatch.setattr("stages.training.resolve.multiplies_bf16", lambda: own)
+    monkeypatch.setattr("stages.train.multiplies_bf16", lambda: own)
     notes = Interrupt()
     train(store, small_tokens(store), reporter=notes, precision=precision)
     assert sum("--precision fp32" in message for message in notes.messages) == warned

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from stages.errors import ArtifactError, UsageError
 from stages.examples.batching import padded
-from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.documents import Documents, LabelledBatch, QuestionBatch
 from stages.examples.examples import Batch
-from stages.examples.questions import QuestionBatch
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 

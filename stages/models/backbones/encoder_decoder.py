@@ -12,7 +12,6 @@ from stages.models.layers import FEED_FORWARD
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.stacks import Attention, DecoderBlock, EncoderBlock, Heads
-from stages.models.layers.sublayer import FeedForward
 
 
 class EncoderDecoder(Backbone, ReadsSource):
@@ -29,8 +28,10 @@ class EncoderDecoder(Backbone, ReadsSource):
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config, config.encoder_layers) for _ in range(config.encoder_layers))
         self.encoder_norm = nn.LayerNorm(config.width)
+        chosen = [config.layer_in("feed_forward", number + 1) for number in range(config.layers)]
         self.blocks = nn.ModuleList(
-            DecoderBlock(config, config.layers, _feed_forward(config, number + 1)) for number in range(config.layers)
+            DecoderBlock(config, config.layers, FEED_FORWARD.load(settings.name)(config, settings))
+            for settings in chosen
         )
         self.norm = nn.LayerNorm(config.width)
 
@@ -68,9 +69,3 @@ class EncoderDecoder(Backbone, ReadsSource):
         return self.dropout(
             embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
         )
-
-
-def _feed_forward(config: EncoderDecoderConfig, number: int) -> FeedForward:
-    """Create the feed-forward layer of a block; blocks count from 1."""
-    settings = config.layer_in("feed_forward", number)
-    return FEED_FORWARD.load(settings.name)(config, settings)

@@ -1,8 +1,7 @@
 """Memformer: an encoder reads the previous segment and a memory of slots, and a decoder predicts the segment."""
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -146,8 +145,8 @@ class Memformer(Backbone, Replays):
     def _opened(self, inputs: Inputs) -> Carried:
         state, like = inputs.state, inputs.embedded
         if state is not None:
-            past = [_past(state, number) for number in range(1, len(self.blocks) + 1)]
-            return Carried(state["memory"], state["before"], state["segment"], past)
+            past = [Heads.of(state, f"block{number + 1}.past") for number in range(len(self.blocks))]
+            return Carried(state["memory"], state["before"], state["segment"], cast(list[Heads], past))
         rows, _, width = like.shape
         empty = like.new_empty(rows, 0, width)
         return Carried(empty if self.writer is None else self.writer.begin(rows), empty, empty, self._no_past(like))
@@ -191,9 +190,3 @@ class Memformer(Backbone, Replays):
         if segment.shape[1] == self.length:
             after = Carried(carried.memory, segment, segment[:, :0], self._no_past(embedded))
         return self.norm(x), ffn_input, after
-
-
-def _past(state: Mapping[str, Tensor], number: int) -> Heads:
-    found = Heads.of(state, f"block{number}.past")
-    assert found is not None, "the state is of another model"
-    return found

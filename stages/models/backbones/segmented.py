@@ -1,7 +1,6 @@
 """Recurrence over a stream in segments: blocks attend to cached inputs before the segment, and may have more memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -91,28 +90,24 @@ class Segmented(Backbone):
         The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its number.
         """
         embedded = inputs.embedded
-        carried = self._begin(embedded) if inputs.state is None else self._opened(inputs.state)
+        if inputs.state is None:
+            cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
+            carried = Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
+        else:
+            memories = of_blocks(inputs.state, self.memories)
+            carried = Carried(inputs.state["cached"], int(inputs.state["place"]), memories)
         hidden, ffn_input, losses = list[Tensor](), list[Tensor](), list[Tensor]()
         borders = self._borders(embedded.shape[1], carried.place)
-        for piece in _cut(inputs, borders):
-            f, g, carried, auxiliary = self._read(piece, carried)
+        for start, stop in pairwise((0, *borders, embedded.shape[1])):
+            f, g, carried, auxiliary = self._read(inputs.between(start, stop), carried)
             hidden.append(f)
             ffn_input += [] if g is None else [g]
             losses += auxiliary
         total = torch.stack(losses).sum() if losses else None
         g = torch.cat(ffn_input, 1) if ffn_input else None
-        return Encoding(torch.cat(hidden, 1), g, self._state(carried), total)
-
-    def _begin(self, embedded: Tensor) -> Carried:
-        cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
-        return Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
-
-    def _opened(self, state: Mapping[str, Tensor]) -> Carried:
-        return Carried(state["cached"], int(state["place"]), of_blocks(state, self.memories))
-
-    def _state(self, carried: Carried) -> dict[str, Tensor]:
         # The place stays on the CPU, so that reading it does not wait for a GPU.
-        return {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(carried.memories)
+        state = {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(carried.memories)
+        return Encoding(torch.cat(hidden, 1), g, state, total)
 
     def _borders(self, number: int, place: int) -> list[int]:
         """Positions at which to cut a call into passages: the ends of segments, if they cannot be read together.
@@ -145,7 +140,10 @@ class Segmented(Backbone):
             # Detached, because a cache with a graph would keep all earlier segments in memory.
             kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
-            memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
+            memory = attended.memory
+            if not block.keeps_graph:
+                memory = memory_of({name: part.detach() for name, part in present(memory).items()}, memory)
+            memories.append(memory)
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
         return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
@@ -154,17 +152,6 @@ class Segmented(Backbone):
         end = cached + number
         starts = range(cached - place, end, self.length)
         return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
-
-
-def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
-    """Cut inputs [B, n, d] at the borders."""
-    offset, tokens = inputs.document_offset, inputs.tokens
-    for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
-        yield inputs._replace(
-            embedded=inputs.embedded[:, start:stop],
-            document_offset=None if offset is None else offset[:, start:stop],
-            tokens=None if tokens is None else tokens[:, start:stop],
-        )
 
 
 class SegmentedByDistance(Segmented):
@@ -185,8 +172,3 @@ class SegmentedByDistance(Segmented):
 
     def left(self, x: Tensor) -> Tensor:
         return self.norm(x)
-
-
-def _constant(memory: Any) -> Any:
-    """The memory of a block, detached."""
-    return memory_of({name: part.detach() for name, part in present(memory).items()}, memory)

@@ -139,7 +139,10 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             rows = F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
-            found = gated + F.silu(self._convolved(values, document_offset, x.shape[1]))
+            apart = max(self.settings.orders)  # taps of the depthwise causal convolution
+            lagged = (delayed(values, tap * apart, x.shape[1], document_offset) for tap in range(len(self.taps)))
+            convolved = torch.stack([of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]).sum(0)
+            found = gated + F.silu(convolved)
         after = NgramMemory(said[:, x.shape[1] :], values[:, x.shape[1] :])
         return x + self.dropout(found).to(x.dtype), after
 
@@ -159,9 +162,3 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
                 rows.append(mixed % size + first)
                 first += size
         return torch.stack(rows, -1)
-
-    def _convolved(self, values: Tensor, document_offset: Tensor | None, number: int) -> Tensor:
-        """Depthwise causal convolution at the last `number` positions; `values` [B, reach + n, d]."""
-        apart = max(self.settings.orders)
-        lagged = [delayed(values, tap * apart, number, document_offset) for tap in range(self.settings.kernel)]
-        return torch.stack([of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]).sum(0)

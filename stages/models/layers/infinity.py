@@ -186,20 +186,14 @@ class SignalReader(nn.Module):
         self, q: Float[Tensor, "B heads n d_head"], signal: Float[Tensor, "B N d"], seen: Bool[Tensor, "B n"]
     ) -> Look:
         """Read the signal; `seen` marks the queries that may see it, and the others get 0."""
-        mean, variance = self._focused(q, signal)
-        values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        read = self.basis.expected(mean, variance) @ values
-        return Look(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
-
-    def _focused(self, q: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance [B, heads, n].
-
-        a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
-        """
+        # a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
         focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(2, (self.heads, -1))
         place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
         # Softplus may underflow to 0, but the divergence takes the logarithm of the variance.
-        return place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
+        mean, variance = place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
+        values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        read = self.basis.expected(mean, variance) @ values
+        return Look(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
 
 
 class Gate(nn.Module):
@@ -300,20 +294,12 @@ class InfinityAttention(StreamAttention[Signal]):
         if passage.place:
             return signal
         if passage.document_offset is not None and self.by_document:
-            signal, left = self._own(signal, left, passage.document_offset[:, :1, None])
+            # What is from an earlier document than the segment's first position becomes 0. A signal belongs to the
+            # document of the first position of the previous segment.
+            before = passage.document_offset[:, :1, None]
+            ages = self.cached + torch.arange(left.shape[1], 0, -1, device=left.device)
+            signal, left = signal * (before >= self.length), left * (before >= ages[:, None])
         return self.writer(signal, left, memory.attention)
-
-    def _own(self, signal: Tensor, left: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """Set signal and inputs to 0 where they are from an earlier document than the segment's first position.
-
-        A signal belongs to the document of the first position of the previous segment.
-
-        Args:
-            before: offset of the segment's first position within its document, int64 [B, 1, 1].
-        """
-        number = left.shape[1]
-        ages = self.cached + torch.arange(number, 0, -1, device=left.device)
-        return signal * (before >= self.length), left * (before >= ages[:, None])
 
     def _seen(self, signal: Tensor, passage: Passage) -> Tensor:
         """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's first position."""

@@ -200,17 +200,15 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
             q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
             scale = self.scales()[:, None, None]
             q, k = F.normalize(q[:, :, first - begin :], dim=-1) * scale, F.normalize(k, dim=-1)
-            read = self._with_memory(q, self._local(q, k, v), passage, memory)
+            weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
+            local = F.dropout(weights, self.dropout, self.training) @ v
+            read = self._with_memory(q, local, passage, memory)
         hidden = self.out(read.transpose(1, 2).flatten(2))
         if passage.ends_segment:
             own = passage.cached - passage.place - begin
-            memory = KeysAndValues(*(self._kept(old, new[:, :, own:]) for old, new in zip(memory, (k, v), strict=True)))
+            joined = [torch.cat((old, new[:, :, own:].detach()), 2) for old, new in zip(memory, (k, v), strict=True)]
+            memory = KeysAndValues(*(part[:, :, max(0, part.shape[2] - self.most) :] for part in joined))
         return Attended(hidden, memory)
-
-    def _local(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention within the segment, [B, heads, n, d_head]."""
-        weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
-        return F.dropout(weights, self.dropout, self.training) @ v
 
     def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues) -> Tensor:
         """Mix `local` with what is read from memory, weighted by the gate; queries that see no entry keep `local`."""
@@ -219,8 +217,3 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         sees = found.scores.isfinite().any(-1, keepdim=True)
         gate = self.gates()[:, None, None] * sees
         return gate * found.read + (1 - gate) * local
-
-    def _kept(self, old: Tensor, new: Tensor) -> Tensor:
-        """The latest N entries, [B, heads, N, d_head]."""
-        joined = torch.cat((old, new.detach()), 2)
-        return joined[:, :, max(0, joined.shape[2] - self.most) :]

@@ -1,6 +1,5 @@
 """Settings of layers with memory of a stream, or with learned slots; free of torch."""
 
-from collections.abc import Iterator
 from itertools import count, islice
 from math import isqrt
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -236,7 +235,9 @@ class HashedNgramsSettings(LookupSettings):
     @property
     def sizes(self) -> list[list[int]]:
         """Number of rows of each table, by order and head: distinct prime numbers."""
-        primes = _primes(self.slots)
+        # Trial division is fast enough: there are few tables, and their sizes are small.
+        numbers = count(max(2, self.slots))
+        primes = (n for n in numbers if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
         return [list(islice(primes, self.heads)) for _ in self.orders]
 
     @property
@@ -255,12 +256,6 @@ class HashedNgramsSettings(LookupSettings):
 
     def memory_spec(self, model: AttentionConfig) -> NgramMemory:
         return NgramMemory(StateArray((1, self.before), "int64"), StateArray((1, self.reach, model.width)))
-
-
-def _primes(start: int) -> Iterator[int]:
-    """Prime numbers from `start` on."""
-    # Trial division is fast enough: there are few tables, and their sizes are small.
-    return (n for n in count(max(2, start)) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
 
 
 WIDEST_QUERY = 512

@@ -120,18 +120,16 @@ class Lookup(nn.Module):
     def forward(self, x: Tensor) -> Found:
         """Find the best slots for inputs [B, L, d]."""
         with torch.autocast(x.device.type, enabled=False):
-            queries = self._normalized(self.query(x.to(self.keys.dtype)).flatten(0, 1))
+            queries: Tensor = self.query(x.to(self.keys.dtype)).flatten(0, 1)
+            if isinstance(self.norm, nn.BatchNorm1d):  # of each dimension, over all queries of a batch
+                queries = self.norm(queries)
+            queries = queries.unflatten(1, (self.heads, -1))
+            if isinstance(self.norm, nn.LayerNorm):  # over the dimensions of a query
+                queries = self.norm(queries)
             first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(2, 3)
             scores, slots = best_slots(first, second, self.neighbors)
             by_position = (part.transpose(0, 1).unflatten(0, x.shape[:2]) for part in (slots, scores.softmax(-1)))
             return Found(*by_position)
-
-    def _normalized(self, queries: Tensor) -> Tensor:
-        """[B·L, heads · d_q] -> [B·L, heads, d_q]."""
-        if isinstance(self.norm, nn.LayerNorm):
-            return self.norm(queries.unflatten(1, (self.heads, -1)))
-        over_batch: Tensor = self.norm(queries)
-        return over_batch.unflatten(1, (self.heads, -1))
 
 
 def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:

@@ -205,16 +205,14 @@ class AttentionConfig(BlockSizes):
     def layer_in(self, place: Place, block: int) -> SublayerSettings:
         """Settings of the layer at a place of a block; blocks count from 1."""
         chosen = cast(SublayerSettings, getattr(self, place))
-        return chosen if chosen.layers is None or block in chosen.layers else self._usual(place)
+        if chosen.layers is None or block in chosen.layers:
+            return chosen
+        return cast(SublayerSettings, type(self).model_fields[place].get_default(call_default_factory=True))
 
     def blocks_with(self, place: Place) -> tuple[int, ...]:
         """Blocks, counted from 1, that have the chosen layer at a place."""
         chosen = cast(SublayerSettings, getattr(self, place))
         return chosen.layers or tuple(range(1, self.layers + 1))
-
-    @classmethod
-    def _usual(cls, place: Place) -> SublayerSettings:
-        return cast(SublayerSettings, cls.model_fields[place].get_default(call_default_factory=True))
 
 
 def remembers(model: BackboneConfig, context: int) -> bool:

@@ -34,13 +34,9 @@ def causal_attention(
     >>> causal_attention(q, k, torch.tensor([[[[2.0], [4.0]]]])).flatten()
     tensor([2., 3.])
     """
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[2] <= SHORT:
-        return _plain(q, k, v, dropout)
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-
-
-def _plain(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
     length = q.shape[2]
+    if q.device.type != "cpu" or q.dtype != torch.bfloat16 or length > SHORT:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     # An additive mask keeps the dtype of the scores and costs one pass. Scaling q costs less than scaling the scores.
     future = torch.full((length, length), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
     weights = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3) + future).softmax(-1)

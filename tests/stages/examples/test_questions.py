@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.examples.cutting import Cutting
-from stages.examples.questions import Questions
+from stages.examples.documents import Questions
 
 EOS = 0
 TEXTS = [[5, 6, 7, 8], [9, 10, EOS], [11, 12, 13, 14, 15]]

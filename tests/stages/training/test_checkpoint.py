@@ -1,11 +1,7 @@
 """A checkpoint that cannot be read is said to be so."""
 
 import tracemalloc
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -13,9 +9,8 @@ from torch import nn
 
 from stages.artifacts.durable import disk_failure
 from stages.errors import ArtifactError
-from stages.methods.method import Carried, Remembers
-from stages.training.checkpoint import CHECKPOINT, Saver, load_checkpoint, save_checkpoint
-from stages.training.progress import Progress
+from stages.methods.method import Carried
+from stages.training.checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
 from tests.cli.conftest import largest_file
 
 
@@ -62,29 +57,3 @@ def test_a_checkpoint_that_the_disk_refuses_leaves_the_one_before(tmp_path: Path
     assert disk_failure(refused.value, tmp_path) is not None
     assert load_checkpoint(tmp_path / CHECKPOINT, model, optimizer).progress == {"step": 3}
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
-
-
-class Later(Remembers):
-    """A method that keeps more than it did in an earlier version."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"batches": 1, "ended": 0}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        assert (state["batches"], state["ended"]) == (1, 0)
-
-
-def test_a_checkpoint_whose_method_kept_less_is_named(tmp_path: Path) -> None:
-    model, path = nn.Linear(3, 2), tmp_path / CHECKPOINT
-    optimizer = torch.optim.Adam(model.parameters())
-    fabric = SimpleNamespace(global_rank=0, world_size=1, is_global_zero=False, device="cpu")
-    reporter = SimpleNamespace(info=lambda words: None)
-    config = SimpleNamespace(steps=9)
-    run: Any = SimpleNamespace(
-        folder=tmp_path, model=model, method=Later(), fabric=fabric, reporter=reporter, config=config
-    )
-    save_checkpoint(path, model, optimizer, [], asdict(Progress(step=3)), Later().state_dict())
-    assert Saver(run, optimizer).restore()[0].step == 3
-    save_checkpoint(path, model, optimizer, [], asdict(Progress(step=3)), {"batches": 1})
-    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors"):
-        Saver(run, optimizer).restore()

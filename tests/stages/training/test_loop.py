@@ -100,7 +100,7 @@ def uninterrupted(tmp_path_factory):
 def test_speed_and_time_left_follow_one_estimate(tmp_path, monkeypatch):
     """Steps of a second, then of three: at any time, what is left takes as long as the speed says."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("stages.training.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("stages.training.journal.time", SimpleNamespace(monotonic=lambda: clock.now))
     left, told = Work(1, 20, "steps", lambda: clock.now), []
 
     class Watched(Notes):
@@ -313,7 +313,7 @@ def test_without_a_validation_split_there_is_none(tmp_path):
 def test_a_short_split_makes_smaller_batches_and_says_so(tmp_path):
     notes = Notes()
     run = trainer(tmp_path, notes, data=splits(tokens=20))
-    assert run.update_tokens == 16
+    assert run.order.update_tokens == 16
     assert "2 segments" in notes.messages[0]
     run.train()
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from stages.models.config import parse_model
-from stages.training.rows import RowAdam, clip, step_rows
+from stages.training.optimizer import RowAdam, clip, step_rows
 from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
 
 RATE, BETAS, EPS = 0.1, (0.8, 0.9), 1e-8

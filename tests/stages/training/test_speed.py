@@ -49,7 +49,7 @@ def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
     ran: list[int] = []
 
     class Timed:
-        update_tokens = 1024
+        order = SimpleNamespace(update_tokens=1024)
 
         def __init__(self, run: Run) -> None:
             self.config, self.reporter = run.config, run.listener

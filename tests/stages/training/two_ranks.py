@@ -23,8 +23,7 @@ from stages.train import Train
 from stages.training import validate
 from stages.training.checkpoint import CHECKPOINT, Saver
 from stages.training.config import TrainConfig
-from stages.training.journal import Journal
-from stages.training.progress import Progress
+from stages.training.journal import Journal, Progress
 
 MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
