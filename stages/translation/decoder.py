@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from stages.models.backbone import ReadsSource
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 
@@ -87,7 +86,7 @@ class ModelDecoder:
     @property
     def start(self) -> int:
         backbone = self.model.backbone
-        return backbone.prompt[-1] if isinstance(backbone, ReadsSource) and backbone.prompt else self.eos
+        return backbone.prompt[-1] if backbone.prompt else self.eos
 
     def begin(self, source: Tensor, mask: Tensor) -> State:
         with torch.no_grad(), autocast(source.device, self.precision):
