@@ -110,17 +110,18 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
         from stages.tokenization.size_warnings import warn_of_shared_files
-        from stages.tokenization.sources import resolve_automatic, shared_files
+        from stages.tokenization.sources import resolve_automatic
 
-        warn_of_shared_files(shared_files(inputs), execution.reporter)
+        warn_of_shared_files(inputs, execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
 
     def plan(self, job: Job[TokenizeConfig]) -> Plan:
         from stages.tokenization.encoded import vocabulary_shards
-        from stages.tokenization.spooling import counts_words, spooled_shards
+        from stages.tokenization.spooling import spooled_shards
 
         texts = spooled_shards(job)
-        return Plan([*(vocabulary_shards(texts) if counts_words(job.config, job.inputs) else []), *texts], texts)
+        # A vocabulary of words comes from the text: it is split into words once, in shards.
+        return Plan([*(vocabulary_shards(texts) if job.config.tokenizer == "word" else []), *texts], texts)
 
     def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> "Work":
         from stages.tokenization.encoded import Work
@@ -129,31 +130,20 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
 
     def run_shard(self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard") -> ShardOutput:
         from stages.tokenization import encoded
-        from stages.tokenization.encoded import encode_shard
 
         if isinstance(shard, encoded.WordsShard):
             return encoded.split_words(job.config, job.folder, work.spool, shard)
         if isinstance(shard, encoded.VocabularyShard):
             return encoded.make_vocabulary(job.config, job.folder, work.spool, shard)
-        return encode_shard(job.folder, work, shard)
+        return encoded.encode_shard(job.folder, work, shard)
 
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
-        from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble, write_tasks
         from stages.tokenization.encoded import vocabulary_figures
+        from stages.tokenization.size_warnings import report_figures
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan.texts), work.tokenizer
-        size_warnings.warn_of_size(tokenizer.vocabulary_size, job.reporter)
-        size_warnings.warn_of_form(splits, job.reporter)
-        size_warnings.warn_of_unknown(splits, job.reporter)
-        if job.config.documents is None and not job.config.is_aligned:
-            size_warnings.hint_at_documents(splits, job.reporter)
-        if job.config.split is not None:
-            size_warnings.report_shares(splits, job.reporter)
+        report_figures(job.config, tokenizer.vocabulary_size, splits, job.reporter)
         tasks = write_tasks(job, work, splits) if job.config.tasks else {}
-        return {
-            "splits": splits,
-            **vocabulary_figures(job.config, tokenizer),
-            **tasks,
-        }
+        return {"splits": splits, **vocabulary_figures(job.config, tokenizer), **tasks}

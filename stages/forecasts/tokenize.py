@@ -23,7 +23,7 @@ from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.encoded import eos_rule, vocabulary_figures
 from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
-from stages.tokenization.spooling import chosen_tokenizer, counts_words
+from stages.tokenization.spooling import chosen_tokenizer
 
 SAMPLE_BYTES = 4_000_000
 """Largest sample of a split, in bytes, taken in equal parts from its files."""
@@ -43,7 +43,7 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
             return Cost()
         splits, tokenizer = found.splits, found.tokenizer
         tokens = sum(split["tokens"] + split.get("source_tokens", 0) for split in splits.values())
-        words = splits["train"]["tokens"] if not config.is_aligned and counts_words(config, inputs) else 0
+        words = splits["train"]["tokens"] if config.tokenizer == "word" and not config.is_aligned else 0
         return Cost(
             files=_files(splits, tokenizer),
             metrics={"splits": splits, **vocabulary_figures(config, tokenizer)},

@@ -23,7 +23,7 @@ from stages.text.files import (
     text_blocks,
     text_digest,
 )
-from stages.text.tables import text_rows
+from stages.text.tables import Row, text_rows
 
 NAMES = ("title", "name", "id")
 """Fields that may name a record; the first one present is used."""
@@ -89,34 +89,24 @@ def _records(file: TextFile) -> Iterator[Record]:
     if file.format == "txt":
         yield Record(name, text_blocks(file.path, file.digest))
     elif file.format == "pydocs":
-        yield from _topics(file)
+        if text_digest(pydoc_topics()) != file.digest:
+            raise DataError(f"{PYDOCS} is not the text expected: another Python?")
+        yield from (Record(name, iter([text])) for name, text in zip(pydoc_names(), pydoc_topics(), strict=True))
     elif file.format == "jsonl":
         yield from _json_records(file, name)
-    elif file.rows_joined:
-        yield Record(name, _joined_rows(file))
+    elif file.rows_joined:  # each row on a new line
+        ended = (row.text + "\n" * (not row.text.endswith("\n")) for row in _rows(file))
+        yield Record(name, (block for text in ended for block in _blocks(text)))
     else:
-        yield from _row_records(file, name)
+        for row in _rows(file):
+            yield Record(_name(row.others) or f"{name}:{row.number}", _blocks(row.text), row.others)
 
 
-def _topics(file: TextFile) -> Iterator[Record]:
-    if text_digest(pydoc_topics()) != file.digest:
-        raise DataError(f"{PYDOCS} is not the text expected: another Python?")
-    return (Record(name, iter([text])) for name, text in zip(pydoc_names(), pydoc_topics(), strict=True))
-
-
-def _joined_rows(file: TextFile) -> Iterator[str]:
-    """Rows one after the other, each on a new line."""
-    for row in text_rows(file.path, file.digest, file.column):
+def _rows(file: TextFile) -> Iterator[Row]:
+    """The rows of a table. Raises: DataError for one that is larger than the file's limit."""
+    for row in text_rows(file.path, file.digest, file.column, () if file.rows_joined else NAMES):
         _require_size(file, f"row {row.number}", len(row.text.encode()))
-        yield from _blocks(row.text)
-        if not row.text.endswith("\n"):
-            yield "\n"
-
-
-def _row_records(file: TextFile, file_name: str) -> Iterator[Record]:
-    for row in text_rows(file.path, file.digest, file.column, NAMES):
-        _require_size(file, f"row {row.number}", len(row.text.encode()))
-        yield Record(_name(row.others) or f"{file_name}:{row.number}", _blocks(row.text), row.others)
+        yield row
 
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:

@@ -46,8 +46,18 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
         rows = ((batch.schema.names, values) for batch in batches for values in zip(*batch.columns, strict=True))
         for number, (names, values) in enumerate(rows):
             row = dict(zip(names, values, strict=True))
-            text = _text(path, number, column, row.pop(column))
-            yield Row(number, text, {name: value.as_py() for name, value in row.items()})
+            try:
+                text = row.pop(column).as_py()
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, row {number} (from 0): what {column!r} holds is not UTF-8 ({error.reason})."
+                ) from None
+            if text is None:
+                raise DataError(
+                    f"{path}, row {number} (from 0): {column!r} is null, where a text is expected; drop such rows "
+                    "first."
+                )
+            yield Row(number, str(text), {name: value.as_py() for name, value in row.items()})
     # Arrow does not read a file in order, so its bytes cannot be hashed while they are read.
     if file_digest(path) != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
@@ -96,20 +106,6 @@ def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
         chunks = map(group.column, range(group.num_columns))
         size += sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
     return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
-
-
-def _text(path: str, number: int, column: str, value: Any) -> str:
-    try:
-        text = value.as_py()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, row {number} (from 0): what {column!r} holds is not UTF-8 ({error.reason})."
-        ) from None
-    if text is None:
-        raise DataError(
-            f"{path}, row {number} (from 0): {column!r} is null, where a text is expected; drop such rows first."
-        )
-    return str(text)
 
 
 def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -96,7 +96,7 @@ def speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
     if "ByteLevel" in steps:
         return _byte_level
     if model["type"] in ("WordLevel", "WordPiece"):
-        return str.encode if "Fuse" in steps else _whole_words(model.get("continuing_subword_prefix"))
+        return str.encode if "Fuse" in steps else partial(_whole_word, model.get("continuing_subword_prefix"))
     return _metaspace
 
 
@@ -121,15 +121,11 @@ def _bytes_of_symbols() -> dict[str, int]:
     return {symbol: byte for symbol, byte in vocabulary.items() if symbol != EOS}
 
 
-def _whole_words(continuing: str | None) -> Callable[[str], bytes]:
-    """Speller of tokens that begin a word, except those with WordPiece's prefix (`##`)."""
-
-    def spell(token: str) -> bytes:
-        if continuing and token.startswith(continuing):
-            return token.removeprefix(continuing).encode()
-        return f" {token}".encode()
-
-    return spell
+def _whole_word(continuing: str | None, token: str) -> bytes:
+    """Bytes of a token that begins a word, unless it has WordPiece's prefix (`##`)."""
+    if continuing and token.startswith(continuing):
+        return token.removeprefix(continuing).encode()
+    return f" {token}".encode()
 
 
 def _metaspace(token: str) -> bytes:

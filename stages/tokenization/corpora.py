@@ -209,13 +209,20 @@ def named_files(
     if ONE_CORPUS in specs:
         found = _named_alone(specs[ONE_CORPUS], config, find)
     else:
-        found = {
-            split: [file for spec in some for file in _of_split(spec, split, find)] for split, some in specs.items()
-        }
+        found = {split: [] for split in specs}
+        for split, spec in ((split, spec) for split, some in specs.items() for spec in some):
+            splits = _files(spec, find)
+            if split not in splits and ONE_CORPUS not in splits:
+                raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
+            found[split] += splits.get(ONE_CORPUS) or splits[split]
     first = next(iter(found))
     # Chosen before fetching: a data set may have terabytes that are not read.
     if config.files is not None:
-        found[first] = _chosen(found[first], config.files)
+        begin, _, end = config.files.partition("-")
+        chosen = found[first][int(begin) : int(end or begin) + 1]
+        if not chosen:
+            raise UsageError(f"--files {config.files}: there are {len(found[first])} files, numbered from 0.")
+        found[first] = chosen
     return {role: [file.fetched() for file in files] for role, files in found.items()}
 
 
@@ -237,18 +244,12 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
             if len(inside) > 1:
                 raise DataError(f"{folder} has {inside[0].name} and {inside[1].name}: leave one.")
             if split == "train" and not inside:
-                raise DataError(
-                    f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{_inside(folder)}"
-                )
+                tasks = sorted({str(file.parent) for file in Path(folder).glob("*/train.jsonl*")})
+                inner = f" Name those inside, each as an argument: {', '.join(tasks[:8])}." if tasks else ""
+                raise DataError(f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{inner}")
             if inside:
                 found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))
     return found
-
-
-def _inside(folder: str) -> str:
-    """A sentence about the folders of tasks inside a folder; empty if there are none."""
-    tasks = sorted({str(file.parent) for file in Path(folder).glob("*/train.jsonl*")})
-    return f" Name those inside, each as an argument: {', '.join(tasks[:8])}." if tasks else ""
 
 
 def _listed(specs: str | Sequence[str]) -> list[str]:
@@ -270,26 +271,9 @@ def _named_alone(specs: Sequence[str], config: TokenizeConfig, find: Find) -> di
     return splits
 
 
-def _of_split(spec: str, split: str, find: Find) -> list[_Unfetched]:
-    """Files of a name that is given for a split."""
-    splits = _files(spec, find)
-    if split not in splits and ONE_CORPUS not in splits:
-        raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
-    return splits.get(ONE_CORPUS) or splits[split]
-
-
 def _files(spec: str, find: Find) -> dict[str, list[_Unfetched]]:
     """Files of a name, by split; `source`: files without a split."""
     if not is_data_set(spec):
         return {ONE_CORPUS: [_Unfetched(path, None) for path in find([spec])]}
     data_set = parse_data_set(spec)
     return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
-
-
-def _chosen(files: list[_Unfetched], numbers: str) -> list[_Unfetched]:
-    """The files from one number to another. Raises: UsageError if there are none."""
-    first, _, last = numbers.partition("-")
-    chosen = files[int(first) : int(last or first) + 1]
-    if not chosen:
-        raise UsageError(f"--files {numbers}: there are {len(files)} files, numbered from 0.")
-    return chosen

@@ -44,23 +44,21 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
         named = named_files(config, specs, store.root, left_out.append)
         _check_vocabulary_source(config, list(named), tokenizer)
         files = [_input_file(role, file, config) for role, found in named.items() for file in found]
-        _check_column(config, files)
+        if config.column is not None and not any(_has_columns(format_of(file.path), config) for file in files):
+            raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
     if tokenizer is None:
         return Inputs(files=tuple(files), left_out=tuple(left_out))
+    artifacts = {}
     if is_location(tokenizer):
-        return Inputs(files=(*files, *_pretrained_files(tokenizer)), left_out=tuple(left_out))
-    if tokenizer.endswith(".json"):
-        given = InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0]))
-        return Inputs(files=(*files, given), left_out=tuple(left_out))
-    return Inputs({TOKENIZER: store.get(tokenizer, "tokens")}, tuple(files), tuple(left_out))
-
-
-def _pretrained_files(tokenizer: str) -> list[InputFile]:
-    """The tokenizer files of a pretrained model. Raises: DataError if it has no tokenizer."""
-    location = locate(tokenizer, weights=False)
-    location.require_tokenizer()
-    found = location.files(TOKENIZER_FILES)
-    return [InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file)) for file in found]
+        location = locate(tokenizer, weights=False)
+        location.require_tokenizer()
+        found = location.files(TOKENIZER_FILES)
+        files += [InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file)) for file in found]
+    elif tokenizer.endswith(".json"):
+        files.append(InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0])))
+    else:
+        artifacts[TOKENIZER] = store.get(tokenizer, "tokens")
+    return Inputs(artifacts, tuple(files), tuple(left_out))
 
 
 def pretrained_tokenizer(inputs: Inputs) -> Location | None:
@@ -71,20 +69,13 @@ def pretrained_tokenizer(inputs: Inputs) -> Location | None:
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:
     """The text files of the given roles, in order, each with its format and column."""
-    return [_text_file(file, config) for file in inputs.files if file.role.split(".")[0] in roles]
-
-
-def shared_files(inputs: Inputs) -> dict[tuple[str, ...], list[str]]:
-    """Files of the same content in several splits, by the names of these splits."""
-    by_content: dict[str, list[InputFile]] = {}
+    found, joined = list[TextFile](), config.documents not in (None, "jsonl")
     for file in inputs.files:
-        if file.role.split(".")[0] in SPLITS:
-            by_content.setdefault(file.digest, []).append(file)
-    found: dict[tuple[str, ...], list[str]] = {}
-    for files in by_content.values():
-        splits = tuple(dict.fromkeys(file.role.split(".")[0] for file in files))
-        if len(splits) > 1:
-            found.setdefault(splits, []).append(files[0].path)
+        if file.role.split(".")[0] in roles:
+            format = format_of(file.path)
+            format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
+            column = _column_of(file)
+            found.append(TextFile(file.path, format, file.digest, config.max_record_bytes, column, joined))
     return found
 
 
@@ -108,12 +99,6 @@ def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], token
         )
 
 
-def _check_column(config: TokenizeConfig, files: Sequence[InputFile]) -> None:
-    """Raises: UsageError if a column is given for files without columns."""
-    if config.column is not None and not any(_has_columns(format_of(file.path), config) for file in files):
-        raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
-
-
 def _has_columns(format: str, config: TokenizeConfig) -> bool:
     return format in ("parquet", "arrow", "jsonl") or (format == "txt" and config.documents == "jsonl")
 
@@ -131,28 +116,16 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
     return InputFile(f"{role}.{format}{own}", file.path, file_digest(file.path))
 
 
-def columns_read(inputs: Inputs) -> set[str]:
-    """The columns read from the text files, without `text`."""
-    return {_column_of(file) for file in inputs.files if file.role.split(".")[0] in (ONE_CORPUS, *SPLITS)} - {TEXT}
-
-
 def _column_of(file: InputFile) -> str:
     """Column or field of a text file that holds its text."""
     return (*file.role.split(".", 2), TEXT)[2]
 
 
-def _text_file(file: InputFile, config: TokenizeConfig) -> TextFile:
-    format = format_of(file.path)
-    format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
-    joined = config.documents not in (None, "jsonl")
-    return TextFile(file.path, format, file.digest, config.max_record_bytes, _column_of(file), joined)
-
-
 def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
     """The automatic settings that depend on these inputs, by name."""
-    columns = columns_read(inputs)
-    alone = len(columns) == 1 and not config.is_aligned
-    changes: dict[str, Any] = {"column": columns.pop() if alone else None}
+    read = [file for file in inputs.files if file.role.split(".")[0] in (ONE_CORPUS, *SPLITS)]
+    columns = {_column_of(file) for file in read} - {TEXT}
+    changes: dict[str, Any] = {"column": columns.pop() if len(columns) == 1 and not config.is_aligned else None}
     if config.tasks:
         changes["task_names"] = tuple(Path(file.path).parent.name for file in text_files(inputs, config, "train"))
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
@@ -165,23 +138,15 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
     files = text_files(inputs, config, "train", ONE_CORPUS)
     if config.tokenizer == "bpe" and config.vocab_size is None:
         shares = changes.get("split", config.split)
-        changes["vocab_size"] = _chosen_vocabulary(files, shares[0] if shares else 1.0, reporter)
+        size = (shares[0] if shares else 1.0) * text_bytes(files)
+        changes["vocab_size"] = types = bpe_vocabulary(size)
+        reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")
     elif config.tokenizer == "word" and config.min_count is None:
-        changes["min_count"] = _chosen_min_count(files, reporter)
+        known = holds_unknown(files)
+        changes["min_count"] = 1 if known else 2
+        reporter.info(
+            "every word is kept: the text has <unk> in place of rare ones already (--min-count 1)"
+            if known
+            else "words that train has only once become <unk>, so that it is learnt (--min-count 2)"
+        )
     return changes
-
-
-def _chosen_vocabulary(files: list[TextFile], share: float, reporter: Reporter) -> int:
-    """Size of a bpe vocabulary, in types, for a share of the text in the files."""
-    size = share * text_bytes(files)
-    types = bpe_vocabulary(size)
-    reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")
-    return types
-
-
-def _chosen_min_count(files: list[TextFile], reporter: Reporter) -> int:
-    if holds_unknown(files):
-        reporter.info("every word is kept: the text has <unk> in place of rare ones already (--min-count 1)")
-        return 1
-    reporter.info("words that train has only once become <unk>, so that it is learnt (--min-count 2)")
-    return 2

@@ -8,7 +8,7 @@ from stages.artifacts.stage import Inputs, Job, Shard
 from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
-from stages.text.config import TokenizeConfig
+from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.huggingface import PretrainedTokenizer, open_tokenizer
 from stages.text.records import read_corpus
@@ -41,14 +41,9 @@ class TextShard(Shard):
     """Side of the pairs; None: the text is not pairs."""
 
 
-def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
-    """Whether a vocabulary of words is made of the text. If so, text is split into words once, in shards."""
-    return config.tokenizer == "word" and not is_given(inputs)
-
-
 def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     """The shards of every split's text. Reads the text and makes a tokenizer, unless done already or made of words."""
-    spool, given = Spool(job.folder / SPOOL), is_given(job.inputs)
+    spool, given = Spool(job.folder / SPOOL), job.config.tokenizer == GIVEN
     if given and not job.draft.done(TOKENIZER_MADE):
         _make_tokenizer(job, spool, [])  # it decides where documents may be cut
     if not job.draft.done(SCANNED):
@@ -57,10 +52,13 @@ def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     if not job.draft.done(TOKENIZER_MADE):
         train = [shard.text for shard in shards if shard.split == "train"]
         job.reporter.info(f"making the {job.config.tokenizer} vocabulary from train")
-        if counts_words(job.config, job.inputs):
-            _warn_of_script(job, spool.pieces(train[0]))
-        else:
+        if job.config.tokenizer != "word":
             _make_tokenizer(job, spool, train)
+        elif lacks_words(spool.pieces(train[0]).texts):
+            job.reporter.warning(
+                "train sets no words apart by spaces, as Chinese, Japanese and Thai do not: the word tokenizer takes "
+                "whole phrases for words, and most of another text is <unk>. Take --tokenizer bpe or char."
+            )
     return shards
 
 
@@ -96,7 +94,13 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
             files = text_files(job.inputs, job.config, role)
             if files:
                 write(role, read_corpus(files, job.config.documents or "file"))
-    _warn_of_length(job, max(shard["characters"] for shards in record.values() for shard in shards))
+    longest = max(shard["characters"] for shards in record.values() for shard in shards)
+    if longest > LONG:
+        job.reporter.warning(
+            f"a document of {longest:,} characters stays whole, since a cut would change what this tokenizer makes "
+            f"of it: reading it takes some {longest * BYTES_A_CHARACTER / 1e9:.1f} GB of memory. --documents line, "
+            "blank-line or wikitext makes several of it."
+        )
     job.draft.commit(SCANNED, {"shards": record, "empty_dropped": left_out})
 
 
@@ -124,11 +128,6 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[Text
     job.draft.flush()
 
 
-def is_given(inputs: Inputs) -> bool:
-    """Whether the tokenizer is given, instead of made from the text."""
-    return given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None
-
-
 def chosen_tokenizer(config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]) -> TextTokenizer:
     """The given tokenizer, or else one made from the text of train."""
     given, pretrained = given_tokenizer(inputs), pretrained_tokenizer(inputs)
@@ -142,20 +141,3 @@ def chosen_tokenizer(config: TokenizeConfig, inputs: Inputs, train: Iterable[Pie
         train, config.vocab_size, config.lowercase, config.min_count or 1
     )
     return tokenizer
-
-
-def _warn_of_length(job: Job[TokenizeConfig], characters: int) -> None:
-    if characters > LONG:
-        job.reporter.warning(
-            f"a document of {characters:,} characters stays whole, since a cut would change what this tokenizer makes "
-            f"of it: reading it takes some {characters * BYTES_A_CHARACTER / 1e9:.1f} GB of memory. --documents line, "
-            "blank-line or wikitext makes several of it."
-        )
-
-
-def _warn_of_script(job: Job[TokenizeConfig], beginning: Pieces) -> None:
-    if lacks_words(beginning.texts):
-        job.reporter.warning(
-            "train sets no words apart by spaces, as Chinese, Japanese and Thai do not: the word tokenizer takes whole "
-            "phrases for words, and most of another text is <unk>. Take --tokenizer bpe or char."
-        )

@@ -86,11 +86,8 @@ class AnswerArrays(NamedTuple):
     def figures(self) -> dict[str, int]:
         """Figures of the split."""
         longest = int(np.diff(self.answer_offsets).max()) - 1
-        return {
-            "question_tokens": len(self.question_ids),
-            "answer_tokens": len(self.answer_ids),
-            "longest_answer": longest,
-        }
+        counts = {"question_tokens": len(self.question_ids), "answer_tokens": len(self.answer_ids)}
+        return counts | {"longest_answer": longest}
 
 
 def answer_arrays(tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Sequence[str]) -> AnswerArrays:
@@ -265,10 +262,18 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
     }
     labels = label_names(of_tasks["train"].values())
     numbers: dict[str | None, int] = {None: -1} | {label: number for number, label in enumerate(labels)}
-    of_label = {} if groups is None else _dealt(labels, groups, len(names))
+    of_label = dict[str, int]()
+    if groups is not None:
+        if len(names) > 1:
+            raise UsageError("--label-groups deals the labels of one folder: name one.")
+        if groups > len(labels):
+            raise UsageError(f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks.")
+        of_label, names = dealt(labels, groups), [f"group-{number:02d}" for number in range(1, groups + 1)]
     splits, asked, candidates = {}, {}, {}
     for split, by_task in read.items():
-        _require_learnt(split, of_tasks[split], of_tasks["train"])
+        for task, found in of_tasks[split].items():
+            if unknown := sorted(set(found) - set(of_tasks["train"][task])):
+                raise DataError(f"Task {task}: {split} has the label {unknown[0]!r}, which train has not.")
         every = [(number, one) for number, task in enumerate(by_task.values()) for one in task]
         tasks = [of_label.get(one.label or "", number) for number, one in every]
         splits[split] = np.array([numbers[one.label] for _, one in every], np.int32), np.array(tasks, np.int32)
@@ -277,8 +282,6 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
             candidates[split] = [_numbered(split, one.candidates, numbers) for _, one in every]
     if config.candidates is not None and not candidates:
         raise DataError(f"--candidates {config.candidates}: no record has a field of that name.")
-    if groups is not None:
-        names = [f"group-{number:02d}" for number in range(1, groups + 1)]
     return Tasks(labels, names, splits, asked, candidates)
 
 
@@ -305,18 +308,3 @@ def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list
 def texts_of(inputs: Inputs, config: TokenizeConfig, split: str) -> list[str]:
     """The texts of the records of a split."""
     return ["".join(record.blocks) for file in text_files(inputs, config, split) for record in records(file)]
-
-
-def _dealt(labels: Sequence[str], groups: int, folders: int) -> dict[str, int]:
-    if folders > 1:
-        raise UsageError("--label-groups deals the labels of one folder: name one.")
-    if groups > len(labels):
-        raise UsageError(f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks.")
-    return dealt(labels, groups)
-
-
-def _require_learnt(split: str, by_task: Mapping[str, Sequence[str]], train: Mapping[str, Sequence[str]]) -> None:
-    for task, labels in by_task.items():
-        unknown = sorted(set(labels) - set(train[task]))
-        if unknown:
-            raise DataError(f"Task {task}: {split} has the label {unknown[0]!r}, which train has not.")
