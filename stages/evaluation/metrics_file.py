@@ -51,7 +51,8 @@ def metrics_of(
     last_words, learned = plan.breakdown.last_words, weights.learned()
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
-    accuracy = report.retrieval_accuracy(totals)
+    # of the best K neighbours, by K; None if not counted
+    accuracy = {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
     varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
         "split": job.config.split,

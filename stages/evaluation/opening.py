@@ -72,7 +72,7 @@ def open_range_reader(
         external = open_similar_pairs(read, readings[0], model, reader)
     datastore = None if external is None else external.datastore
     matched = _matched_text(read, exclude)
-    rows = _rows(read, readings, windows, device, datastore, None if matched is None else matched.contexts)
+    rows = open_rows(read, readings, windows, device, datastore, None if matched is None else matched.contexts)
     return (
         RangeReader(
             model,
@@ -89,26 +89,20 @@ def open_range_reader(
 
 
 def open_rows(
-    read: Mapping[str, Artifact], readings: Sequence[Reading], windows: WindowSettings, device: torch.device
-) -> tuple[MemoryRow, ...]:
-    """The rows of `open_range_reader`, for plans and reports; opens no model, no index and no values."""
-    datastore = None
-    if "datastore" in read:
-        keys, values = stored_keys(read["datastore"]), torch.empty(0, dtype=torch.int32, device=device)
-        datastore = Datastore(keys, values, read["index"].config["metric"], is_lossless(read))
-    elif PAIRS in read:
-        datastore = datastore_of(torch.empty(0, dtype=torch.int32, device=device), 0, readings[0])
-    return _rows(read, readings, windows, device, datastore)
-
-
-def _rows(
     read: Mapping[str, Artifact],
     readings: Sequence[Reading],
     windows: WindowSettings,
     device: torch.device,
-    datastore: Datastore | None,
+    datastore: Datastore | None = None,
     contexts: SortedContexts | None = None,
 ) -> tuple[MemoryRow, ...]:
+    """The rows of `open_range_reader`; plans and reports need no opened datastore, so one without values is used."""
+    values = torch.empty(0, dtype=torch.int32, device=device)
+    if datastore is None and "datastore" in read:
+        keys, metric = stored_keys(read["datastore"]), read["index"].config["metric"]
+        datastore = Datastore(keys, values, metric, is_lossless(read))
+    elif datastore is None and PAIRS in read:
+        datastore = datastore_of(values, 0, readings[0])
     vocabulary = int(read["tokens"].metrics["vocabulary_size"])
     overlapping = windows.stride < windows.context
     inputs = SourceInputs(windows.context, overlapping, device.type, datastore, contexts, vocabulary)

@@ -179,11 +179,6 @@ def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequen
     }
 
 
-def retrieval_accuracy(totals: Totals) -> dict[str, float] | None:
-    """Share of tokens whose target is among the values of the best K neighbours, by K; None if not counted."""
-    return {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
-
-
 def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
     """Perplexity when fewer entries are read, for every row that reads one memory.
 

@@ -225,8 +225,7 @@ class Adaptive(OnPositions):
     ) -> Tensor:
         if self.model is None:
             return super().read_dense(log_p, log_z, retrieved, rows, weights)
-        others = (self.grids[:-1], self.points[:-1], weights[:-1])
-        log_p = compose_dense(log_p, log_z, retrieved[:-1], rows, *others)
+        log_p = compose_dense(log_p, log_z, self.composition(retrieved, weights[:-1]), rows)
         last, scale = retrieved[-1], self.points[-1].scale
         found = [last.held(rows, scale, number) for number in self.numbers]
         tokens, sums = found[0].tokens, torch.stack([one.log_sums.log_prob for one in found]).to(log_p)

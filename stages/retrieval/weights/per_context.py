@@ -49,11 +49,8 @@ class OnPositions(Grid):
 
     def others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
         """log p of the targets [n] with all readings but the last."""
-        log_p, points = block.lm.log_p[rows], self.points[:-1]
-        if not points:
-            return log_p
-        weights = [point.weight for point in points]
-        return compose(log_p, block.lm.log_z[rows], retrieved[:-1], self.grids[:-1], points, weights)[0]
+        log_p, weights = block.lm.log_p[rows], [point.weight for point in self.points[:-1]]
+        return compose(log_p, block.lm.log_z[rows], self.composition(retrieved, weights))[0] if weights else log_p
 
     @cached_property
     def curve(self) -> list[Point]:

@@ -27,6 +27,8 @@ Arrays = dict[str, np.ndarray]
 """Arrays from observing a range, by name; the choice is made from these."""
 Weight = float | Tensor
 """One number for all positions, or [n]."""
+Composition = Iterable[tuple[Retrieved, ReadingGrid, Point, Weight]]
+"""Entries that each reading retrieves at n positions, its grid, its point and its weight, in the order of reading."""
 
 
 class Pass(NamedTuple):
@@ -153,13 +155,17 @@ class WeightPolicy(ABC):
         """Each reading's weight at some rows of a range."""
         return [point.weight for point in self.points]
 
+    def composition(self, retrieved: Sequence[Retrieved], weights: Sequence[Weight]) -> Composition:
+        """The readings in their order, with these weights; without those for which nothing is given."""
+        return zip(retrieved, self.grids, self.points, weights, strict=False)
+
     def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
         """Read the targets of some rows of a range with the entries that the row retrieves."""
         log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
         # without a curve one pass over the entries is enough
         if not self.curve:
-            return Reads(*compose(log_p, log_z, retrieved, self.grids, self.points, weights), weights, self.no_sums())
+            return Reads(*compose(log_p, log_z, self.composition(retrieved, weights)), weights, self.no_sums())
         reads = read_points(log_p, log_z, retrieved[0], self.grids[0], self.curve)
         main, memory = reads[self.curve.index(self.points[0])]
         sums = np.array([-float(read.sum(dtype=torch.float64)) for read, _ in reads])
@@ -174,7 +180,7 @@ class WeightPolicy(ABC):
             log_p, log_z: of the model alone for these rows, [r, V] and [r], in nats.
             retrieved, weights: of all n positions, as for `read` and in its result.
         """
-        return compose_dense(log_p, log_z, retrieved, rows, self.grids, self.points, weights)
+        return compose_dense(log_p, log_z, self.composition(retrieved, weights), rows)
 
     def dense(self, block: ScoredRange, log_p: Tensor) -> Tensor:
         """Log-probabilities of every token at all counted rows of a range, memory included, float32 [c, V].
@@ -193,8 +199,7 @@ class WeightPolicy(ABC):
     def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
         """Shares of each reading's memory at some rows of a range, and of its entries."""
         log_z, found = block.lm.log_z[rows], []
-        each = zip(retrieved, self.grids, self.points, self.weights(block, rows, retrieved), strict=True)
-        for one, grid, point, weight in each:
+        for one, grid, point, weight in self.composition(retrieved, self.weights(block, rows, retrieved)):
             log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
             absent = LogSums(torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score)
             kept = grid.reader.read(torch.zeros_like(log_z), log_z, absent, weight).exp()
@@ -247,19 +252,11 @@ def restored(row: MemoryRow, record: Record) -> WeightPolicy:
     return replace(policy, choices=record["choices"])
 
 
-def compose(
-    log_p: Tensor,
-    log_z: Tensor,
-    retrieved: Sequence[Retrieved],
-    grids: Sequence[ReadingGrid],
-    points: Sequence[Point],
-    weights: Sequence[Weight],
-) -> tuple[Tensor, Tensor]:
+def compose(log_p: Tensor, log_z: Tensor, composition: Composition) -> tuple[Tensor, Tensor]:
     """log p of the targets after every reading, [n], and each reading's log p_mem, [n, readings].
 
     Args:
         log_p, log_z: of the model alone, [n], in nats.
-        retrieved: what each reading reads, in the order of reading.
 
     The model gives the target 1/10. Two entries are equally near, and one of them holds it; λ = 1/2:
 
@@ -268,29 +265,21 @@ def compose(
     >>> from stages.retrieval.scored_range import retrieve
     >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
     >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(2,), weights=(0.5,))
-    >>> given = torch.tensor([0.1]).log(), torch.zeros(1), [found], [grid], [Point(2, 1.0, 0.5)], [0.5]
+    >>> given = torch.tensor([0.1]).log(), torch.zeros(1), [(found, grid, Point(2, 1.0, 0.5), 0.5)]
     >>> [one.exp() for one in compose(*given)]  # 1/2 · 1/10 + 1/2 · 1/2, and the memory's own 1/2
     [tensor([0.3000]), tensor([[0.5000]])]
     """
     log_p_mem = []
-    for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
+    for one, grid, point, weight in composition:
         log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
         log_p = grid.reader.read(log_p, log_z, log_sums, weight)
         log_p_mem.append(log_sums.log_prob)
     return log_p, torch.stack(log_p_mem, -1)
 
 
-def compose_dense(
-    log_p: Tensor,
-    log_z: Tensor,
-    retrieved: Sequence[Retrieved],
-    rows: slice,
-    grids: Sequence[ReadingGrid],
-    points: Sequence[Point],
-    weights: Sequence[Weight],
-) -> Tensor:
-    """Same as `WeightPolicy.read_dense`, with explicit settings for each reading."""
-    for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
+def compose_dense(log_p: Tensor, log_z: Tensor, composition: Composition, rows: slice) -> Tensor:
+    """Same as `WeightPolicy.read_dense`, for some of the readings."""
+    for one, grid, point, weight in composition:
         own = weight[rows, None] if isinstance(weight, Tensor) else weight
         log_p = grid.reader.read_dense(log_p, log_z, one.held(rows, point.scale, point.cutoff), own)
     return log_p

@@ -19,7 +19,7 @@ from stages.retrieval.grids import (
 )
 from stages.retrieval.scored_range import Retrieved, retrieve
 from stages.retrieval.weights.grid import grid_nll
-from stages.retrieval.weights.policy import compose, compose_dense, read_points
+from stages.retrieval.weights.policy import Composition, compose, compose_dense, read_points
 from tests.oracles import memory as oracle
 
 
@@ -83,9 +83,9 @@ def test_two_readings_make_the_product_of_their_grids():
         points = GRID.point_at(*place[:3]), SECOND.point_at(*place[3:])
         want = slow_nll([(first, *points[0]), (second, *points[1])], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
-        log_p, log_p_mem = compose(
-            p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND], points, [p.weight for p in points]
-        )
+        weights = [point.weight for point in points]
+        steps = zip(retrieved, [GRID, SECOND], points, weights, strict=True)
+        log_p, log_p_mem = compose(p_lm.log(), torch.zeros(6), steps)
         assert -log_p.double().sum().item() == pytest.approx(want, rel=1e-5)
         assert log_p_mem.shape == (6, 2)
 
@@ -101,9 +101,12 @@ def test_a_dense_reading_holds_what_is_read_of_the_target_whichever_token_that_i
         targets = torch.full((6,), token)
         return [retrieve(first, targets), retrieve(second, targets)]
 
-    got = compose_dense(every[rows], log_z[rows], retrieved(0), rows, [GRID, SECOND], points, [0.3, 0.6])
+    def steps(token: int) -> Composition:
+        return zip(retrieved(token), [GRID, SECOND], points, [0.3, 0.6], strict=True)
+
+    got = compose_dense(every[rows], log_z[rows], steps(0), rows)
     for token in range(vocabulary):
-        want, _ = compose(every[:, token], log_z, retrieved(token), [GRID, SECOND], points, [0.3, 0.6])
+        want, _ = compose(every[:, token], log_z, steps(token))
         torch.testing.assert_close(got[:, token], want[rows])
 
 
@@ -112,7 +115,7 @@ def test_several_points_agree_with_one_after_the_other():
     alone, retrieved = (p_lm.log(), torch.zeros(6)), retrieve(entries, targets)
     points = [Point(1, 2.0, 0.3), Point(2, 0.5, 0.9), Point(5, 2.0, 0.3)]
     for point, (log_p, log_p_mem) in zip(points, read_points(*alone, retrieved, GRID, points), strict=True):
-        want, memory = compose(*alone, [retrieved], [GRID], [point], [point.weight])
+        want, memory = compose(*alone, [(retrieved, GRID, point, point.weight)])
         torch.testing.assert_close(log_p, want)
         torch.testing.assert_close(log_p_mem, memory[:, 0])
 
