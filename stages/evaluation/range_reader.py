@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor
 
 from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState
-from stages.encoding.encode import HiddenMemory, HiddenReader, SplitReader
+from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.probe import Observation, RangeProbe
+from stages.encoding.probe import Observation
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.evaluation.figures.places import LastWords
 from stages.memory.predicted_gain import PredictedGain
@@ -130,7 +131,8 @@ class RangeReader:
             early = background.submit(find, None) if find is not None and stored else None
             probes = {n: p.watch(self.model, hidden, start, counted) for n, p in self.probes.items() if probed}
             known = contexts and self.needs.context
-            scored = self._score(split, start, stop, carried, counted, hidden, tuple(probes.values()), known)
+            watched = {"hidden_rows": counted, "reader": hidden, "probes": tuple(probes.values()), "certainty": known}
+            scored = self._score(split, start, stop, carried, **watched)
             context = self._context(split, scored) if known else None
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
@@ -183,30 +185,12 @@ class RangeReader:
         keys = self.external.datastore.keys
         return sum(scored_range.exact_distances(keys, *wanted).seconds for wanted in row.needs.exact)
 
-    def _score(
-        self,
-        split: str,
-        start: int,
-        stop: int,
-        carried: CarriedState,
-        counted: Tensor | None = None,
-        hidden_reader: HiddenReader | None = None,
-        probes: Sequence[RangeProbe] = (),
-        contexts: bool = False,
-    ) -> LMScores:
-        """Score with the model and the memory in its hidden states; keep the keys that readings need."""
+    def _score(self, split: str, start: int, stop: int, carried: CarriedState, **others: Any) -> LMScores:
+        """Score with the model, and keep the keys that readings need; `others`: arguments of `score_blocks`."""
         encoder = self._encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
-        return score_blocks(
-            self.model,
-            self.split_reader.encode(self.model, split, start, stop, carried.state),
-            {*self.needs.keys, *own},
-            self.needs.window_keys,
-            counted,
-            hidden_reader,
-            probes,
-            contexts,
-        )
+        blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
+        return score_blocks(self.model, blocks, {*self.needs.keys, *own}, self.needs.window_keys, **others)
 
     def _context(self, split: str, scored: LMScores) -> Tensor:
         """Features of each context, float [n, 3], as listed in `stages.retrieval.weights.learned.CONTEXT`."""
