@@ -37,11 +37,6 @@ class Reads(NamedTuple):
     past: Past | None = None
     """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache."""
 
-    @property
-    def stores(self) -> tuple[str, ...]:
-        """References of the texts that are counted beforehand."""
-        return tuple(store.reference for store in self.datastores)
-
 
 @dataclass
 class Counting:
@@ -61,7 +56,6 @@ class Counting:
     order: int = TRIGRAM
     _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
-    _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def trigram(self) -> dict[str, Any] | None:
         """Figures of a trigram of the model's training text, JSON; None if `control` has no figures."""
@@ -73,7 +67,7 @@ class Counting:
 
     def of_order(self, order: int) -> "Counting":
         """The same controls with longer or shorter n-grams, before anything is counted."""
-        return replace(self, order=order, _p={}, _counted={}, _weights={})
+        return replace(self, order=order, _p={}, _counted={})
 
     def reads(self, row: "MemoryRow | None") -> Reads:
         """Texts that a row may read; None: the model without memories."""
@@ -100,10 +94,15 @@ class Counting:
         costs_much = max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order)
         if costs_much or len(self._texts(self.split, reads)) < len(texts):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
-        if texts and reads.past:
+        if not texts:
+            p = self._counting_on(self.split, reads)
+        elif reads.past is None:
+            p = self._beforehand(self.split, reads)
+        else:
             found["tune_split"] = self._fitted_on()
             found["weight"] = self._weight(reads, found["tune_split"])
-        return {**found, **self._figures(-np.log(self._probability(self.split, reads, found["weight"])))}
+            p = mixed(self._beforehand(self.split, reads), self._counting_on(self.split, reads), found["weight"])
+        return {**found, **self._figures(-np.log(p))}
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
         """Figures of the counted tokens, from the nats [T] of all tokens."""
@@ -130,22 +129,13 @@ class Counting:
         """The weight of the trigram of scored tokens that is best on the tuning split."""
         if tune_split is None:
             return EVEN
-        key = (reads.past, *reads.stores)
-        if key not in self._weights:
-            before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
-            counts = self._that_count(tune_split)
-            self._weights[key] = best_weight(before[counts], on[counts])
-        return self._weights[key]
-
-    def _probability(self, split: str, reads: Reads, weight: float | None) -> np.ndarray:
-        """Probability of each token of a split, float64 [T]."""
-        if weight is not None:
-            return mixed(self._beforehand(split, reads), self._counting_on(split, reads), weight)
-        return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
+        before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
+        counts = self._that_count(tune_split)
+        return best_weight(before[counts], on[counts])
 
     def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
         """Probabilities from counts in the text known beforehand, float64 [T]."""
-        key = ("beforehand", split, *reads.stores)
+        key = ("beforehand", split, *(store.reference for store in reads.datastores))
         if key not in self._p:
             self._p[key] = self._ngrams(self._texts(split, reads)).p(self._stream(split, self.reset))
         return self._p[key]
