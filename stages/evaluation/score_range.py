@@ -72,7 +72,8 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         scores: scores of the c counted tokens.
     """
     # sums in float64: in float32, the last of a million numbers would be lost
-    nll, accuracy, words, buckets = scores.nll(), breakdown.accuracy, breakdown.last_words, breakdown.frequencies
+    nll, words, buckets = scores.nll(), breakdown.last_words, breakdown.frequencies
+    searching, at = breakdown.accuracy
     targets = scores.targets.cpu().numpy()
     counted = counted_tokens(words, start, stop)
     parts = {name: mask[start:stop][counted] for name, mask in breakdown.parts.items()}
@@ -88,7 +89,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
         "bucket_tokens": buckets and buckets.tokens(targets),
         "bucket_nll": buckets and [[finite(value) for value in buckets.sums(targets, one)] for one in nll],
-        "matches": {str(k): int((scores.rows[accuracy.row].columns["first_matches"] < k).sum()) for k in accuracy.at},
+        "matches": {str(k): int((scores.rows[searching].columns["first_matches"] < k).sum()) for k in at},
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,

@@ -117,14 +117,6 @@ ACCURACY_AT = (1, 8, 64, 1024)
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """Settings of retrieval accuracy: memory row `row`, and numbers of neighbours `at`; empty: none is reported."""
-
-    row: int
-    at: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Breakdown:
     """Groups of a split's T tokens that are reported separately.
 
@@ -142,7 +134,7 @@ class Breakdown:
     parts: Mapping[str, np.ndarray]
     repeated: list[tuple[KnownText, int]]
     frequencies: Frequencies | None
-    accuracy: Accuracy
+    accuracy: tuple[int, tuple[int, ...]]
     unknown_id: int | None = None
     matched: Matched | None = None
 
@@ -190,7 +182,7 @@ def find_breakdown(
     )
 
 
-def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:
+def find_accuracy(rows: "Sequence[MemoryRow]") -> tuple[int, tuple[int, ...]]:
     """The first row whose first reading searches a datastore, and the numbers of neighbours reported for it.
 
     Rows that leave out searches are passed over: without a search no neighbour can be right.
@@ -198,8 +190,8 @@ def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:
     for number, row in enumerate(rows):
         k = row.sources[0].needs.neighbors
         if k and row.searched == 1:
-            return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
-    return Accuracy(0, ())
+            return number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k}))
+    return 0, ()
 
 
 def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:

@@ -16,7 +16,7 @@ from stages.examples import PAIRS as PAIRS_OF_SENTENCES
 from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
 from stages.lineage.indexes import EXACT, require_all
-from stages.lineage.neighbors import require_neighbors, stored_splits
+from stages.lineage.neighbors import require_neighbors
 from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
 from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
@@ -249,26 +249,15 @@ def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: 
 
 def _numbers(asked: Any, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
     """Numbers of neighbours to read, each at most the number of rows."""
-    most = min(MOST_NEIGHBORS, _available(read, splits))
-    if asked == "tune":
-        return doubling_cutoffs(most)
-    if asked is None:
-        return (most,)
+    rows = int(read["datastore"].metrics["rows"])
+    most = min(MOST_NEIGHBORS, rows)
     if "neighbors" in read:
         for split in splits:
-            require_neighbors(read["neighbors"], split, max(asked), FEWER)
-    rows = int(read["datastore"].metrics["rows"])
-    return tuple(sorted({min(k, rows) for k in asked}))
-
-
-def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
-    rows = int(read["datastore"].metrics["rows"])
-    if "neighbors" not in read:
-        return rows
-    for split in splits:
-        require_neighbors(read["neighbors"], split, 1, FEWER)
-    stored: dict[str, Any] = stored_splits(read["neighbors"])
-    return min(rows, *(stored[split] for split in splits))
+            require_neighbors(read["neighbors"], split, max(asked) if isinstance(asked, tuple) else 1, FEWER)
+        most = min(most, int(read["neighbors"].config["k"]))
+    if asked == "tune":
+        return doubling_cutoffs(most)
+    return (most,) if asked is None else tuple(sorted({min(k, rows) for k in asked}))
 
 
 MOST_OF_PAIRS = 64
