@@ -91,8 +91,8 @@ FEW_SCORES = 1 << 20
 """Most scores, queries times keys, that are computed in a single thread."""
 FEWEST_QUERIES = 16
 """Fewest queries that are worth a thread of their own."""
-KEPT, PIECES = 2, 64
-"""Limits of a buffer: KEPT * k pairs a query, and PIECES pieces of keys. Beyond them only the k best are kept."""
+KEPT = 2
+"""Times k: pairs of a query, on average, beyond which only the k best are kept."""
 
 
 class ExactSearcher(ScanningSearcher):
@@ -177,14 +177,14 @@ class Narrowing:
     """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows are found."""
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
-        self.queries, self.k = queries, k
+        self.queries, self.k, self.step = queries, k, max(KEYS, KEPT * k)
         self.everyone = np.arange(len(queries))
         self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
-        self.found, self.pieces = TopKBuffer(len(queries), PIECES), 0
+        self.found = TopKBuffer(len(queries), most=len(queries) * (KEPT * k + self.step))
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
-        step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
-        for part in slices(len(keys.rows), step):
+        self.radius = max(self.radius, keys.radius)
+        for part in slices(len(keys.rows), self.step):
             self._scan(keys.part(part), scratch)
 
     def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:
@@ -192,13 +192,9 @@ class Narrowing:
             self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
         everything = [(self.everyone, slice(0, len(piece.rows)))]
         for some in self.queries.within(everything, piece, self.bounds, scratch):
-            self.found.add(some.which * PIECES + self.pieces, some.counts, some.packed)
-        self.pieces += 1
+            self.found.add(*some)
         # a narrower bound lets fewer pairs through, but ranking costs as much time as a few pieces
-        if self.found.pairs > KEPT * self.k * len(self.queries) or self.pieces == PIECES:
-            self._narrow()
-
-    def _narrow(self) -> None:
-        # rough scores lack the constant of the query, exact scores include it
-        kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
-        self.bounds, self.pieces = np.minimum(self.bounds, self.queries.reach(kth, self.radius)), 1
+        if self.found.number > KEPT * self.k * len(self.queries):
+            # rough scores lack the constant of the query, exact scores include it
+            kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
+            self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))

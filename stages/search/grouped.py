@@ -4,7 +4,7 @@ FAISS searches query by query, and reads each list again for each query. Here a 
 whole block of queries.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from stages.search.keys import widened
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.ranking import pick
-from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
+from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
-from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
+from stages.search.top_k import TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
 
 if TYPE_CHECKING:
@@ -115,22 +115,21 @@ class GroupedSearcher(ScanningSearcher):
         probe, scratch = self._probed(effort), Scratch()
         lists = self._nearest_lists(queries.vectors, probe, pool)
         bounds = self._bounds(queries, lists, k, pool, scratch)
-        visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
-        found = TopKBuffer(len(queries), columns, self._most_pairs(visits, len(queries)))
+        visits = ListQueries(lists, self.ivf.nlist, pool)
+        found = TopKBuffer(len(queries), self._most_pairs(visits, len(queries)))
         blocks = self._short if k <= MOST_NEAREST else None
         short = None if blocks is None else ShortQueries(queries, bounds, blocks)
 
         def scan(numbers: list[int]) -> None:
-            pairs = visits.of(numbers)
-            which, taken = pairs // probe, pairs if cells is None else cells[pairs]
-            counts = visits.counts[numbers]
+            which, counts = visits.of(numbers) // probe, visits.counts[numbers]
             if blocks is not None and short is not None and blocks.pays:
-                ready, lying = blocks.short(numbers, scratch)
-                _put_pairs(found, taken, short.within(_tiles(which, counts, lying), ready, scratch))
+                ready, places = blocks.short(numbers, scratch)
+                for some in short.within(_tiles(which, counts, places), ready, scratch):
+                    found.add(*some)
                 return
-            for part, (keys, places) in enumerate(self._blocks(numbers, scratch)):
-                tiles = _tiles(which, counts, places)
-                _put_pairs(found, taken + part, queries.within(tiles, keys, bounds, scratch))
+            for keys, places in self._blocks(numbers, scratch):
+                for some in queries.within(_tiles(which, counts, places), keys, bounds, scratch):
+                    found.add(*some)
 
         pool(scan, self._groups(visits, pool, more=1 if blocks is None else SHORT_GROUPS))
         if blocks is not None and not blocks.pays:
@@ -141,18 +140,6 @@ class GroupedSearcher(ScanningSearcher):
         """Most pairs that are held at a time; all pairs of a single query are held in any case."""
         every = int(visits.counts @ self.lists.sizes)
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
-
-    def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
-        """The cell of `TopKBuffer` for the first part of each probed list, and the number of cells of a query.
-
-        None: no list has several parts, so a pair's cell is its own number.
-        """
-        if self.blocks.parts.max(initial=1) == 1:
-            return None, nearest.shape[1]
-        parts = self.blocks.parts[nearest]
-        ends = np.cumsum(parts, axis=1)
-        columns = int(ends[:, -1].max(initial=1))
-        return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
 
     def _blocks(self, numbers: list[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
         """Blocks of the keys of some lists, and the slice of each list; a long list is alone and comes in parts."""
@@ -227,44 +214,40 @@ class GroupedSearcher(ScanningSearcher):
         return ranks
 
     def _bounds(
-        self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool, scratch: Scratch | None = None
+        self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool, scratch: Scratch
     ) -> np.ndarray:
         """Upper bounds [n] on the rough scores of the k best rows of each query.
 
         Enough rows of the nearest lists have scores within the bound. Only the nearest lists are ranked, until they
         hold BOUND_KEYS * depth allowed rows. Each query keeps at most (BOUND_KEYS + 1) * depth of their best scores.
         """
-        depth, radii, own_room = queries.depth(k), [np.float32(0)], scratch or Scratch()
-        sizes = self._scores_to_rank(queries, nearest, k, pool)
-        table, most = ScoreTable(sizes, depth), sizes.shape[1]
-        # lists without a score are left out, so that none is compared in vain
-        visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
+        depth, radii = queries.depth(k), [np.float32(0)]
+        ranked = self._ranked_lists(queries, nearest, BOUND_KEYS * depth, pool)
+        visits = ListQueries(ranked, self.ivf.nlist, pool)
+        most = int(visits.counts @ np.minimum(self.lists.sizes, depth))
+        found = TopKBuffer(len(queries), most, missing=np.float32(np.inf))
 
         def score(numbers: list[int]) -> None:
-            pairs = visits.of(numbers)
-            which, counts = pairs // most, visits.counts[numbers]
-            for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, own_room):
-                table.put(pairs[some], scores)
+            which, counts = visits.of(numbers) // ranked.shape[1], visits.counts[numbers]
+            for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, scratch):
+                found.add(which[some], np.full(len(scores), scores.shape[1]), scores.ravel())
 
         pool(score, self._groups(visits, pool))
-        return queries.reach(table.ranked(pool), max(radii))
+        return queries.reach(found.kth(depth, pool), max(radii))
 
-    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool) -> np.ndarray:
-        """Number of scores [n, m] that `_bounds` ranks from each of the m nearest lists of a query."""
+    def _ranked_lists(self, queries: QueryBlock, nearest: np.ndarray, wanted: int, pool: ThreadPool) -> np.ndarray:
+        """The lists [n, m] whose keys are ranked for a query's bound, -1 for none: they hold `wanted` allowed rows."""
         seen = self._rows_to_see(queries, nearest, pool)
 
         def choose(part: slice) -> None:
             own = seen[part]
-            own[~self._looked_at(queries, own, k)] = 0
-            np.minimum(own, queries.depth(k), out=own)
+            # lists without a row to see are left out, so that none is compared in vain
+            is_ranked = (np.cumsum(own, axis=1) - own < wanted) & (own > 0)
+            own[:] = np.where(is_ranked, nearest[part], -1)
 
         pool(choose, slices(len(seen), QUERIES_SORTED))
-        some = np.flatnonzero(seen.any(axis=0))
+        some = np.flatnonzero((seen >= 0).any(axis=0))
         return seen[:, : some[-1] + 1 if len(some) else 1]
-
-    def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
-        """Lists that are ranked for a query's bound, bool [n, probe]; `seen` are its allowed rows in each list."""
-        return np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
 
     def _smallest(
         self,
@@ -339,12 +322,3 @@ def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[T
     """Tiles of the queries of each list (`counts` of them) and the slice of its keys."""
     ends = np.cumsum(counts).tolist()
     return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
-
-
-def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> None:
-    """Add pairs to the buffer; `cells` [q] are in the order of their queries."""
-    first = 0
-    for some in pairs:
-        stop = first + len(some.counts)
-        found.add(cells[first:stop], some.counts, some.packed)
-        first = stop

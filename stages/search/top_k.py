@@ -1,12 +1,13 @@
-"""Pairs and scores of many queries, found in pieces: the best of each query, or a bound on them."""
+"""Pairs or scores of many queries, found in pieces: the smallest of each query."""
 
+from collections.abc import Callable
 from threading import Lock
 
 import numpy as np
-from jaxtyping import Float32, Int64, Integer
+from jaxtyping import Float32, Int64, Integer, Shaped
 
 from stages.search.ranking import MISSING, packed, unpacked
-from stages.threads import ThreadPool, slices
+from stages.threads import ThreadPool
 
 
 def runs(
@@ -27,164 +28,119 @@ def runs(
     return np.cumsum(out)  # in place it would block other threads
 
 
-TABLE_PAIRS, TABLES = 1 << 18, 4
-"""Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
+TABLE_VALUES, TABLES = 1 << 18, 4
+"""Values that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
+
+
+NO_PAIR = np.int64(MISSING)
 
 
 class TooMany(Exception):
-    """More pairs were found than the buffer holds."""
+    """More values were found than the buffer holds."""
 
 
 class TopKBuffer:
-    """The k best pairs of n queries so far; pieces may come in any order, and from several threads.
+    """Values of n queries, of which the k smallest are wanted; they come in any order, and from several threads.
 
     Args:
-        columns: cells of each query; each takes the pairs of one piece. Cell c of query q has the number
-            q * columns + c.
-        most: largest number of pairs; None: any number, but only one thread may add them.
+        most: largest number of values.
+        missing: the value where a query has fewer than k, in the dtype of values. By default they are `packed` pairs.
 
     Attributes:
-        pairs: number of pairs in the buffer.
+        number: number of values in the buffer.
     """
 
-    def __init__(self, queries: int, columns: int, most: int | None = None) -> None:
-        self.queries, self.columns, self._most = queries, columns, most
-        self._pairs = np.empty(most or 0, np.int64)  # pages take memory only once they are written
+    def __init__(self, queries: int, most: int, missing: np.generic = NO_PAIR) -> None:
+        self.queries, self._missing, self._most = queries, missing, most
+        # pages take memory only once they are written; `take` refuses an empty array
+        self._values = np.empty(max(1, most), missing.dtype)
         self._adding = Lock()
         self._forget()
 
     def _forget(self) -> None:
-        self.pairs = 0
-        self._counts = np.zeros((self.queries, self.columns), np.int32)
-        self._starts = np.zeros((self.queries, self.columns), np.int32)
+        # each query begins with an empty run, which `smallest` fills up
+        none = np.zeros(self.queries, np.int64)
+        self.number, self._runs = 0, [(np.arange(self.queries), none, none)]
 
     def add(
-        self, cells: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
+        self, which: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], values: Shaped[np.ndarray, " v"]
     ) -> None:
-        """Add `packed` pairs, cell after cell; each cell is filled once. Raises: TooMany."""
-        # only the position is shared: threads then write to separate cells and pairs
-        start = self._place_for(len(pairs))
-        self._pairs[start : start + len(pairs)] = pairs
-        self._counts.reshape(-1)[cells] = counts
-        self._starts.reshape(-1)[cells] = np.cumsum(counts) - counts + start
-
-    def _place_for(self, pairs: int) -> int:
+        """Add `counts` values for each of some queries, query after query. Raises: TooMany."""
+        # only the position is shared: threads then write to separate values
         with self._adding:
-            start, stop = self.pairs, self.pairs + pairs
-            if stop > len(self._pairs):
-                if self._most is not None:
-                    raise TooMany
-                more = np.empty(2 * stop, np.int64)
-                more[:start] = self._pairs[:start]
-                self._pairs = more
-            self.pairs = stop
-        return start
+            start = self.number
+            if start + len(values) > self._most:
+                raise TooMany
+            self.number += len(values)
+        self._values[start : start + len(values)] = values
+        self._runs.append((which, counts, np.cumsum(counts) - counts + start))
+
+    def smallest(self, k: int, pool: ThreadPool, use: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        """Call `use` with numbers of queries [q], and a table of the k smallest values of each in any order, [q, k]."""
+        which, counts, starts = (np.concatenate(parts) for parts in zip(*self._runs, strict=True))
+        totals = np.bincount(which, counts, self.queries).astype(np.int64)
+        # NumPy sorts 16-bit numbers by radix sort, which is several times faster
+        order = np.argsort(which.astype(np.uint16) if self.queries <= 1 << 16 else which, kind="stable")
+        counts, starts, number = counts[order], starts[order], np.bincount(which, minlength=self.queries)
+        firsts = np.cumsum(number) - number
+
+        def rank(some: np.ndarray) -> None:
+            own, width = runs(firsts[some], number[some]), max(k, int(totals[some].max()))
+            pads, lengths = width - totals[some], counts[own]
+            lengths[np.cumsum(number[some]) - number[some]] = pads
+            table = self._values.take(runs(starts[own], lengths), mode="clip").reshape(len(some), width)
+            table[np.arange(width) < pads[:, None]] = self._missing
+            if width > k:
+                table.partition(k - 1, axis=1)
+            use(some, table[:, :k])
+
+        pool(rank, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
 
     def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
-        """The k best of each query, best first: scores and rows, +inf and -1 where missing."""
-        totals = self._counts.sum(axis=1, dtype=np.int64)
-        scores = np.empty((self.queries, k), np.float32)
-        rows = np.empty((self.queries, k), np.int64)
+        """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
+        scores, rows = np.empty((self.queries, k), np.float32), np.empty((self.queries, k), np.int64)
 
-        def sort(some: np.ndarray) -> None:
-            table = self._table(some, totals[some], k)
-            if table.shape[1] > k:
-                table.partition(k - 1, axis=1)
-                table = table[:, :k]
+        def sort(some: np.ndarray, table: np.ndarray) -> None:
             table.sort(axis=1)
             scores[some], rows[some] = unpacked(table)
 
-        pool(sort, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
+        self.smallest(k, pool, sort)
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """Keep only the k best pairs of each query, in its first cell; returns the k-th score.
-
-        It is +inf if there are fewer.
-        """
+        """Keep only the k best pairs of each query; returns the k-th score, +inf if there are fewer."""
         scores, rows = self.best(k, pool)
         self._forget()
-        self.add(np.arange(self.queries) * self.columns, np.full(self.queries, k), packed(scores, rows).ravel())
+        self.add(np.arange(self.queries), np.full(self.queries, k), packed(scores, rows).ravel())
         return scores[:, -1]
 
-    def _table(self, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
-        """Pairs of some queries as rows of a table [q, k or more], padded with MISSING."""
-        width = max(k, int(totals.max(initial=0)))
-        # `take` refuses an empty array, even if every index is clipped
-        if not self.pairs:
-            return np.full((len(some), width), MISSING)
-        pads = width - totals[:, None]  # a last run of arbitrary pairs
-        starts = np.concatenate([self._starts[some], np.zeros_like(pads)], axis=1)
-        lengths = np.concatenate([self._counts[some], pads], axis=1)
-        table = self._pairs.take(runs(starts.ravel(), lengths.ravel()), mode="clip").reshape(len(some), width)
-        table[np.arange(width) >= totals[:, None]] = MISSING
-        return table
+    def kth(self, k: int, pool: ThreadPool) -> np.ndarray:
+        """The k-th smallest value of each query, [n].
+
+        The second smallest of two queries, one of which has a single score:
+
+        >>> found = TopKBuffer(2, most=9, missing=np.float32(np.inf))
+        >>> found.add(np.array([0, 1]), np.array([2, 1]), np.array([5, 3, 4], np.float32))
+        >>> found.add(np.array([0]), np.array([1]), np.array([4], np.float32))
+        >>> found.kth(2, lambda work, parts: [*map(work, parts)]).tolist()
+        [4.0, inf]
+        """
+        out = np.empty(self.queries, self._missing.dtype)
+
+        def put(some: np.ndarray, table: np.ndarray) -> None:
+            out[some] = table.max(axis=1)
+
+        self.smallest(k, pool, put)
+        return out
 
 
 def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
-    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and TABLE_PAIRS pairs."""
+    """All queries in groups with similar numbers of values; a table has at most `most` rows and TABLE_VALUES values."""
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
     parts, stop = [], len(order)
     while stop:
-        start = max(0, stop - max(1, min(most, TABLE_PAIRS // int(widths[stop - 1]))))
+        start = max(0, stop - max(1, min(most, TABLE_VALUES // int(widths[stop - 1]))))
         parts.append(order[start:stop])
         stop = start
     return parts
-
-
-TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
-"""Scores and queries that a thread ranks at a time."""
-
-
-class ScoreTable:
-    """Scores of n queries, collected in cells to find the one of a given rank.
-
-    Args:
-        sizes: [n, m] number of scores in each of the m cells of a query; cell c of query q has the number q * m + c.
-        rank: rank of the wanted score; 1 is the smallest.
-    """
-
-    def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
-        ends = np.cumsum(sizes, axis=1)
-        self._rank, self._totals = rank, ends[:, -1].copy()
-        self._table = np.empty((len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32)
-        ends += np.arange(0, self._table.size, self._table.shape[1])[:, None]
-        self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
-
-    def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
-        """Put the scores of each row into its cell; scores beyond the cell's size are dropped."""
-        sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
-        # rows of one width are copied at once; uneven ones need a mask, which costs another pass
-        if (sizes == width).all():
-            self._from_any_place(width)[starts] = scores
-        else:
-            self._table.reshape(-1)[runs(starts, sizes)] = scores[np.arange(width) < sizes[:, None]]
-
-    def _from_any_place(self, width: int) -> np.ndarray:
-        """[places, width] view of the table: `width` numbers from each place onwards."""
-        return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
-
-    def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """The score of the given rank for each query, +inf if it has fewer scores.
-
-        The second smallest of two queries, one of which has a single score:
-
-        >>> table = ScoreTable(np.array([[2, 1], [1, 0]]), rank=2)
-        >>> table.put(np.array([0, 2]), np.array([[5, 3], [4, 9]], np.float32))
-        >>> table.put(np.array([1]), np.array([[4]], np.float32))
-        >>> table.ranked(lambda work, parts: [*map(work, parts)]).tolist()
-        [4.0, inf]
-        """
-        out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
-
-        def rank(part: slice) -> None:
-            own, totals = self._table[part], self._totals[part]
-            least = int(totals.min())
-            own[:, least:][np.arange(least, width) >= totals[:, None]] = np.inf
-            own.partition(self._rank - 1, axis=1)
-            out[part] = own[:, self._rank - 1]
-
-        step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
-        pool(rank, slices(len(out), step))
-        return out

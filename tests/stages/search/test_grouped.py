@@ -11,6 +11,7 @@ from stages.search import blocks
 from stages.search import grouped as module
 from stages.search.grouped import GroupedSearcher
 from stages.search.open import searcher_of
+from stages.search.scan import Scratch
 from stages.threads import in_turn
 from tests.oracles.search import nearest
 
@@ -64,7 +65,7 @@ def test_bounds_take_little_memory_however_long_the_lists_are() -> None:
     queries = searcher.block(keys[:2000], None)
     nearest_lists = searcher._nearest_lists(queries.vectors, 2, in_turn)
     tracemalloc.start()
-    bounds = searcher._bounds(queries, nearest_lists, 5, in_turn)
+    bounds = searcher._bounds(queries, nearest_lists, 5, in_turn, Scratch())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.isfinite(bounds).all()

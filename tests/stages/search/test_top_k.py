@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stages.search import top_k as module
 from stages.search.ranking import packed
-from stages.search.top_k import ScoreTable, TopKBuffer, runs
+from stages.search.top_k import TooMany, TopKBuffer, runs
 from stages.threads import in_turn
 
 PIECES = st.lists(
@@ -13,28 +13,26 @@ PIECES = st.lists(
     max_size=8,
 )
 """Of each piece what some of six queries found: score and row."""
-COLUMNS = 16
 
 
 def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> TopKBuffer:
-    found = TopKBuffer(6, COLUMNS)
-    put(found, pieces, 0)
+    found = TopKBuffer(6, most=1000)
+    put(found, pieces)
     return found
 
 
-def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]], first: int) -> None:
-    """Add pieces, each to a column of its own, from the first given on."""
-    for column, piece in enumerate(pieces, first):
+def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]]) -> None:
+    for piece in pieces:
         pairs = [pair for query in piece for pair in piece[query]]
         scores, rows = (np.array([pair[i] for pair in pairs], dtype) for i, dtype in ((0, np.float32), (1, np.int64)))
         counts = np.array([len(piece[query]) for query in piece], np.int64)
-        found.add(np.array(list(piece), np.int64) * COLUMNS + column, counts, packed(scores, rows))
+        found.add(np.array(list(piece), np.int64), counts, packed(scores, rows))
 
 
 @given(pieces=PIECES, k=st.integers(1, 12), table=st.integers(1, 40))
 def test_the_best_of_all_pieces_come_first(pieces: list[dict], k: int, table: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TABLE_PAIRS", table)
+        patch.setattr(module, "TABLE_VALUES", table)
         scores, rows = filled(pieces).best(k, in_turn)
     for query in range(6):
         pairs = sorted(pair for piece in pieces for pair in piece.get(query, []))[:k]
@@ -47,8 +45,8 @@ def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second
     whole, kept = filled(first + second), filled(first)
     before = kept.best(k, in_turn)[0]
     np.testing.assert_array_equal(kept.keep_best(k, in_turn), before[:, -1])
-    assert kept.pairs == 6 * k
-    put(kept, second, 1)
+    assert kept.number == 6 * k
+    put(kept, second)
     for got, want in zip(kept.best(k, in_turn), whole.best(k, in_turn), strict=True):
         np.testing.assert_array_equal(got, want)
 
@@ -70,14 +68,20 @@ def test_without_steps_each_is_repeated(dtype: type) -> None:
 def test_the_score_of_a_rank_is_found_among_those_of_a_query(
     rank: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a row put into a cell the first scores count, as many as the cell takes."""
-    monkeypatch.setattr(module, "TABLE_SCORES", at_a_time)
-    random = np.random.default_rng(0)
-    sizes = np.array([[4, 4, 0], [4, 1, 3], [0, 0, 0], [0, 2, 4]])
-    table, given = ScoreTable(sizes, rank), np.sort(random.random((12, 4), np.float32), axis=1)
-    for cells in ([0, 1, 3], [4, 5, 2], [6, 7, 8, 9], [10, 11]):
-        table.put(np.array(cells), given[cells])
-    found = table.ranked(in_turn)
-    for query, own in enumerate(sizes):
-        scores = np.sort(np.concatenate([given[3 * query + cell][:size] for cell, size in enumerate(own)]))
-        assert found[query] == (scores[rank - 1] if len(scores) >= rank else np.inf)
+    monkeypatch.setattr(module, "TABLE_VALUES", at_a_time)
+    scores, which = np.random.default_rng(0).random((12, 4), np.float32), np.array([0, 1, 3, 1, 3, 0, 3, 3, 3, 0, 0, 0])
+    found = TopKBuffer(4, scores.size, missing=np.float32(np.inf))
+    for some in ([0, 1, 2], [3], [4, 5, 6, 7], [8, 9, 10, 11]):
+        found.add(which[some], np.full(len(some), 4), scores[some].ravel())
+    kth = found.kth(rank, in_turn)
+    for query in range(4):
+        own = np.sort(scores[which == query], axis=None)
+        assert kth[query] == (own[rank - 1] if len(own) >= rank else np.inf)
+
+
+def test_more_values_than_it_holds_are_refused() -> None:
+    found = TopKBuffer(2, most=3)
+    found.add(np.array([1]), np.array([2]), np.array([7, 8]))
+    with pytest.raises(TooMany):
+        found.add(np.array([0]), np.array([2]), np.array([7, 8]))
+    assert found.number == 2
