@@ -1,7 +1,7 @@
 """The weights of all rows of an evaluation: a fold over passes of the tuning split; and figures of the tuning."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,41 +35,36 @@ class ArrayFiles:
                 yield {name: file[name] for name in file.files}
 
 
+@dataclass(frozen=True)
 class RowWeights:
     """The policies of all rows, with the choices in the records of a draft."""
 
-    def __init__(
-        self,
-        folder: Path,
-        record: Callable[[str], Mapping[str, Any]],
-        rows: Sequence[MemoryRow],
-        passes: Sequence[RangePass],
-    ) -> None:
-        """Args:
-        folder: folder of the draft.
-        record: returns the record of a shard, by its key.
-        passes: passes over the tuning split; none if all numbers are given.
-        """
-        self._folder, self._record, self._rows, self._passes = folder, record, rows, passes
-        self._policies: dict[str | None, list[WeightPolicy]] = {}
+    folder: Path
+    """Folder of the draft."""
+    record: Callable[[str], Mapping[str, Any]]
+    """Returns the record of a shard, by its key."""
+    rows: Sequence[MemoryRow]
+    passes: Sequence[RangePass]
+    """Passes over the tuning split; none if all numbers are given."""
+    _policies: dict[str | None, list[WeightPolicy]] = field(default_factory=dict)
 
     # The fold
 
     @property
     def first(self) -> str:
         """Name of the first pass."""
-        return self._passes[0].name
+        return self.passes[0].name
 
     def policies(self, before: str | None = None) -> list[WeightPolicy]:
         """The policy of every row, with the choices made before a pass; None: with all choices."""
         # opened once for each pass, since a fitted network is read from its record
         if before not in self._policies:
-            spreads = self._record(self._passes[0].sample.key)["spreads"] if self._passes else None
-            policies = open_policies(self._rows, bool(self._passes), spreads)
-            for one in self._passes:
+            spreads = self.record(self.passes[0].sample.key)["spreads"] if self.passes else None
+            policies = open_policies(self.rows, bool(self.passes), spreads)
+            for one in self.passes:
                 if one.name == before:
                     break
-                chosen = self._record(one.choice.key)["rows"]
+                chosen = self.record(one.choice.key)["rows"]
                 pairs = zip(policies, chosen, strict=True)
                 policies = [policy if choice is None else policy.after(one.name, choice) for policy, choice in pairs]
             self._policies[before] = policies
@@ -80,9 +75,9 @@ class RowWeights:
 
         It reads a few short ranges of the split, each without a past.
         """
-        first = self._passes[0]
+        first = self.passes[0]
         sample = reader.read_separately(first.split, sample_ranges(first.tokens))
-        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
+        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self.rows]}
 
     def observe(self, part: Part, block: ScoredRange, output: ShardOutput) -> None:
         """Write the observations of each policy for a range; the record has the model's own sum."""
@@ -98,9 +93,9 @@ class RowWeights:
         Args:
             settled: by row, the best candidate by another measure than likelihood.
         """
-        chosen: list[Mapping[str, Any] | None] = [None] * len(self._rows)
+        chosen: list[Mapping[str, Any] | None] = [None] * len(self.rows)
         for number, policy in self._taking_part(over.name):
-            files = ArrayFiles([self._folder / _file(part, number) for part in over.parts])
+            files = ArrayFiles([self.folder / _file(part, number) for part in over.parts])
             if number in settled and isinstance(policy, Grid):
                 chosen[number] = policy.settle(policy.candidates[settled[number]], files)
             else:
@@ -125,8 +120,8 @@ class RowWeights:
         files = dict(policies[0].files) if policies else {}
         if learned is not None and learned["network"] is not None:
             files["weight-network.json"] = learned["network"]
-        if self._passes and self._rows[0].sources[-1].reading.per_context:
-            spreads = self._record(self._passes[0].sample.key)["spreads"][0]
+        if self.passes and self.rows[0].sources[-1].reading.per_context:
+            spreads = self.record(self.passes[0].sample.key)["spreads"][0]
             files[CHOICES] = {"spreads": spreads, "choices": policies[0].choices}
         return files
 
@@ -136,21 +131,21 @@ class RowWeights:
         Args:
             largest: upper limit of each setting (`k`, `size`).
         """
-        if not self._passes:
+        if not self.passes:
             return {"split": None, "plain": None, "rows": [], "largest": dict(largest)}
         tokens, plain = self._plain()
         rows = [tuned_row(policy, tokens) for policy in self.policies()]
-        figures = {"split": self._passes[0].split, "plain": perplexity(plain, tokens), "rows": rows}
+        figures = {"split": self.passes[0].split, "plain": perplexity(plain, tokens), "rows": rows}
         return {**figures, "largest": dict(largest)}
 
     def _plain(self) -> tuple[int, float]:
         """The number of counted tokens of the tuning split, and the model's own sum over them, in nats."""
-        records = [self._record(part.key) for part in self._passes[0].parts]
+        records = [self.record(part.key) for part in self.passes[0].parts]
         return sum(record["tokens"] for record in records), sum(record["plain_nll"] for record in records)
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, with their hyperparameters, the model alone first; JSON."""
-        split = self._passes[0].split if self._passes else None
+        split = self.passes[0].split if self.passes else None
         return [[], *(policy.describe(split) for policy in self.policies())]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
@@ -160,11 +155,11 @@ class RowWeights:
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the requested row, if it is one reading's and was tuned; JSON."""
-        if not self._passes:
+        if not self.passes:
             return None
         tokens, plain = self._plain()
         grid = self.policies()[0].describe_grid(tokens)
-        return None if grid is None else {"split": self._passes[0].split, **grid, "plain_nll": plain / tokens}
+        return None if grid is None else {"split": self.passes[0].split, **grid, "plain_nll": plain / tokens}
 
 
 def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:

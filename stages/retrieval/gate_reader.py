@@ -23,18 +23,17 @@ from stages.search.distances import search_with_candidates
 from stages.search.open import open_searcher
 
 
+@dataclass
 class GateReader(HiddenReader):
     """Mixes the embeddings of the k nearest neighbours' tokens into each hidden state of a range."""
 
-    def __init__(self, read: Callable[[], np.ndarray], start: int, k: int) -> None:
-        """Args:
-        read: waits for the neighbours' tokens of the whole range, int64 [n, K]; -1 where a neighbour is missing.
-        start: the first token of the range.
-        """
-        self._read, self._start, self.k = read, start, k
-        self._neighbors: Tensor | None = None
-        self.gated: Gated | None = None
-        """The gated states of the latest block."""
+    read: Callable[[], np.ndarray]
+    """Waits for the neighbours' tokens of the whole range, int64 [n, K], the same at every call; -1 where missing."""
+    start: int
+    """The first token of the range."""
+    k: int
+    gated: Gated | None = None
+    """The gated states of the latest block."""
 
     @torch.no_grad()
     def apply(self, model: LanguageModel, block: EncodedBlock) -> Tensor:
@@ -44,9 +43,8 @@ class GateReader(HiddenReader):
 
     def neighbors(self, block: EncodedBlock) -> Tensor:
         """Tokens of all neighbours of a block's tokens, int64 [n, K], -1 where one is missing."""
-        if self._neighbors is None:
-            self._neighbors = torch.from_numpy(self._read()).to(block.targets.device)
-        return self._neighbors[block.start - self._start : block.stop - self._start]
+        found = self.read()[block.start - self.start : block.stop - self.start]
+        return torch.from_numpy(found).to(block.targets.device)
 
 
 @dataclass(frozen=True)
