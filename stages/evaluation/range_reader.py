@@ -38,28 +38,24 @@ class ExternalMemory:
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """Seconds spent on a range: in the model, in the search for neighbours, and in carrying the past."""
+class RangeResult:
+    """A range with its neighbours, the state after it, the observations of each probe, and the seconds spent on it."""
 
+    scored_range: ScoredRange
+    after: CarriedState
+    observations: Mapping[str, Observation]
     model: float
+    """Seconds in the model."""
     search: float
+    """Seconds in the search for neighbours."""
     past: float
+    """Seconds in carrying the past."""
 
-    def of(self, row: MemoryRow) -> float:
+    def seconds(self, row: MemoryRow) -> float:
         """Seconds that a row needs."""
         search = self.search if row.needs.neighbors else 0.0
         past = self.past if row.needs.reach else 0.0
         return self.model + search + past
-
-
-@dataclass(frozen=True)
-class RangeResult:
-    """A range with its neighbours, the state after it, and the observations of each probe."""
-
-    scored_range: ScoredRange
-    after: CarriedState
-    seconds: Seconds
-    observations: Mapping[str, Observation]
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ class RangeReader:
         seen = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
-        return RangeResult(scored_range, after, Seconds(model, search, past), seen)
+        return RangeResult(scored_range, after, seen, model, search, past)
 
     def read_separately(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
         """Score ranges of tokens as `read` does, each without a past; an index is searched once for all of them."""

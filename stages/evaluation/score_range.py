@@ -133,9 +133,9 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
     """Score a range with the model alone and with every row, each with the weights of its policy."""
     scored_range = result.scored_range
     scored, counted = scored_range.lm, scored_range.counted_rows
-    rows, seconds = [], [result.seconds.model]
+    rows, seconds = [], [result.model]
     for policy in policies:
-        shared = result.seconds.of(policy.row) + reader.recomputing_seconds(scored_range, policy.row)
+        shared = result.seconds(policy.row) + reader.recomputing_seconds(scored_range, policy.row)
         watch = Stopwatch(reader.split_reader.device)
         rows.append(_score_row(reader.model, scored_range, policy))
         seconds.append(shared + watch.lap())
