@@ -27,7 +27,7 @@ from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.registry import import_outside
 from stages.retrieval.gate_reader import GateMemory
-from stages.retrieval.neighbors import Datastore, IndexSearch, PointerSearch, StoredNeighbors, open_datastore
+from stages.retrieval.neighbors import Datastore, IndexSearch, PointerSearch, StoredNeighbors
 from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
@@ -150,15 +150,16 @@ def _external_memory(
 ) -> ExternalMemory:
     """The datastore of the readings, and the source of its neighbours: stored ones, or a search."""
     index, k = read["index"], max(reading.neighbors for reading in readings)
-    metric = index.config["metric"]
-    lossless, counts = is_lossless(read), row_counts(index)
-    datastore = open_datastore(read["datastore"], metric, lossless, reader.device, counts)
+    metric, held, counts = index.config["metric"], index.metrics.get("held"), row_counts(index)
+    stored_values: Any = read["datastore"].zarr("datastore.zarr")["values"]
+    values = torch.from_numpy(np.append(np.asarray(stored_values[:]), np.int32(-1))).to(reader.device)
+    merged = None if counts is None else torch.from_numpy(np.append(counts, np.int32(0))).to(reader.device)
+    datastore = Datastore(stored_keys(read["datastore"]), values, metric, is_lossless(read), merged)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     if "neighbors" in read:
         stored = read["neighbors"].zarr("neighbors.zarr")
         return ExternalMemory(datastore, StoredNeighbors(stored, k, metric), encoder)
     keys = datastore.keys.rows, datastore.keys.dim
-    held = index.metrics.get("held")
     searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type, held)
     own = own_rows(read["datastore"], read["tokens"])
     search, fewest = IndexSearch(searcher, k, own, exclude), readings[0].value("pointers")

@@ -10,16 +10,13 @@ Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import torch
 from jaxtyping import Int64, Integer
 from torch import Tensor
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.reading import CheckedGroup
-from stages.lineage.rows import stored_keys
 from stages.lineage.runs import OwnRows
 from stages.search.distances import exact_order
 from stages.search.keys import StoredKeys
@@ -44,16 +41,6 @@ class Datastore:
         """Occurrences of each token up to the largest stored one, followed by a 0, int64."""
         values = self.values[:-1]
         return values.bincount(minlength=int(values.max()) + 2)
-
-
-def open_datastore(
-    artifact: Artifact, metric: str, lossless: bool, device: torch.device, counts: np.ndarray | None = None
-) -> Datastore:
-    """A datastore's keys, to be read when they are needed; its values, and counts int32 [N], in memory."""
-    group: Any = artifact.zarr("datastore.zarr")
-    values = np.append(np.asarray(group["values"][:]), np.int32(-1))
-    of_rows = None if counts is None else torch.from_numpy(np.append(counts, np.int32(0))).to(device)
-    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless, of_rows)
 
 
 @dataclass(frozen=True)
