@@ -64,7 +64,7 @@ def main() -> int:
     CHARTS.mkdir(exist_ok=True)
     for _, _, chart in charts():
         # The colours follow the reader's screen, light or dark.
-        file, drawn = CHARTS / f"{chart.name}.svg", with_schemes(Figure(chart).svg)
+        file, drawn = CHARTS / f"{chart.name}.svg", with_schemes(Figure.of(chart).svg)
         if not file.exists() or file.read_text("utf-8") != drawn:
             file.write_text(drawn, "utf-8")
             print(f"{file.name}: drawn")

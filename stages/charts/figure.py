@@ -34,11 +34,13 @@ LEFT_OUT = ("aria-", "class", "font-family", "opacity", "pointer-", "role")
 SVG = "http://www.w3.org/2000/svg"
 
 
-@dataclass(frozen=True)
-class Figure:
+@dataclass(frozen=True, repr=False)
+class Figure(Chart):
     """A chart with its drawing."""
 
-    chart: Chart
+    @classmethod
+    def of(cls, chart: Chart) -> "Figure":
+        return cls(chart.name, chart.title, chart.caption, chart.plot)
 
     def __repr__(self) -> str:
         return f"<memlm picture: {self.title}>"
@@ -48,30 +50,14 @@ class Figure:
         return self.svg
 
     @property
-    def name(self) -> str:
-        return self.chart.name
-
-    @property
-    def title(self) -> str:
-        return self.chart.title
-
-    @property
-    def caption(self) -> str:
-        return self.chart.caption
-
-    @property
-    def csv(self) -> str:
-        return self.chart.csv
-
-    @property
     def wide(self) -> bool:
         """Whether the drawing is wider than a column of a page."""
-        return self._size[0] > WIDE
+        return self._drawing[0] > WIDE
 
     @property
     def inline(self) -> str:
         """The drawing as an element of a page, with the page's colours."""
-        width, height = self._size
+        width, height, _ = self._drawing
         least = LEAST_SHARE * width if self.wide else min(width, NARROW)
         style = f'style="--natural: {width}px; --least: {least:g}px"'
         labelled = f'role="img" aria-labelledby="{self.name}-title {self.name}-caption"'
@@ -80,7 +66,8 @@ class Figure:
     @property
     def svg(self) -> str:
         """The drawing as a separate file: on white, under its title."""
-        width, height = max(self._size[0], round(TITLE_LETTER * len(self.title))), self._size[1] + TITLE_HEIGHT
+        width, height, _ = self._drawing
+        width, height = max(width, round(TITLE_LETTER * len(self.title))), height + TITLE_HEIGHT
         size = f'width="{width}" height="{height}" viewBox="0 {-TITLE_HEIGHT} {width} {height}"'
         paper = f'<rect y="{-TITLE_HEIGHT}" width="{width}" height="{height}" fill="{LIGHT["paper"]}"/>'
         font = f'font-size="14" text-anchor="middle" fill="{LIGHT["ink"]}"'
@@ -101,14 +88,10 @@ class Figure:
         )
         return f'<svg font-family="{CONFIG["font"]}" {attributes}>{words}{head}{self._drawing[2]}</svg>'
 
-    @property
-    def _size(self) -> tuple[int, int]:
-        return self._drawing[0], self._drawing[1]
-
     @cached_property
     def _drawing(self) -> tuple[int, int, str]:
         """Width, height, and the elements of the drawing."""
-        return _elements(drawn_by_vega(specification(self.chart) | {"config": CONFIG}), self.name)
+        return _elements(drawn_by_vega(specification(self) | {"config": CONFIG}), self.name)
 
 
 def drawn_by_vega(spec: Spec) -> str:
@@ -135,7 +118,7 @@ def specification(chart: Chart) -> Spec:
 
 def figures(charts: Iterable[Chart]) -> list[Figure]:
     """Figures of the charts that are not empty."""
-    return [Figure(chart) for chart in charts if not chart.plot.empty]
+    return [Figure.of(chart) for chart in charts if not chart.plot.empty]
 
 
 def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:

@@ -1,8 +1,7 @@
 """Charts of training curves of models, and of the scores of a stream of tasks, task by task."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
 from stages.charts.reported import in_charts
@@ -11,8 +10,7 @@ from stages.numbers import figure_name
 RATE = "learning rate"
 
 
-@dataclass(frozen=True)
-class Journal:
+class Journal(NamedTuple):
     """The lines of a model's `training.jsonl`, and a label for the model."""
 
     label: str
@@ -23,32 +21,23 @@ class Journal:
         return [(record["step"], record.get(name)) for record in self.records if "step" in record]
 
 
-def training_charts(journals: Sequence[Journal]) -> list[Chart]:
+def training_charts(journals: Sequence[Journal]) -> Iterator[Chart]:
     """Charts of loss and learning rate over the steps."""
-    return [chart for suffix, part in in_charts(journals) for chart in (_loss(part, suffix), _rate(part, suffix))]
-
-
-def _loss(journals: Sequence[Journal], suffix: str) -> Chart:
-    lines = []
-    for look, journal in enumerate(journals):
-        lines.append(Line(f"{journal.label} train".lstrip(), journal.points("loss"), dashed=True, look=look))
-        lines.append(Line(f"{journal.label} valid".lstrip(), journal.points("valid_loss"), look=look))
-    return Chart(
-        f"training-loss{suffix}",
-        "Training: loss",
-        "Loss in nats a token over the updates: as it was trained (dashed) and on the validation split. "
-        "Methods that train with memory minimize another loss than the plain one: compare such lines with care.",
-        Lines(lines, "step", "loss, nats", even=True),
-    )
-
-
-def _rate(journals: Sequence[Journal], suffix: str) -> Chart:
-    return Chart(
-        f"learning-rate{suffix}",
-        "Training: learning rate",
-        "Learning rate at each update that was logged.",
-        Lines([Line(j.label or RATE, j.points("learning_rate")) for j in journals], "step", RATE, even=True),
-    )
+    for suffix, part in in_charts(journals):
+        lines = []
+        for look, journal in enumerate(part):
+            lines.append(Line(f"{journal.label} train".lstrip(), journal.points("loss"), dashed=True, look=look))
+            lines.append(Line(f"{journal.label} valid".lstrip(), journal.points("valid_loss"), look=look))
+        yield Chart(
+            f"training-loss{suffix}",
+            "Training: loss",
+            "Loss in nats a token over the updates: as it was trained (dashed) and on the validation split. "
+            "Methods that train with memory minimize another loss than the plain one: compare such lines with care.",
+            Lines(lines, "step", "loss, nats", even=True),
+        )
+        rates = [Line(journal.label or RATE, journal.points("learning_rate")) for journal in part]
+        caption = "Learning rate at each update that was logged."
+        yield Chart(f"learning-rate{suffix}", "Training: learning rate", caption, Lines(rates, "step", RATE, even=True))
 
 
 FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
@@ -80,40 +69,32 @@ def measure(metrics: Mapping[str, Any]) -> str:
     return name
 
 
-def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+def stream_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     """`matrix` of each reading and `average-by-task`; empty unless the weights after each task were scored."""
     rows = [row for row in metrics["rows"] if row["averages"] is not None]
-    if metrics.get("score"):
-        return [_perplexities(row) for row in rows]
-    score = measure(metrics)
-    matrices = [_matrix(metrics["tasks"], row, len(rows) > 1, score) for row in rows]
-    return [*matrices, *([_averages(rows, score)] if rows else [])]
-
-
-def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool, score: str) -> Chart:
-    after, scores = ["before", *tasks], row["matrix"]
-    chart = Chart(
-        "matrix",
-        f"{score.capitalize()} by task, after each task",
-        f"On average {row['average']:.1%} after the last task. Upwards: the task that is tested.",
-        HeatMap(scores, Side("after", after, turned=True), Side("test", tasks), Share("none right", "all right")),
-    )
-    return chart.labelled(row["row"]) if labelled else chart
-
-
-def _perplexities(row: Mapping[str, Any]) -> Chart:
-    return Chart(
-        "average-by-task",
-        "Average perplexity of the domains that were learnt",
-        f"AP, the geometric mean. After the last domain: {row['average']:.2f}.",
-        Lines([Line("AP", list(enumerate(row["averages"], 1)))], "domains learnt", "perplexity", even=True),
-    )
-
-
-def _averages(rows: Sequence[Mapping[str, Any]], score: str) -> Chart:
-    lines = [Line(row["row"], list(enumerate(row["averages"], 1))) for row in rows]
+    averages = [list(enumerate(row["averages"], 1)) for row in rows]
+    if metrics.get("score") or not rows:
+        for row, points in zip(rows, averages, strict=True):
+            yield Chart(
+                "average-by-task",
+                "Average perplexity of the domains that were learnt",
+                f"AP, the geometric mean. After the last domain: {row['average']:.2f}.",
+                Lines([Line("AP", points)], "domains learnt", "perplexity", even=True),
+            )
+        return
+    score, tasks = measure(metrics), metrics["tasks"]
+    for row in rows:
+        after, test = Side("after", ["before", *tasks], turned=True), Side("test", tasks)
+        chart = Chart(
+            "matrix",
+            f"{score.capitalize()} by task, after each task",
+            f"On average {row['average']:.1%} after the last task. Upwards: the task that is tested.",
+            HeatMap(row["matrix"], after, test, Share("none right", "all right")),
+        )
+        yield chart.labelled(row["row"]) if len(rows) > 1 else chart
+    lines = [Line(row["row"], points) for row, points in zip(rows, averages, strict=True)]
     ends = ", ".join(f"{row['row']} {row['average']:.1%}" for row in rows)
-    return Chart(
+    yield Chart(
         "average-by-task",
         f"Mean {score} of the tasks that were learnt",
         f"After the last task: {ends}.",

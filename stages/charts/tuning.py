@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from stages.charts.reported import BLEU, measure, symbol_in_words
 from stages.numbers import number
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One hyperparameter: its name in the report, and its values; None means an infinite temperature."""
 
     name: str
@@ -47,31 +46,24 @@ class TuningResult:
         return int(scale), int(weight)
 
     @property
-    def helps(self) -> bool:
-        """Whether some setting is better than the model without memory."""
-        return bool(np.isfinite(self.plain) and self.perplexity.min() < self.plain and not self._off)
-
-    @property
-    def _off(self) -> bool:
+    def switched_off(self) -> bool:
         """Whether reading no memory is best; compared with a tolerance, since sums differ in their order."""
         return bool(np.isclose(self.perplexity[self.best], self.plain, rtol=1e-9, atol=0))
 
     @property
-    def limit(self) -> float:
-        """End of the colours: the plain model's perplexity, or the largest finite one if nothing is better."""
-        return self.plain if self.helps else float(self.perplexity[np.isfinite(self.perplexity)].max())
+    def helps(self) -> bool:
+        """Whether some setting is better than the model without memory."""
+        return bool(np.isfinite(self.plain) and self.perplexity[self.best] < self.plain and not self.switched_off)
 
     @property
     def outcome(self) -> str:
         """A sentence with the perplexity without memory, and the best setting."""
         without = f"{self.first[:1].upper()}{self.first[1:]} {number(self.plain)}"
-        if self._off:
-            return f"{without}, and no setting is better"
-        scale, weight = self.best
-        settings = [
-            f"{axis.symbol} {axis.labels[place]}" for axis, place in ((self.scale, scale), (self.weight, weight))
-        ]
-        return f"{without}, best {number(self.perplexity[self.best])} at {', '.join(settings)}"
+        if self.switched_off:
+            return f"{without}, and no setting is better."
+        axes = zip((self.scale, self.weight), self.best, strict=True)
+        settings = ", ".join(f"{axis.symbol} {axis.labels[place]}" for axis, place in axes)
+        return f"{without}, best {number(self.perplexity[self.best])} at {settings}."
 
 
 def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
@@ -107,45 +99,31 @@ def tuning_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     if tuning is None:
         return []
     scales, weights = tuning.perplexity.shape
-    charts = [_heat_map(tuning)] if min(scales, weights) > 1 else []
+    charts = []
+    if min(scales, weights) > 1:
+        across, up = (Side(axis.symbol, axis.labels) for axis in (tuning.scale, tuning.weight))
+        finite = tuning.perplexity[np.isfinite(tuning.perplexity)]
+        # Colours end at the plain model; if nothing is better, at the largest perplexity.
+        colours = SmallerIsBetter(tuning.plain, tuning.first) if tuning.helps else SmallerIsBetter(float(finite.max()))
+        caption = f"{tuning.outcome} Darker, in the dark brighter, is better; colours are finer near the best."
+        charts = [Chart("heat-map", tuning.what, caption, HeatMap(tuning.perplexity.tolist(), across, up, colours))]
+    best, _ = tuning.best
     if weights > 1:
-        best = tuning.scale, tuning.best[0]
-        return [*charts, _line(tuning, tuning.weight, tuning.perplexity[tuning.best[0]].tolist(), best)]
-    if scales > 1:
-        return [_line(tuning, tuning.scale, tuning.perplexity[:, 0].tolist(), (tuning.weight, 0))]
+        charts.append(_line(tuning, tuning.weight, tuning.perplexity[best].tolist(), (tuning.scale, best)))
+    elif scales > 1:
+        charts.append(_line(tuning, tuning.scale, tuning.perplexity[:, 0].tolist(), (tuning.weight, 0)))
     return charts
-
-
-def _heat_map(tuning: TuningResult) -> Chart:
-    return Chart(
-        "heat-map",
-        tuning.what,
-        f"{tuning.outcome}. Darker, in the dark brighter, is better; colours are finer near the best.",
-        HeatMap(
-            tuning.perplexity.tolist(),
-            Side(tuning.scale.symbol, tuning.scale.labels),
-            Side(tuning.weight.symbol, tuning.weight.labels),
-            SmallerIsBetter(tuning.limit, tuning.first if tuning.helps else ""),
-        ),
-    )
 
 
 def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed: tuple[Axis, int]) -> Chart:
     """Perplexities along one axis, with the other setting fixed; an infinite temperature is left out."""
     other, place = fixed
     points = [(x, y) for x, y in zip(axis.values, perplexities, strict=True) if x is not None]
-    return Chart(
-        f"perplexity-by-{axis.name}",
-        f"{tuning.what}, by {axis.symbol}",
-        f"{tuning.outcome}.",
-        Lines(
-            [Line(f"{other.symbol} {other.labels[place]}", points)],
-            axis.symbol,
-            "perplexity",
-            ticks=None if axis is tuning.weight else [x for x, _ in points],
-            level=Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None,
-        ),
-    )
+    ticks = None if axis is tuning.weight else [x for x, _ in points]
+    level = Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None
+    line = Line(f"{other.symbol} {other.labels[place]}", points)
+    plot = Lines([line], axis.symbol, "perplexity", ticks, level=level)
+    return Chart(f"perplexity-by-{axis.name}", f"{tuning.what}, by {axis.symbol}", tuning.outcome, plot)
 
 
 def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
@@ -154,28 +132,18 @@ def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     Empty if perplexity chose the settings.
     """
     tuning = metrics.get("tuning", {})
-    found = tuning.get(BLEU)
-    if found is None:
-        return []
-    tried = f"{found['sentences']:,} sentences of {tuning['split']}"
-    return [chart for row in found["rows"] for chart in _of_row(row, tried)]
-
-
-def _of_row(row: Mapping[str, Any], tried: str) -> list[Chart]:
-    names = [name for name in row["candidates"][0] if name != BLEU]
-    return [
-        Chart(
-            f"bleu-by-{name}",
-            f"BLEU of {row['row']} by {symbol_in_words(name)}",
-            f"{tried}, each number with the best of the others. Best {number(max(y for _, y in points))}.",
-            Lines([Line(row["row"], points)], symbol_in_words(name), "BLEU", ticks=[x for x, _ in points], even=True),
-        )
-        for name in names
-        if len(points := _best_by(row["candidates"], name)) > 1
-    ]
-
-
-def _best_by(candidates: list[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
-    """Pairs (value of a setting, best BLEU of all candidates with it), ascending."""
-    values = sorted({one[name] for one in candidates if one[name] is not None})
-    return [(value, max(one[BLEU] for one in candidates if one[name] == value)) for value in values]
+    found = tuning.get(BLEU) or {"rows": []}
+    charts = []
+    for row in found["rows"]:
+        candidates = row["candidates"]
+        for name in (name for name in candidates[0] if name != BLEU):
+            # The best BLEU of all candidates with each value; an infinite temperature has no place on an axis.
+            values = sorted({one[name] for one in candidates if one[name] is not None})
+            points = [(value, max(one[BLEU] for one in candidates if one[name] == value)) for value in values]
+            if len(points) > 1:
+                words = symbol_in_words(name)
+                tried = f"{found['sentences']:,} sentences of {tuning['split']}"
+                caption = f"{tried}, each number with the best of the others. Best {number(max(y for _, y in points))}."
+                plot = Lines([Line(row["row"], points)], words, "BLEU", ticks=values, even=True)
+                charts.append(Chart(f"bleu-by-{name}", f"BLEU of {row['row']} by {words}", caption, plot))
+    return charts

@@ -88,7 +88,12 @@ def lines_spec(plot: Lines) -> Spec:
     drawn = [(place if line.look is None else line.look, line) for place, line in enumerate(plot.lines) if line.finite]
     marked = [len(line.finite) <= MOST_MARKED for _, line in drawn]
     looks = [
-        Look(line.label, SERIES[look % len(SERIES)], _line_sign(look) if signs else DASH, (SOLID, DASHED)[line.dashed])
+        Look(
+            line.label,
+            SERIES[look % len(SERIES)],
+            DASH + SIGNS[look % len(SIGNS)] if signs else DASH,
+            (SOLID, DASHED)[line.dashed],
+        )
         for (look, line), signs in zip(drawn, marked, strict=True)
     ]
     xs, ys = (list(values) for values in zip(*(point for _, line in drawn for point in line.finite), strict=True))
@@ -97,7 +102,7 @@ def lines_spec(plot: Lines) -> Spec:
         top = HIGHEST * plot.level.value
         ys = [*(min(y, top) for y in ys), plot.level.value]
         looks.append(Look(plot.level.label, LIGHT["ink"], DASH, DASHED))
-        levels = [_rule({"y": plot.level.value}, y={"field": "y", "type": "quantitative"})]
+        levels = [_rule("y", plot.level.value)]
     x, y = _quantity("x", plot.across, *_across(plot, xs)), _quantity("y", plot.up, *_upward(plot, ys))
     written = percent if plot.percent else number
     layers, signs = [], []
@@ -184,7 +189,7 @@ def histogram_spec(plot: Histogram) -> Spec:
     return _framed(
         [*looks, Look(f"mean {number(plot.mean)}", LIGHT["ink"], DASH, DASHED)],
         *layers,
-        _rule({"x": plot.mean}, x={"field": "x", "type": "quantitative"}),
+        _rule("x", plot.mean),
     )
 
 
@@ -272,13 +277,15 @@ def layer(values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **
 
 def _quantity(field: str, title: str, axis: Spec, scale: Spec | None = None) -> Spec:
     """The encoding of a number."""
-    found: Spec = {"field": field, "type": "quantitative", "title": title, "axis": axis}
-    return found if scale is None else found | {"scale": scale}
+    encoding = {"field": field, "type": "quantitative", "title": title, "axis": axis}
+    return encoding if scale is None else encoding | {"scale": scale}
 
 
-def _rule(at: Spec, **axes: Spec) -> Spec:
-    """A dashed line across the whole chart."""
-    return layer([at], {"type": "rule", "stroke": LIGHT["ink"], "strokeDash": DASHED}, axes.get("x"), axes.get("y"))
+def _rule(axis: str, value: float) -> Spec:
+    """A dashed line across the whole chart, at a value of one axis."""
+    mark = {"type": "rule", "stroke": LIGHT["ink"], "strokeDash": DASHED}
+    axes = {axis: {"field": axis, "type": "quantitative"}}
+    return layer([{axis: value}], mark, axes.get("x"), axes.get("y"))
 
 
 def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
@@ -302,11 +309,9 @@ def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
 
 def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
     """A legend of the colours of cells, with a label at both ends."""
+    label = f"datum.index ? (datum.index < {len(colours) - 1} ? '' : {json.dumps(one)}) : {json.dumps(zero)}"
     legend = {"type": "gradient", "orient": "bottom", "gradientLength": 200, "gradientThickness": 11}
-    legend |= {
-        "labelExpr": f"datum.index ? (datum.index < {len(colours) - 1} ? '' : {json.dumps(one)}) : {json.dumps(zero)}",
-        "labelColor": LIGHT["soft"],
-    }
+    legend |= {"labelExpr": label, "labelColor": LIGHT["soft"]}
     scale = {"type": "quantize", "domain": [0, 1], "range": colours}
     colour = {"field": "key", "type": "quantitative", "scale": scale, "legend": legend}
     return layer([], {"type": "rect"}, None, None, color=colour)
@@ -329,11 +334,6 @@ def _words(plot: HeatMap, x: int, y: int) -> str:
     return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"
 
 
-def _line_sign(look: int) -> str:
-    """The symbol of a line in a legend: a dash with the sign of its points."""
-    return DASH + SIGNS[look % len(SIGNS)]
-
-
 def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
     """Horizontal axis and scale: logarithmic if ticks span a wide range, with a place for zero."""
     scale: Spec = {"domain": [min(xs), max(xs)], "nice": False, "zero": False, "padding": 8}
@@ -347,20 +347,12 @@ def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
         scale |= {"type": "log"} if min(xs) else {"type": "symlog", "constant": min(positive)}
         place = math.log if min(xs) else lambda x: math.log1p(x / min(positive))
     near = NEAR * (place(max(xs)) - place(min(xs)))
-    return axis | {"values": list(_apart(plot.ticks, place, near))}, scale
-
-
-def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float) -> Iterator[float]:
-    """Ticks in order, without ticks whose numbers would touch the number before.
-
-    >>> list(_apart([0, 5, 10, 11], float, 2))
-    [0, 5, 10]
-    """
-    last = -math.inf
-    for tick in ticks:
-        if place(tick) - last >= near:
-            last = place(tick)
-            yield tick
+    shown = [plot.ticks[0]]
+    for tick in plot.ticks[1:]:
+        # Otherwise its number would touch the number before.
+        if place(tick) - place(shown[-1]) >= near:
+            shown.append(tick)
+    return axis | {"values": shown}, scale
 
 
 def _upward(plot: Lines, ys: Sequence[float]) -> tuple[Spec, Spec]:

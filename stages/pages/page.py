@@ -104,7 +104,7 @@ def _assemble(
     parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
 ) -> Page:
     """Build a page from its own sections and those of every page: texts, lineage, artifacts and commands."""
-    artifacts, lineage = [*map(artifact_row, members.values())], Figure(lineage_chart(list(members.values())))
+    artifacts, lineage = [*map(artifact_row, members.values())], Figure.of(lineage_chart(list(members.values())))
     tables = {"results": results_csv, "artifacts": artifacts_csv(artifacts)}
     html = render(
         texts=text_lines(list(members.values())),

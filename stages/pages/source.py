@@ -1,7 +1,7 @@
 """A report on the page: its numbers and its name."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,7 @@ class Source:
         """The report, as charts of several reports read it."""
         return Report(self.metrics, self.scored, "" if self.alone else self.label)
 
-    def labelled(self, charts: Sequence[Chart]) -> list[Chart]:
+    def labelled(self, charts: Iterable[Chart]) -> list[Chart]:
         """Charts of this report alone, labelled if there are other reports."""
         return list(charts) if self.alone else [chart.labelled(self.label) for chart in charts]
 

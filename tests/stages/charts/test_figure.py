@@ -21,7 +21,7 @@ def chart(name: str = "loss", value: float | None = 2.0) -> Chart:
 
 
 def test_a_file_has_its_title_and_its_words_escaped() -> None:
-    root = ElementTree.fromstring(Figure(chart()).svg)
+    root = ElementTree.fromstring(Figure.of(chart()).svg)
     assert root.findtext(f"{SVG}title") == "A <title> & more"
     assert root.findtext(f"{SVG}desc") == "what is to be seen"
     assert {"A <title> & more", "λ <0.3>"} <= {text.text for text in root.iter(f"{SVG}text")}
@@ -29,7 +29,7 @@ def test_a_file_has_its_title_and_its_words_escaped() -> None:
 
 def test_a_file_bears_its_colours_and_a_page_those_of_the_reader() -> None:
     """Programs that make a PDF or a picture of an SVG know no variables."""
-    figure = Figure(chart())
+    figure = Figure.of(chart())
     assert "var(" not in figure.svg and set(re.findall('"(#[0-9a-f]{6})"', figure.svg)) <= set(LIGHT.values())
     assert not re.findall("#[0-9a-f]{6}", figure.inline)
     assert set(re.findall(r"var\(--([\w-]+)\)", figure.inline)) <= set(LIGHT) == set(DARK)
@@ -37,11 +37,11 @@ def test_a_file_bears_its_colours_and_a_page_those_of_the_reader() -> None:
 
 
 def test_the_same_numbers_give_the_same_bytes() -> None:
-    assert (Figure(chart()).svg, Figure(chart()).png) == (Figure(chart()).svg, Figure(chart()).png)
+    assert (Figure.of(chart()).svg, Figure.of(chart()).png) == (Figure.of(chart()).svg, Figure.of(chart()).png)
 
 
 def test_a_point_says_its_numbers_under_the_pointer() -> None:
-    marks = ElementTree.fromstring(Figure(chart()).svg).iter(f"{SVG}path")
+    marks = ElementTree.fromstring(Figure.of(chart()).svg).iter(f"{SVG}path")
     assert {words for mark in marks if (words := mark.findtext(f"{SVG}title"))} == {
         "λ <0.3>: 1 at x 1",
         "λ <0.3>: 2 at x 2",
@@ -68,5 +68,5 @@ def test_files_are_a_drawing_a_picture_and_the_numbers(tmp_path: Path) -> None:
     files = write_figures([chart()], tmp_path.joinpath)
     assert files == ["figures/loss.svg", "figures/loss.png", "figures/loss.csv"]
     contents = [(tmp_path / file).read_bytes() for file in files]
-    assert contents[1].startswith(b"\x89PNG") and contents[2] == Figure(chart()).csv.encode()
-    assert contents == [Figure(chart()).svg.encode(), Figure(chart()).png, Figure(chart()).csv.encode()]
+    assert contents[1].startswith(b"\x89PNG") and contents[2] == Figure.of(chart()).csv.encode()
+    assert contents == [Figure.of(chart()).svg.encode(), Figure.of(chart()).png, Figure.of(chart()).csv.encode()]

@@ -64,7 +64,7 @@ def charts(**other: Any) -> dict[str, Chart]:
 
 def words(chart: Chart) -> list[str]:
     """The text of a figure."""
-    drawn = ElementTree.fromstring(Figure(chart).svg).iter("{http://www.w3.org/2000/svg}text")
+    drawn = ElementTree.fromstring(Figure.of(chart).svg).iter("{http://www.w3.org/2000/svg}text")
     return [element.text or "" for element in drawn]
 
 

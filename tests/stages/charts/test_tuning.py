@@ -5,31 +5,43 @@ from typing import Any
 
 import pytest
 
-from stages.charts.data import Lines
-from stages.charts.tuning import TuningResult, bleu_charts, tuning_result
+from stages.charts.data import HeatMap, Lines, SmallerIsBetter
+from stages.charts.tuning import TuningResult, bleu_charts, tuning_charts, tuning_result
 
 
-def told(nll: list[list[float | None]], plain: float = 90.0, **report: Any) -> TuningResult | None:
+def tuned(nll: list[list[float | None]], plain: float = 90.0) -> dict[str, Any]:
     grid = {
         **{"row": "neural-cache", "over": "size", "at": 2000, "split": "valid"},
         **{"scale_name": "theta", "scales": [0.0, 0.3], "weight_name": "lambda", "weights": [0.1, 0.2]},
         **{"nll": nll, "plain_nll": math.log(plain)},
     }
-    return tuning_result({"grid": grid, "rows": [{"row": "plain"}], **report})
+    return {"grid": grid, "rows": [{"row": "plain"}]}
+
+
+def told(nll: list[list[float | None]]) -> TuningResult | None:
+    return tuning_result(tuned(nll))
+
+
+def limit(nll: list[list[float | None]]) -> float:
+    plot = tuning_charts(tuned(nll))[0].plot
+    assert isinstance(plot, HeatMap) and isinstance(plot.colours, SmallerIsBetter)
+    return plot.colours.limit
 
 
 def test_the_best_place_and_the_limit_of_colours() -> None:
-    found = told([[math.log(95), math.log(75)], [None, math.log(75)]])
-    assert found is not None
+    nll = [[math.log(95), math.log(75)], [None, math.log(75)]]
+    found = told(nll)
+    assert found is not None and limit(nll) == pytest.approx(90)
     assert found.best == (0, 1)
     assert found.perplexity[1, 0] == math.inf
-    assert found.helps and found.limit == pytest.approx(90)
+    assert found.helps and not found.switched_off
 
 
 def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> None:
-    found = told([[math.log(95), math.log(97)], [None, math.log(96)]])
+    nll = [[math.log(95), math.log(97)], [None, math.log(96)]]
+    found = told(nll)
     assert found is not None
-    assert not found.helps and found.limit == pytest.approx(97)
+    assert not found.helps and limit(nll) == pytest.approx(97)
 
 
 def test_memory_that_is_switched_off_is_not_better_however_its_sums_are_rounded() -> None:

@@ -33,7 +33,7 @@ CHARTS = {chart.name: chart for chart in GateProbe.charts({"gate": GATE, "split"
 
 def words(chart: Chart) -> set[str]:
     """The text of a figure."""
-    drawn = ElementTree.fromstring(Figure(chart).svg).iter("{http://www.w3.org/2000/svg}text")
+    drawn = ElementTree.fromstring(Figure.of(chart).svg).iter("{http://www.w3.org/2000/svg}text")
     return {element.text or "" for element in drawn}
 
 
