@@ -90,7 +90,7 @@ def _answer(found: Facts, text: str, asked: Asked) -> None:
 
 def _compare_matrices(a: "Artifact", b: "Artifact") -> tuple[Facts, str]:
     """Compare two streams of tasks. Raises: ArtifactError if one is a report of text."""
-    from stages.comparison.compare import compare_matrices, matrices_table
+    from stages.comparison.tasks import compare_matrices, matrices_table
 
     if a.kind != b.kind:
         raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
@@ -109,7 +109,7 @@ def _means_over_seeds(references: list[str], confidence: float, store: "Store") 
     """Compare means of reports, or of streams of tasks. Raises: ArtifactError if there are some of each."""
     from memlm_cli.result_tables import groups_text
     from stages.artifacts.artifact import checked
-    from stages.comparison.task_seeds import compare_task_seeds, task_seeds_table
+    from stages.comparison.tasks import compare_task_seeds, task_seeds_table
     from stages.evaluation.figures.seed_groups import compare_groups
 
     opened = [store.open(reference, "report", "matrix") for reference in references]

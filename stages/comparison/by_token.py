@@ -1,86 +1,59 @@
 """Comparison of two reports on the same tokens: sums by group and by unit, and single tokens."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError
-from stages.evaluation.figures.breakdown import BOUNDS, Frequencies, buckets, find_frequencies
+from stages.evaluation.figures.breakdown import BOUNDS, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
-from stages.evaluation.figures.places import Places, Units, scored_places, units_of
+from stages.evaluation.figures.places import Places, scored_places, units_of
 from stages.evaluation.figures.token_scores import TokenScores
 from stages.lineage.corpus import token_text
 from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
 from stages.text.documents import DocumentNames
-from stages.text.excerpt import Excerpt, SplitText, half_a_line
+from stages.text.excerpt import SplitText, half_a_line
 
 FIRST_RANGE = 16
 """Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""
 
 
-class PairedTokens(NamedTuple):
-    """n scored tokens, in the order of the split; NLL of both in nats, float64 [n]."""
+def tally(
+    units: np.ndarray, groups: np.ndarray, nll_a: np.ndarray, nll_b: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Sums by unit and group, [5, U, G]: tokens, nats of A and of B, tokens won and lost.
 
-    units: np.ndarray
-    """int64 [n]: document or block of each token."""
-    nll_a: np.ndarray
-    nll_b: np.ndarray
-
-
-@dataclass(frozen=True)
-class Group:
-    """Figures of a group of tokens; means are in nats per token."""
-
-    tokens: int
-    nll_a: float
-    nll_b: float
-    won: int
-    """Number of tokens with a higher probability in B than in A."""
-    lost: int
-    interval: tuple[float, float] | None
-    """Confidence interval of the difference of the two means; None if too few units have tokens of the group."""
-
-    @property
-    def difference(self) -> float:
-        """Mean NLL of B minus mean NLL of A."""
-        return self.nll_b - self.nll_a
+    Args:
+        units, groups: the document or block, and the group, of each of n tokens, int64 [n].
+        nll_a, nll_b: NLL of both in nats, float64 [n].
+        shape: U and G.
+    """
+    columns, cells = (None, nll_a, nll_b, nll_b < nll_a, nll_b > nll_a), units * shape[1] + groups
+    return np.array([np.bincount(cells, one, shape[0] * shape[1]).reshape(shape) for one in columns])
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Sums by unit and group, [5, U, G]: tokens, nats of A and of B, tokens won and lost."""
+def group_figures(sums: np.ndarray, bootstrap: Bootstrap, progress: Progress = unheard) -> list[dict[str, Any] | None]:
+    """Figures of each group of a tally, with all intervals from the same draws; None for groups without tokens.
 
-    sums: np.ndarray
-
-    @classmethod
-    def of(cls, pairs: PairedTokens, units: int, groups: np.ndarray, count: int) -> "Tally":
-        """Sum over the tokens of U units; `groups`, int64 [n], has the group of each token, below `count`."""
-        cells, (_, a, b) = pairs.units * count + groups, pairs
-        columns = (None, a, b, b < a, b > a)
-        return cls(np.array([np.bincount(cells, one, units * count).reshape(units, count) for one in columns]))
-
-    @property
-    def totals(self) -> np.ndarray:
-        """Sums of differences over the tokens of each unit and group, nats, [U, G]."""
-        differences: np.ndarray = self.sums[2] - self.sums[1]
-        return differences
-
-    def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> list[Group | None]:
-        """Figures of each group, with all intervals from the same draws; None for groups without tokens."""
-        weights = self.sums[0]
-        held = weights.any(axis=1)
-        intervals = bootstrap.intervals(self.totals[held], weights[held], progress)
-        sums = self.sums.sum(axis=1).T
-        return [_group(row, interval) if row[0] else None for row, interval in zip(sums, intervals, strict=True)]
-
-
-def _group(sums: np.ndarray, interval: tuple[float, float] | None) -> Group:
-    tokens, nll_a, nll_b, won, lost = sums.tolist()
-    return Group(int(tokens), nll_a / tokens, nll_b / tokens, int(won), int(lost), interval)
+    `nll_a`, `nll_b` and their `difference`, B - A, are means in nats a token. `won`, `lost`: tokens with a higher, or
+    a lower, probability in B than in A. `interval` of the difference: None if too few units have tokens of the group.
+    """
+    weights = sums[0]
+    held = weights.any(axis=1)
+    intervals = bootstrap.intervals((sums[2] - sums[1])[held], weights[held], progress)
+    found: list[dict[str, Any] | None] = []
+    for (tokens, nll_a, nll_b, won, lost), interval in zip(sums.sum(axis=1).T.tolist(), intervals, strict=True):
+        if not tokens:
+            found.append(None)
+            continue
+        a, b = nll_a / tokens, nll_b / tokens
+        counts = {"won": int(won), "lost": int(lost), "interval": interval and list(interval)}
+        found.append({"tokens": int(tokens), "nll_a": a, "nll_b": b, **counts, "difference": b - a})
+    return found
 
 
 def position_range(positions: np.ndarray) -> np.ndarray:
@@ -119,9 +92,6 @@ def same_targets(a: TokenScores, b: TokenScores) -> np.ndarray:
     return of_a
 
 
-BUCKETS = len(BOUNDS) + 1
-
-
 def token_rows(
     a: TokenScores, b: TokenScores, rows: np.ndarray, places: Places, around: int | None
 ) -> Iterator[dict[str, Any]]:
@@ -144,17 +114,13 @@ def token_rows(
     for side, scores in (("a", a), ("b", b)):
         for name, values in scores.probed.items():
             columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
-    for number, excerpt in enumerate(_excerpts(a, places, at, around)):
+    tokens = a.tokens
+    names, own = DocumentNames.read(tokens.path, a.split), places.split
+    text = SplitText(a.split, own.ids, own.doc_offsets, token_text(tokens), names)
+    length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
+    for number, excerpt in enumerate(text.excerpts(at, length, length)):
         texts = {"name": excerpt.name, "before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
         yield {**{name: values[number].item() for name, values in columns.items()}, **texts}
-
-
-def _excerpts(scores: TokenScores, places: Places, at: np.ndarray, around: int | None) -> list[Excerpt]:
-    tokens, split = scores.tokens, places.split
-    names = DocumentNames.read(tokens.path, scores.split)
-    text = SplitText(scores.split, split.ids, split.doc_offsets, token_text(tokens), names)
-    length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
-    return text.excerpts(at, length, length)
 
 
 def compare_tokens(
@@ -168,63 +134,48 @@ def compare_tokens(
     units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
     targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
-    pairs = PairedTokens(units.of(at), a.nll(0, n), b.nll(0, n))
+    pairs = a.nll(0, n), b.nll(0, n)
     # Every token is in three groups: all tokens, its bucket of frequency, its range of positions.
-    buckets_of = np.zeros(n, np.int64) if frequencies is None else frequencies.bucket_of[targets]
-    ranges_of, bootstrap = position_range(places.positions(at)), settings.bootstrap
-    grouped = (np.zeros(n, np.int64), 1), (buckets_of, BUCKETS), (ranges_of, int(ranges_of.max()) + 1)
-    tally = Tally(np.concatenate([Tally.of(pairs, units.count, *one).sums for one in grouped], axis=2))
+    everything, ranges = np.zeros(n, np.int64), position_range(places.positions(at))
+    grouped = [(everything, 1), (ranges, int(ranges.max()) + 1)]
+    if frequencies is not None:
+        grouped.append((frequencies.bucket_of[targets], len(BOUNDS) + 1))
+    of, bootstrap = units.of(at), settings.bootstrap
+    sums = np.concatenate([tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2)
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
-    groups = tally.groups(bootstrap, progress)
-    gained = pairs.nll_a - pairs.nll_b
+    all_tokens, *by_range = group_figures(sums, bootstrap, progress)
+    assert all_tokens is not None, "a split without tokens is never evaluated"
+    by_bucket = by_range[grouped[1][1] :]
+    held, totals, gained = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0], pairs[0] - pairs[1]
+    edges = all_tokens["interval"]
     return {
         "paired_on": "tokens",
         "unknown_rate": a.unknown_rate,
-        **_overall(groups[0]),
-        "bootstrap": _bootstrap_facts(tally, units, bootstrap),
-        "by_frequency": _by_frequency(groups[1 : 1 + BUCKETS], frequencies),
-        "by_position": _by_position(groups[1 + BUCKETS :]),
+        **all_tokens,
+        "perplexity_ratio": perplexity(all_tokens["difference"], 1),
+        "perplexity_ratio_interval": edges and [perplexity(edge, 1) for edge in edges],
+        "won_share": all_tokens["won"] / n,
+        "lost_share": all_tokens["lost"] / n,
+        "bootstrap": {
+            **asdict(bootstrap),
+            **units.facts(int(held.sum())),
+            "units_won": int((totals[held] < 0).sum()),
+        },
+        "by_frequency": None
+        if frequencies is None
+        else {
+            "counted_in": frequencies.counted_in,
+            "corpus": frequencies.corpus,
+            "buckets": [
+                {**bounds, **(by_bucket[number] or {})}
+                for number, bounds in buckets([0 if one is None else one["tokens"] for one in by_bucket])
+            ],
+        },
+        "by_position": [
+            {"from": range_bounds(number)[0], "to": range_bounds(number)[1] - 1, **one}
+            for number, one in enumerate(by_range[: grouped[1][1]])
+            if one is not None
+        ],
         "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
         "most_lost": list(token_rows(a, b, largest(-gained, settings.most), places, settings.around)),
     }
-
-
-def _overall(group: Group | None) -> dict[str, Any]:
-    assert group is not None, "a split without tokens is never evaluated"
-    return {
-        **_facts(group),
-        "perplexity_ratio": perplexity(group.difference, 1),
-        "perplexity_ratio_interval": group.interval and [perplexity(edge, 1) for edge in group.interval],
-        "won_share": group.won / group.tokens,
-        "lost_share": group.lost / group.tokens,
-    }
-
-
-def _facts(group: Group) -> dict[str, Any]:
-    return {**asdict(group), "interval": group.interval and list(group.interval), "difference": group.difference}
-
-
-def _bootstrap_facts(tally: Tally, units: Units, bootstrap: Bootstrap) -> dict[str, Any]:
-    totals, held = tally.totals[:, 0], tally.sums[0, :, 0] > 0
-    return {
-        **asdict(bootstrap),
-        **units.facts(int(held.sum())),
-        "units_won": int((totals[held] < 0).sum()),
-    }
-
-
-def _by_frequency(groups: Sequence[Group | None], frequencies: Frequencies | None) -> dict[str, Any] | None:
-    if frequencies is None:
-        return None
-    held = buckets([0 if group is None else group.tokens for group in groups])
-    found = [(bounds, groups[number]) for number, bounds in held]
-    return {
-        "counted_in": frequencies.counted_in,
-        "corpus": frequencies.corpus,
-        "buckets": [{**bounds, **_facts(group)} for bounds, group in found if group is not None],
-    }
-
-
-def _by_position(groups: Sequence[Group | None]) -> list[dict[str, Any]]:
-    found = [(range_bounds(number), group) for number, group in enumerate(groups)]
-    return [{"from": start, "to": stop - 1, **_facts(group)} for (start, stop), group in found if group is not None]

@@ -1,11 +1,8 @@
-"""Comparison of two reports: the difference, its confidence interval, and its parts by group of tokens.
-
-Two streams of tasks are compared too: average, forgetting and transfer, and the score on each test.
-"""
+"""Comparison of two reports: the difference, its confidence interval, and its parts by group of tokens."""
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
@@ -16,7 +13,6 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import replacing
-from stages.charts.training import FIGURES, named_figures
 from stages.comparison.by_text import compare_text
 from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
@@ -28,8 +24,6 @@ from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
-from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
-from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 from stages.text.tokens import TokenSplit, open_split
 from stages.web import marked
 
@@ -239,72 +233,3 @@ def write_token_table(
         # `replacing` closes the file itself, after it is flushed to disk.
         text.detach()
     return len(places)
-
-
-def require_same_tasks(a: Artifact, b: Artifact) -> None:
-    """Raises: ArtifactError if two matrices have different tasks or measures."""
-    tasks, measures = zip(
-        *((sorted(m["tasks"]), (m.get("score"), m.get("candidates"), _by_task(m))) for m in (a.metrics, b.metrics)),
-        strict=True,
-    )
-    if tasks[0] != tasks[1] or measures[0] != measures[1]:
-        raise ArtifactError(
-            f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
-        )
-
-
-def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each; JSON.
-
-    `control` has the same figures for the most frequent label, if there is one.
-
-    Raises: ArtifactError if their tasks or measures differ.
-    """
-    require_same_tasks(a, b)
-    found_a, found_b = a.metrics, b.metrics
-    rows_a, rows_b = ({row["row"]: row for row in found["rows"]} for found in (found_a, found_b))
-    pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
-    rows = []
-    for names in pairs:
-        first, second = rows_a[names[0]], rows_b[names[1]]
-        last = [dict(zip(f["tasks"], r["matrix"][-1], strict=True)) for f, r in ((found_a, first), (found_b, second))]
-        figures = {name: _beside(first[name], second[name]) for name in FIGURES}
-        tests = {task: _beside(last[0][task], last[1][task]) for task in found_a["tasks"]}
-        rows.append({"rows": list(names), "figures": figures, "tests": tests})
-    score = {"score": found_a["score"]} if "score" in found_a else {}
-    return {"a": a.reference, "b": b.reference, **score, "rows": rows, **_control(a, b)}
-
-
-def _control(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """The scores of the most frequent label on the tests of both, in the form of a row; empty if unknown."""
-    first, second = frequent_label_by_task(a), frequent_label_by_task(b)
-    if not (first and second):
-        return {}
-    means = [sum(scores.values()) / len(scores) for scores in (first, second)]
-    tests = {task: _beside(score, second[task]) for task, score in first.items()}
-    return {"control": {"rows": [FREQUENT_LABEL], "figures": {"average": _beside(*means)}, "tests": tests}}
-
-
-def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
-    """Name of the score of each task, if answers are texts."""
-    return dict(zip(found["tasks"], found["scores"], strict=True)) if "scores" in found else {}
-
-
-def matrices_table(found: Mapping[str, Any]) -> Table:
-    """A line for each figure and each test, after the last task."""
-    groups, names = [], named_figures(found)
-    for one in [*found["rows"], *([found["control"]] if "control" in found else [])]:
-        lines = {names[name]: values for name, values in one["figures"].items()}
-        lines |= {f"test {task}": values for task, values in one["tests"].items()}
-        rows = [Row([Cell(name), *_cells(found, x, y, d)]) for name, (x, y, d) in lines.items() if d is not None]
-        groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
-    return Table(f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups)
-
-
-def _cells(found: Mapping[str, Any], x: float | None, y: float | None, d: float) -> list[Cell]:
-    cell = score_cell(found)
-    return [cell(x), cell(y), Cell(f"{d:+.2f}", d) if found.get("score") else share(d, "+")]
-
-
-def _beside(a: float | None, b: float | None) -> list[float | None]:
-    return [a, b, None if a is None or b is None else b - a]

@@ -19,7 +19,7 @@ from stages.lineage.corpus import require_scoring, tokenizer_of
 from stages.models.config import model_of
 from stages.numbers import measured, number
 from stages.pages.headline import Row, headline, shown
-from stages.pages.lineage import Member, artifact_row, lineage_of
+from stages.pages.lineage import Member, facts, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 from stages.text.files import file_digest
 from stages.text.huggingface import PretrainedTokenizer
@@ -208,12 +208,11 @@ def card(model: Artifact, form: Form) -> str:
 
 
 def _what_it_is(member: Member, form: Form) -> str:
-    row = artifact_row(member)
     assert member.artifact is not None
     length = "" if form.longest is None else f" It reads {number(form.longest)} tokens at once."
     lines = [
         f"A {form.architecture} that memlm exported: {member.reference}, "
-        f"{row.facts}.{length} A text begins with the token `bos_token`."
+        f"{facts(member.artifact)}.{length} A text begins with the token `bos_token`."
     ]
     if member.artifact.config["method"] != "lm":
         lines.append(

@@ -1,6 +1,7 @@
 """The first table: every row of every report, with its memory, and its mean over seeds if there are several."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
@@ -57,11 +58,8 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
     try:
         for report in reports:
             texts.setdefault(text_of(report), []).append(report)
-        return [
-            compare_groups(held, CONFIDENCE)
-            for held in texts.values()
-            if any(len(group) > 1 for group in seed_groups(held))
-        ]
+        groups = [(held, seed_groups(held)) for held in texts.values()]
+        return [compare_groups(held, CONFIDENCE) for held, own in groups if any(len(group) > 1 for group in own)]
     except ArtifactError:  # models or tokens were deleted: the page says so, and shows the rest
         return []
 
@@ -81,17 +79,8 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
 NEW_TEXT = "perplexity_on_new_text"
 COUNTING_ON_NEW_TEXT = "counting_on_new_text"
 MEASURES = (
-    "nll",
-    "perplexity",
-    COUNTING,
-    "bits_per_character",
-    "word_perplexity",
-    "accuracy",
-    "bleu",
-    "chrf",
-    NEW_TEXT,
-    COUNTING_ON_NEW_TEXT,
-    "tokens_per_second",
+    *("nll", "perplexity", COUNTING, "bits_per_character", "word_perplexity", "accuracy", "bleu", "chrf"),
+    *(NEW_TEXT, COUNTING_ON_NEW_TEXT, "tokens_per_second"),
 )
 CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
 
@@ -136,10 +125,6 @@ class Row:
         return [_note(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories]
 
     @property
-    def diverged(self) -> bool:
-        return bool(self.reported.get("diverged"))
-
-    @property
     def against_counting(self) -> tuple[float | None, float | None]:
         """Perplexity of the row and of its control on the same text, or means over seeds; a baseline has no control."""
         if self.baseline:
@@ -157,18 +142,14 @@ class Row:
 
 def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
     """All rows, report by report, in the order of each report; the row of its baseline comes first."""
-    rows = [_over_seeds(row, means or {}) for source in sources for row in _rows(source)]
-    measured: dict[str, list[float]] = {}
-    for row in rows:
-        measured.setdefault(row.source.text, []).append(row.typical)
+    rows, measured = [], defaultdict[str, list[float]](list)
+    for row in (row for source in sources for row in _rows(source)):
+        of = None if row.baseline else (means or {}).get((row.source.member.reference, row.name))
+        rows.append(row if of is None else replace(row, over_seeds=of, ties=False))
+        measured[row.source.text].append(rows[-1].typical)
     # a single row is not marked as best
     lowest = {text: min(found) if len(found) > 1 else inf for text, found in measured.items()}
     return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
-
-
-def _over_seeds(row: Row, means: Means) -> Row:
-    of = None if row.baseline else means.get((row.source.member.reference, row.name))
-    return row if of is None else replace(row, over_seeds=of, ties=False)
 
 
 class Ranking(NamedTuple):
@@ -217,18 +198,16 @@ def comparison_words(rows: Sequence[Row]) -> str:
 
 def headline_csv(rows: Sequence[Row]) -> str:
     """The table as CSV, with all digits, and memories as JSON."""
-    columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
-    return csv_text([columns, *map(_line, rows)])
-
-
-def _line(row: Row) -> list[Any]:
-    metrics = row.source.metrics
-    return [
-        *(row.source.member.reference, metrics["method"], row.name, metrics["read"]["tokens"], metrics["split"]),
-        *(metrics.get("score", "all"), metrics["tokens"]),
-        *(row.values[name] for name in MEASURES),
-        *(row.change, *(row.interval or (None, None)), row.change_on_new_text, json.dumps(row.memories)),
+    lines: list[Sequence[Any]] = [
+        ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
     ]
+    for row in rows:
+        metrics, corpus = row.source.metrics, row.source.metrics["read"]["tokens"]
+        text = corpus, metrics["split"], metrics.get("score", "all"), metrics["tokens"]
+        changes = row.change, *(row.interval or (None, None)), row.change_on_new_text
+        figures = *map(row.values.get, MEASURES), *changes, json.dumps(row.memories)
+        lines.append((row.source.member.reference, metrics["method"], row.name, *text, *figures))
+    return csv_text(lines)
 
 
 def _rows(source: Source) -> list[Row]:

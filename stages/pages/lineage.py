@@ -1,9 +1,9 @@
 """The reports that a reference leads to, and the lineage of these: sizes, times, devices."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descendants, refuse
 from stages.artifacts.kinds import KINDS
@@ -11,7 +11,7 @@ from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.charts.training import measure
 from stages.errors import ArtifactError
-from stages.numbers import duration, figure_name, number, size
+from stages.numbers import figure_name, number, size
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
@@ -80,7 +80,11 @@ def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = r
     found: dict[str, Artifact] = {}
     for reference in references:
         artifact = store.open(reference)
-        reports = [artifact] if artifact.kind in RESULTS else _made_from(artifact)
+        reports = [artifact]
+        if artifact.kind not in RESULTS:
+            everything = artifact.store.artifacts()
+            made_from_it = descendants(artifact.reference, everything)
+            reports = [one for one in everything if one.kind in RESULTS and one.reference in made_from_it]
         if not reports:
             raise ArtifactError(
                 f"No report in {artifact.store.root} was made from {artifact.reference}; "
@@ -108,33 +112,23 @@ def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
 
 
 def _place(recorded: InputRecord, store: Home, members: dict[str, Member]) -> None:
-    """Add an artifact, as recorded by the artifacts made from it, and its inputs."""
+    """Add an artifact, as recorded by the artifacts made from it, after its inputs."""
     reference = recorded.reference
     if reference not in members:
-        members[reference] = _opened(reference, store, members)
+        try:
+            opened = store.open(reference)
+        except ArtifactError:
+            members[reference] = Member(reference, None, remark=MISSING)
+            return
+        inputs = opened.manifest.inputs
+        order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
+        for role in order:
+            _place(inputs[role], store, members)
+        names = tuple(name for name, id in store.names(opened.kind).items() if id == opened.id)
+        members[reference] = Member(reference, opened, names, {role: inputs[role].reference for role in order})
     artifact = members[reference].artifact
     if artifact is not None and not artifact.matches(recorded):
         members[reference] = replace(members[reference], remark=OTHER_BYTES)
-
-
-def _opened(reference: str, store: Home, members: dict[str, Member]) -> Member:
-    try:
-        artifact = store.open(reference)
-    except ArtifactError:
-        return Member(reference, None, remark=MISSING)
-    inputs = artifact.manifest.inputs
-    order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
-    for role in order:
-        _place(inputs[role], store, members)
-    names = tuple(name for name, id in store.names(artifact.kind).items() if id == artifact.id)
-    return Member(reference, artifact, names, {role: inputs[role].reference for role in order})
-
-
-def _made_from(artifact: Artifact) -> list[Artifact]:
-    """All reports of the store that descend from an artifact, the oldest first."""
-    everything = artifact.store.artifacts()
-    made_from_it = descendants(artifact.reference, everything)
-    return [a for a in everything if a.kind in RESULTS and a.reference in made_from_it]
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
@@ -161,83 +155,66 @@ WITH_MEMORY = " (with the memory of its training: not to be compared with that o
 """Remark on a validation perplexity that includes the memory of training."""
 
 
-class ArtifactRow(NamedTuple):
-    """One line of the table; figures are None if the artifact was deleted."""
-
-    member: Member
-    facts: str = ""
-    bytes: int | None = None
-    seconds: float | None = None
-    speed: str = ""
-    where: str = ""
-    """The device on which it was made."""
-
-    @property
-    def size(self) -> str:
-        return "" if self.bytes is None else size(self.bytes)
-
-    @property
-    def took(self) -> str:
-        return "" if self.seconds is None else duration(self.seconds)
-
-
-def lineage_chart(members: Sequence[Member]) -> Chart:
+def lineage_chart(members: Iterable[Member]) -> Chart:
     """Graph of the lineage: texts on the left, reports on the right."""
+    boxes = []
+    for one in members:
+        head, look, tooltip = f"{one.kind}, gone", "missing", one.remark
+        if one.artifact is not None:
+            head, look = one.names[0] if one.names else one.kind, "report" if one.kind in RESULTS else ""
+            tooltip = f"{one.reference} {', '.join(one.names)} {size(one.artifact.manifest.bytes)}"
+        boxes.append(Box(one.reference, head, one.reference, tuple(one.inputs.values()), look, tooltip))
     return Chart(
         "lineage",
         "Lineage",
         "What was made from what, from left to right. A line that follows from others is left out; the table of "
         "artifacts has all of them.",
-        Graph([_box(member) for member in members]),
+        Graph(boxes),
     )
 
 
-def artifacts_csv(rows: Sequence[ArtifactRow]) -> str:
-    """The table as CSV."""
-    columns = ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark")
-    named = [(r, r.member.reference, " ".join(r.member.names)) for r in rows]
-    return csv_text(
-        [columns, *((*of, r.facts, r.bytes, r.seconds, r.speed, r.where, r.member.remark) for r, *of in named)]
-    )
+def artifacts_csv(members: Iterable[Member]) -> str:
+    """The table of artifacts as CSV; figures are empty if the artifact was deleted."""
+    lines: list[Sequence[Any]] = [
+        ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark"),
+    ]
+    for member in members:
+        figures: Sequence[Any] = ("", None, None, "", "")
+        if member.artifact is not None:
+            made = member.artifact.manifest
+            figures = (facts(member.artifact), made.bytes, made.seconds, speeds(made.metrics), device(member.artifact))
+        lines.append((member.reference, " ".join(member.names), *figures, member.remark))
+    return csv_text(lines)
 
 
-def artifact_row(member: Member) -> ArtifactRow:
-    """The line of a member of a lineage."""
-    if member.artifact is None:
-        return ArtifactRow(member)
-    manifest = member.artifact.manifest
-    facts = ", ".join(_facts(member.kind, manifest.metrics))
-    if "valid_perplexity" in manifest.metrics and trained_with_memory(member.artifact.config.get("method", "")):
-        facts += WITH_MEMORY
-    where = str(manifest.producer.get("device", ""))
-    return ArtifactRow(member, facts, manifest.bytes, manifest.seconds, ", ".join(_speeds(manifest.metrics)), where)
+def device(artifact: Artifact) -> str:
+    """The device on which an artifact was made."""
+    return str(artifact.manifest.producer.get("device", ""))
 
 
-def _facts(kind: str, metrics: Mapping[str, Any]) -> Iterator[str]:
+def facts(artifact: Artifact) -> str:
+    """The most informative metrics of an artifact: `108,312 keys, 128 wide`."""
+    kind, metrics = artifact.kind, artifact.metrics
+    found = [f"{words} {number(metrics[name])}" for name, words in FACTS.get(kind, ()) if _is_number(metrics.get(name))]
     if kind == "tokens":
-        yield f"{number(metrics['vocabulary_size'])} types"
-        yield from (f"{split} {number(metrics['splits'][split]['tokens'])}" for split in in_order(metrics["splits"]))
-    for name, words in FACTS.get(kind, ()):
-        if isinstance(metrics.get(name), int | float):
-            yield f"{words} {number(metrics[name])}"
+        splits = metrics["splits"]
+        found = [f"{split} {number(splits[split]['tokens'])}" for split in in_order(splits)]
+        found.insert(0, f"{number(metrics['vocabulary_size'])} types")
+    with_memory = "valid_perplexity" in metrics and trained_with_memory(artifact.config.get("method", ""))
+    return ", ".join(found) + (WITH_MEMORY if with_memory else "")
 
 
-def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
-    for name in SPEEDS:
-        if isinstance(metrics.get(name), int | float):
-            yield f"{number(metrics[name])} {figure_name(name)}"
+def speeds(metrics: Mapping[str, Any]) -> str:
+    """Everything that an artifact says of the speed of its making: `11,255 tokens/s`."""
+    found = [f"{number(metrics[name])} {figure_name(name)}" for name in SPEEDS if _is_number(metrics.get(name))]
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
-        yield from (f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int))
+        found += [f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int)]
     for split, figures in (metrics.get("splits") or {}).items():
         if "queries_per_second" in figures:
-            yield f"{split} {number(figures['queries_per_second'])} queries/s"
+            found.append(f"{split} {number(figures['queries_per_second'])} queries/s")
+    return ", ".join(found)
 
 
-def _box(member: Member) -> Box:
-    if member.artifact is None:
-        return Box(member.reference, f"{member.kind}, gone", member.reference, (), "missing", member.remark)
-    label = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
-    look = "report" if member.kind in RESULTS else ""
-    head = member.names[0] if member.names else member.kind
-    return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, label)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)

@@ -12,16 +12,19 @@ from stages.charts.data import csv_text
 from stages.charts.figure import Figure
 from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
+from stages.numbers import duration, size
 from stages.pages.headline import Row, comparison_words, headline, headline_csv, means_over_seeds, rankings, seed_tables
-from stages.pages.lineage import Member, artifact_row, artifacts_csv, lineage_chart, lineage_of
+from stages.pages.lineage import Member, artifacts_csv, device, facts, lineage_chart, lineage_of, speeds
 from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
-from stages.web import marked
-from stages.web import render as render_template
+from stages.web import marked, render
 
+TEMPLATE = Path(__file__).parent / "templates" / "page.html"
 Script = Callable[[Mapping[str, Member]], str]
 """Writes the commands that make a lineage."""
+Title = Callable[[Sequence[Source], Sequence[Row]], str]
+"""Writes the page's title from its results."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,6 @@ class Page:
     figures: Sequence[Figure]
     tables: Mapping[str, str]
     """CSV texts by name."""
-
-
-Title = Callable[[Sequence[Source], Sequence[Row]], str]
-"""Writes the page's title from its results."""
 
 
 def build_page(
@@ -104,27 +103,22 @@ def _assemble(
     parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
 ) -> Page:
     """Build a page from its own sections and those of every page: texts, lineage, artifacts and commands."""
-    artifacts, lineage = [*map(artifact_row, members.values())], Figure.of(lineage_chart(list(members.values())))
-    tables = {"results": results_csv, "artifacts": artifacts_csv(artifacts)}
+    everything = list(members.values())
+    lineage = Figure.of(lineage_chart(everything))
+    tables = {"results": results_csv, "artifacts": artifacts_csv(everything)}
     html = render(
-        texts=text_lines(list(members.values())),
+        TEMPLATE,
+        texts=text_lines(everything),
         sections=parts,
-        artifacts=artifacts,
+        artifacts=everything,
         lineage=lineage,
         tables=tables,
         script=script(members),
-        missing=[member for member in members.values() if member.remark],
+        missing=[member for member in everything if member.remark],
+        **{"facts": facts, "speeds": speeds, "device": device, "size": size, "duration": duration},
         **values,
     )
     return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
-
-
-TEMPLATE = Path(__file__).parent / "templates" / "page.html"
-
-
-def render(**values: Any) -> str:
-    """The page as HTML."""
-    return render_template(TEMPLATE, **values)
 
 
 ALWAYS_DRAWN = "lineage.svg"

@@ -163,8 +163,8 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
     groups = []
     for member, metrics in streams:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
-        cell = score_cell(metrics)
-        rows = [Row([Cell(row["row"]), *(cell(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
+        figures = [[score_cell(metrics, row[name]) for name in FIGURES] for row in metrics["rows"]]
+        rows = [Row([Cell(row["row"]), *own]) for row, own in zip(metrics["rows"], figures, strict=True)]
         rows += _control(member, metrics)
         groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
     score = measure(streams[0][1]).capitalize()

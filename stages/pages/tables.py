@@ -24,66 +24,62 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
 
     If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …, 2.5% above plain`.
     """
-    texts = dict.fromkeys(source.scored for source in sources)
-    finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
-    lowest = min(finite, key=TYPICAL, default=None)
+    texts, lowest = _text(sources), _lowest(rows)
+    reports = "Report" if len(sources) == 1 else f"{len(sources)} reports"
     if lowest is None or len({source.text for source in sources}) > 1:
-        return f"{_reports(sources)} on {', '.join(texts)}"
-    baseline = _lower_baseline(rows, lowest)
-    if baseline is not None and len(sources) == 1:
-        lowest = min((row for row in finite if row.memories), key=TYPICAL, default=lowest)
-    lower = "" if baseline is None else f"; a baseline, {baseline.name}, is lower: {_perplexity(baseline)}"
-    found, unripe = f"{_perplexity(lowest)}{_of_seeds(lowest)}", "" if _loses(lowest) else _flaw(lowest)
+        return f"{reports} on {texts}"
+    lower = ""
+    below = [row for row in rows if row.baseline and row.typical < lowest.typical]
+    if below:
+        baseline = min(below, key=TYPICAL)
+        lower = f"; a baseline, {baseline.name}, is lower: {measured(baseline.typical, 'perplexity')}"
+        lowest = (_lowest([row for row in rows if row.memories]) if len(sources) == 1 else None) or lowest
+    of, loses_to_counting = lowest.over_seeds, loses(*lowest.against_counting)
+    found = measured(lowest.typical, "perplexity")
+    if of is not None:
+        found += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+    # The first flaw of the report that makes its gain count for less.
+    flaw = "" if loses_to_counting else next((f" ({one.short})" for one in lowest.source.remarks if one.short), "")
+    hardly = f"; hardly better than {_counting(lowest)}" if nearly_ties(*lowest.against_counting) else ""
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
-    elsewhere = lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference
-    if elsewhere:  # changes of means are against the first row of the first model
+    if loses_to_counting:
+        gain = f", no better than {_counting(lowest)}"
+    elif (
+        of and of.first != rows[0].source.member.reference
+    ):  # changes of means are against the first row of the first model
         gain = ""
-    gain = _no_better(lowest) or gain
-    if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
+    if len(sources) > (1 if of is None else of.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{_hardly_better(lowest)}{unripe}"
-        lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
-        return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
-    ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
-    compared = f"{gain}{'' if _loses(lowest) else _on_new_text(lowest, gain)}" or lower
-    compared += _hardly_better(lowest)
-    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
+        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{hardly}{flaw}"
+        return f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {found}{lower}"
+    ties = "".join(f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties)
+    compared = f"{gain}{'' if loses_to_counting else _on_new_text(lowest, gain)}" or lower
+    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{hardly}{ties}{flaw}"
 
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """The result in one short sentence: `neural-cache is best on corpus test, 32.4% below plain`."""
-    text = ", ".join(dict.fromkeys(source.scored for source in sources))
-    finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
-    lowest = min(finite, key=TYPICAL, default=None)
+    text, lowest = _text(sources), _lowest(rows)
     if lowest is None:
         return f"Memory tried on {text}"
-    if _loses(lowest):
+    if loses(*lowest.against_counting):
         return f"{lowest.name} is no better than counting on {text}"
     change = (lowest.over_seeds or lowest).change
     if change is None or change >= 0:
         return f"No memory gains on {text}"
-    if _hardly_better(lowest):
+    if nearly_ties(*lowest.against_counting):
         return f"{lowest.name} is hardly better than counting on {text}"
-    return f"{lowest.name} is best on {text}, {_percent(-change)} below {rows[0].name}"
+    return f"{lowest.name} is best on {text}, {tenths(-change)}% below {rows[0].name}"
 
 
-def _perplexity(row: Row) -> str:
-    return measured(row.typical, "perplexity")
+def _text(sources: Sequence[Source]) -> str:
+    return ", ".join(dict.fromkeys(source.scored for source in sources))
 
 
-def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
-    """The lowest row of a baseline, if it is lower than every row of the reports; else None."""
-    return min((row for row in rows if row.baseline and row.typical < lowest.typical), key=TYPICAL, default=None)
-
-
-def _reports(sources: Sequence[Source]) -> str:
-    return "Report" if len(sources) == 1 else f"{len(sources)} reports"
-
-
-def _of_seeds(row: Row) -> str:
-    """` (mean of 3 seeds, sd 0.52)`; empty for a single seed."""
-    of = row.over_seeds
-    return "" if of is None else f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+def _lowest(rows: Sequence[Row]) -> Row | None:
+    """The row of the reports themselves with the lowest perplexity; None if no perplexity is finite."""
+    finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
+    return min(finite, key=TYPICAL, default=None)
 
 
 def _against(row: Row, first: Row) -> str:
@@ -91,49 +87,26 @@ def _against(row: Row, first: Row) -> str:
 
     Over several seeds, the change of the mean.
     """
-    change, around = (row.over_seeds or row).change, (row.over_seeds or row).interval
+    change, edges = (row.over_seeds or row).change, (row.over_seeds or row).interval or ()
     if change is None or (row.over_seeds and first.baseline):  # changes of means are not against a baseline
         return ""
+    if change >= 0 and not first.baseline:
+        return ""
     if change < 0:
-        return f", {_percent(-change)}{_in_brackets(-around[1], -around[0]) if around else ''} below {first.name}"
-    return f", {_percent(change)}{_in_brackets(*around) if around else ''} above {first.name}" if first.baseline else ""
-
-
-def _in_brackets(low: float, high: float) -> str:
-    return f" [{_percent(low)}, {_percent(high)}]"
-
-
-def _percent(share: float) -> str:
-    return f"{tenths(share)}%"
+        edges = [-edge for edge in reversed(edges)]
+    around = f" [{', '.join(f'{tenths(edge)}%' for edge in edges)}]" if edges else ""
+    return f", {tenths(abs(change))}%{around} {'below' if change < 0 else 'above'} {first.name}"
 
 
 def _on_new_text(row: Row, gain: str) -> str:
     """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds."""
     change = row.change_on_new_text
-    if (
-        not gain
-        or row.over_seeds
-        or (row.change or 0) >= 0
-        or change is None
-        or not notably_repeated(row.source.metrics)
-    ):
-        return ""
-    return f"; on new text {_percent(-change)}"
-
-
-def _loses(row: Row) -> bool:
-    """Whether the row does not beat an n-gram that counts in the same text, so its gain is not reported."""
-    return loses(*row.against_counting)
-
-
-def _no_better(row: Row) -> str:
-    """`, no better than counting (50.00)`; empty if the row beats counting."""
-    return f", no better than {_counting(row)}" if _loses(row) else ""
-
-
-def _hardly_better(row: Row) -> str:
-    """`; hardly better than counting (16.44)`; empty if the row is clearly better, or no better."""
-    return f"; hardly better than {_counting(row)}" if nearly_ties(*row.against_counting) else ""
+    below = gain and not row.over_seeds and (row.change or 0) < 0
+    return (
+        f"; on new text {tenths(-change)}%"
+        if below and change is not None and notably_repeated(row.source.metrics)
+        else ""
+    )
 
 
 def _counting(row: Row) -> str:
@@ -142,11 +115,6 @@ def _counting(row: Row) -> str:
     assert limit is not None, "there is no control"
     on_new_text = "" if isclose(inf if value is None else value, row.typical) else " on new text"
     return f"counting{on_new_text} ({measured(limit, 'perplexity')})"
-
-
-def _flaw(row: Row) -> str:
-    """` (undertrained)`: the first flaw of the report that makes its gain count for less; empty without one."""
-    return next((f" ({remark.short})" for remark in row.source.remarks if remark.short), "")
 
 
 Figures = Mapping[str, Any]
@@ -195,7 +163,7 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
     for measure in measures:
         cells.append(figure(shown(row, measure), measure))
         if measure == "perplexity":
-            cells.append(Cell("diverges") if row.diverged else change(row.change, row.interval))
+            cells.append(Cell("diverges") if row.reported.get("diverged") else change(row.change, row.interval))
         elif measure == NEW_TEXT:
             cells.append(change(row.change_on_new_text, row.interval_on_new_text))
     return tables.Row(cells, row.notes, row.best)

@@ -1,6 +1,6 @@
 """The common form of all tables: terminals, pages, comparisons and notebooks draw it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -97,9 +97,11 @@ def share(value: float | None, sign: str = "") -> Cell:
     return Cell("") if value is None else Cell(f"{tenths(value, sign)}%", value)
 
 
-def score_cell(metrics: Mapping[str, Any]) -> Callable[[float | None], Cell]:
-    """The function that formats scores of a stream of tasks: accuracies in percent, perplexities as numbers."""
-    return figure if metrics.get("score") else share
+def score_cell(metrics: Mapping[str, Any], value: float | None, sign: str = "") -> Cell:
+    """A score of a stream of tasks, or with a sign a change of one: accuracies in percent, perplexities as numbers."""
+    if not metrics.get("score"):
+        return share(value, sign)
+    return figure(value) if value is None or not sign else Cell(f"{value:{sign}.2f}", value)
 
 
 def change(share: float | None, interval: Sequence[float] | None = None) -> Cell:

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.comparison.compare import compare_matrices
+from stages.comparison.tasks import compare_matrices
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.lineage.corpus import tokenizer_of
 from stages.methods import METHODS

@@ -15,7 +15,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
-from stages.comparison.compare import compare_matrices, matrices_table
+from stages.comparison.tasks import compare_matrices, matrices_table
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError

@@ -37,14 +37,6 @@ class Remark(NamedTuple):
     """Short form for titles; empty if titles leave it out."""
 
 
-class Sentence(NamedTuple):
-    """The text of a remark, with placeholders."""
-
-    severity: Severity
-    text: str
-    short: str = ""
-
-
 HARDLY_BETTER = 0.95
 """Share of the trigram's perplexity above which a model is hardly better than counting."""
 TIES_COUNTING = 0.98

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.comparison.by_token import PairedTokens, Tally, largest, position_range, range_bounds
+from stages.comparison.by_token import group_figures, largest, position_range, range_bounds, tally
 from stages.comparison.compare import compare, write_token_table
 from stages.comparison.settings import FIELDS, ComparisonSettings
 from stages.evaluation.figures import places
@@ -187,26 +187,27 @@ TOKEN = st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.in
 def test_groups_are_summed(tokens):
     units, groups, *nll = zip(*sorted(tokens), strict=True)
     nll_a, nll_b = (np.array(one) / 2 for one in nll)
-    tally = Tally.of(PairedTokens(np.array(units), nll_a, nll_b), 6, np.array(groups), 5)
+    sums = tally(np.array(units), np.array(groups), nll_a, nll_b, (6, 5))
     want = oracle.mean_differences(units, groups, nll_a, nll_b)
-    for number, group in enumerate(tally.groups(Bootstrap(20, 0.9, 0))):
+    for number, group in enumerate(group_figures(sums, Bootstrap(20, 0.9, 0))):
         assert (group is None) == (number not in want)
         if group is not None:
             tokens, difference, won, lost = want[number]
-            assert (group.tokens, group.won, group.lost) == (tokens, won, lost)
-            assert group.difference == pytest.approx(difference, abs=1e-12)
-            assert group.nll_b == pytest.approx(np.mean([b for b, g in zip(nll_b, groups, strict=True) if g == number]))
+            assert (group["tokens"], group["won"], group["lost"]) == (tokens, won, lost)
+            assert group["difference"] == pytest.approx(difference, abs=1e-12)
+            own = [b for b, g in zip(nll_b, groups, strict=True) if g == number]
+            assert group["nll_b"] == pytest.approx(np.mean(own))
     for unit in range(6):
         inside = [b - a for a, b, u in zip(nll_a, nll_b, units, strict=True) if u == unit]
-        assert tally.totals[unit].sum() == pytest.approx(sum(inside))
-        assert tally.sums[0, unit].sum() == len(inside)
+        assert (sums[2] - sums[1])[unit].sum() == pytest.approx(sum(inside))
+        assert sums[0, unit].sum() == len(inside)
 
 
 def test_units_without_tokens_are_not_drawn():
     """Two documents of one token each between empty ones: the mean of a resample is -1, 0 or 1."""
-    pairs = PairedTokens(np.array([20, 40]), np.array([1.0, 1.0]), np.array([0.0, 2.0]))
-    (group,) = Tally.of(pairs, 50, np.zeros(2, np.int64), 1).groups(Bootstrap(1000, 0.95, 0))
-    assert group is not None and group.interval == (-1.0, 1.0)
+    sums = tally(np.array([20, 40]), np.zeros(2, np.int64), np.array([1.0, 1.0]), np.array([0.0, 2.0]), (50, 1))
+    (group,) = group_figures(sums, Bootstrap(1000, 0.95, 0))
+    assert group is not None and group["interval"] == [-1.0, 1.0]
 
 
 @given(st.integers(0, 10**9))

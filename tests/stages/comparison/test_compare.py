@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.comparison.compare import FIGURES, compare_matrices, compare_translations
+from stages.comparison.compare import compare_translations
 from stages.comparison.settings import ComparisonSettings
+from stages.comparison.tasks import FIGURES, compare_matrices
 from stages.errors import ArtifactError
 from stages.evaluation.fields import TRANSLATIONS
 

@@ -14,7 +14,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.lineage import MISSING, OTHER_BYTES, WITH_MEMORY, Member, artifact_row, find_reports, lineage_of
+from stages.pages.lineage import MISSING, OTHER_BYTES, WITH_MEMORY, facts, find_reports, lineage_of
 from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
 from stages.reports.remarks.table import Severity, remark
@@ -191,9 +191,8 @@ def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(store: Sto
     found = {"parameters": 1234, "valid_perplexity": 49.04}
     tokens = made.chain(store).input("tokens")
     model = made.made(store, "model", metrics=found, method=method, tokens=tokens)
-    row = artifact_row(Member(model.reference, model))
-    assert "valid perplexity 49.04" in row.facts
-    assert row.facts.endswith(WITH_MEMORY) == told
+    assert "valid perplexity 49.04" in facts(model)
+    assert facts(model).endswith(WITH_MEMORY) == told
 
 
 def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:

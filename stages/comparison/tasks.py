@@ -1,15 +1,83 @@
-"""Streams of tasks whose models differ only in the seed of training: means, deviations, intervals, and the control."""
+"""Comparison of streams of tasks: average, forgetting and transfer, the score on each test, and the control.
+
+Two streams are compared with each other. Streams whose models differ only in the seed of training are summarized:
+means, deviations, intervals.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.training import FIGURES, named_figures
-from stages.comparison.compare import require_same_tasks
+from stages.errors import ArtifactError
 from stages.evaluation.figures.seed_groups import seed_groups, seed_of, spread
 from stages.numbers import percent
-from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
+from stages.reports.tables import Cell, Group, Row, Table, score_cell
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
+
+
+def require_same_tasks(a: Artifact, b: Artifact) -> None:
+    """Raises: ArtifactError if two matrices have different tasks or measures."""
+    measures = []
+    for metrics in (a.metrics, b.metrics):
+        scores = metrics.get("scores") or [None] * len(metrics["tasks"])
+        by_task = dict(zip(metrics["tasks"], scores, strict=True))
+        measures.append((by_task, metrics.get("score"), metrics.get("candidates")))
+    if measures[0] != measures[1]:
+        raise ArtifactError(
+            f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
+        )
+
+
+def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
+    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each; JSON.
+
+    `control` has the same figures for the most frequent label, if there is one.
+
+    Raises: ArtifactError if their tasks or measures differ.
+    """
+    require_same_tasks(a, b)
+    rows_a, rows_b = ({row["row"]: row for row in one.metrics["rows"]} for one in (a, b))
+    pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
+    rows = []
+    for names in pairs:
+        first, second = rows_a[names[0]], rows_b[names[1]]
+        figures = {name: _beside(first[name], second[name]) for name in FIGURES}
+        last = (
+            dict(zip(one.metrics["tasks"], row["matrix"][-1], strict=True)) for one, row in ((a, first), (b, second))
+        )
+        rows.append({"rows": list(names), "figures": figures, "tests": _tests(*last)})
+    score = {"score": a.metrics["score"]} if "score" in a.metrics else {}
+    controls = frequent_label_by_task(a), frequent_label_by_task(b)
+    control = {}
+    if all(controls):
+        means = (sum(scores.values()) / len(scores) for scores in controls)
+        figures = {"average": _beside(*means)}
+        control = {"control": {"rows": [FREQUENT_LABEL], "figures": figures, "tests": _tests(*controls)}}
+    return {"a": a.reference, "b": b.reference, **score, "rows": rows, **control}
+
+
+def _tests(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, list[float | None]]:
+    return {task: _beside(score, b[task]) for task, score in a.items()}
+
+
+def _beside(a: float | None, b: float | None) -> list[float | None]:
+    return [a, b, None if a is None or b is None else b - a]
+
+
+def matrices_table(found: Mapping[str, Any]) -> Table:
+    """A line for each figure and each test, after the last task."""
+    groups, names = [], named_figures(found)
+    for one in [*found["rows"], *([found["control"]] if "control" in found else [])]:
+        lines = {names[name]: values for name, values in one["figures"].items()}
+        lines |= {f"test {task}": values for task, values in one["tests"].items()}
+        rows = [
+            Row([Cell(name), score_cell(found, a), score_cell(found, b), score_cell(found, difference, "+")])
+            for name, (a, b, difference) in lines.items()
+            if difference is not None
+        ]
+        groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
+    return Table(f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups)
 
 
 def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[str, Any]:
@@ -97,19 +165,21 @@ def task_seeds_table(found: Mapping[str, Any]) -> Table:
 
 
 def _line(found: Mapping[str, Any], key: str, of: Mapping[str, Any], control: float | None) -> Row:
-    cell, moved = score_cell(found), of["change"]
-    name = named_figures(found).get(key, key)
-    cells = [Cell(name), Cell(str(of["n"]), of["n"]), cell(of["mean"]), cell(of["deviation"]), _interval(found, of)]
-    cells.append(_moved(found, moved["mean"]) if moved else Cell(""))
-    return Row([*cells, _interval(found, moved, moved=True) if moved else Cell(""), cell(control)])
+    moved = of["change"] or {"mean": None, "interval": None}
+    return Row(
+        [
+            Cell(named_figures(found).get(key, key)),
+            Cell(str(of["n"]), of["n"]),
+            score_cell(found, of["mean"]),
+            score_cell(found, of["deviation"]),
+            _interval(found, of),
+            score_cell(found, moved["mean"], "+"),
+            _interval(found, moved, "+"),
+            score_cell(found, control),
+        ]
+    )
 
 
-def _moved(found: Mapping[str, Any], value: float) -> Cell:
-    return Cell(f"{value:+.2f}", value) if found.get("score") else share(value, "+")
-
-
-def _interval(found: Mapping[str, Any], of: Mapping[str, Any], *, moved: bool = False) -> Cell:
-    if of["interval"] is None:
-        return Cell("")
-    edges = [(_moved(found, edge) if moved else score_cell(found)(edge)).text for edge in of["interval"]]
-    return Cell(f"[{', '.join(edges)}]")
+def _interval(found: Mapping[str, Any], of: Mapping[str, Any], sign: str = "") -> Cell:
+    edges = [score_cell(found, edge, sign).text for edge in of["interval"] or ()]
+    return Cell(f"[{', '.join(edges)}]" if edges else "")
