@@ -108,20 +108,17 @@ def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
 
 def _passages(a: Side, b: Side) -> np.ndarray:
     """Number of last words that count in each document, 0 or 1, int64 [D]."""
-    of_a, of_b = (_documents_scored(side.places) for side in (a, b))
-    if not np.array_equal(of_a, of_b):
+    scored = []
+    for places in (a.places, b.places):
+        assert places.chosen is not None
+        scored.append(np.zeros(len(places.doc_offsets) - 1, np.int64))
+        scored[-1][places.documents(places.chosen)] = 1
+    if not np.array_equal(scored[0], scored[1]):
         raise ArtifactError(
             f"{a.scores.report.reference} and {b.scores.report.reference} score the last words of other documents "
             f"of {a.scores.split}, so that they cannot be compared."
         )
-    return of_a
-
-
-def _documents_scored(places: Places) -> np.ndarray:
-    assert places.chosen is not None
-    scored = np.zeros(len(places.doc_offsets) - 1, np.int64)
-    scored[places.documents(places.chosen)] = 1
-    return scored
+    return scored[0]
 
 
 def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -162,10 +159,8 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progres
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
     """
-    counted = tokens.metrics["splits"][split]
-    if tokens.metrics["tokenizer"] == "word":
-        found = {"word": np.diff(offsets)}
-    else:
+    counted, found = tokens.metrics["splits"][split], {"word": np.diff(offsets)}
+    if tokens.metrics["tokenizer"] != "word":
         found = _decoded_lengths(tokens, split, offsets, progress)
     return {unit: parts for unit, parts in found.items() if parts.sum() == counted[f"{unit}s"]}
 

@@ -37,7 +37,11 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
         return None
     configs = (a.config, b.config)
     how = [BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize")) for c in configs]
-    lines = [_lines(report) for report in (a, b)]
+    lines = []
+    for report in (a, b):
+        # Lines of the file: `str.splitlines` would also cut at characters inside a text, such as U+2028.
+        with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
+            lines.append([json.loads(line) for line in file])
     pairs = [[(line["source"], line["reference"]) for line in some] for some in lines]
     if pairs[0] != pairs[1] or how[0] != how[1]:
         return None
@@ -46,15 +50,6 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
     first, second = ([line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True))
     found = bleu_difference(first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap)
     return {"rows": rows, **asdict(found), "difference": found.difference}
-
-
-def _lines(report: Artifact) -> list[dict[str, Any]]:
-    """The translated sentences of a report.
-
-    Lines are read from the file: `str.splitlines` would also cut at characters inside a text, such as U+2028.
-    """
-    with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
@@ -74,25 +69,17 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
                 f"{a.report.reference} and {b.report.reference} cannot be compared: their {name} are {of_a!r} and "
                 f"{of_b!r}. Evaluate both on the same."
             )
-    if _same_bytes(a.tokens, b.tokens, a.split):
+    # The ids, documents and tokenizer of the split count; other splits may differ.
+    if a.tokens.record == b.tokens.record or (
+        tokenizer_digest(a.tokens) == tokenizer_digest(b.tokens)
+        and array_digests(a.tokens, a.split) == array_digests(b.tokens, a.split)
+    ):
         if len(a) != len(b):
             raise ArtifactError(
                 f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
                 "evaluate both on the same."
             )
         return True
-    _require_same_text(a, b)
-    return False
-
-
-def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
-    """Whether a split has the same ids, documents and tokenizer in both; other splits may differ."""
-    if a.record == b.record:
-        return True
-    return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
-
-
-def _require_same_text(a: TokenScores, b: TokenScores) -> None:
     difference = _text_difference(a.tokens, b.tokens, a.split)
     if difference is not None:
         raise ArtifactError(
@@ -100,6 +87,7 @@ def _require_same_text(a: TokenScores, b: TokenScores) -> None:
             f"tokens, and not of the same text either, since {difference}. Evaluate both on the same text, cut into "
             "the same documents."
         )
+    return False
 
 
 def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
@@ -113,21 +101,14 @@ def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
         if of_a != of_b:
             return f"{split} has {of_a:,} {name} in the one and {of_b:,} in the other"
     opened_a, opened_b = (open_split(tokens.zarr("tokens.zarr"), split) for tokens in (a, b))
-    other = _first_other(opened_a.paragraph_hashes, opened_b.paragraph_hashes)
-    if other is not None:
-        return f"paragraph {other} of {split} (counted from 0) reads differently"
+    for start in range(0, int(opened_a.paragraph_hashes.shape[0]), PARAGRAPHS_AT_ONCE):
+        rows = slice(start, start + PARAGRAPHS_AT_ONCE)
+        hashes = (np.asarray(opened.paragraph_hashes[rows]) for opened in (opened_a, opened_b))
+        other = np.flatnonzero(np.not_equal(*hashes))
+        if len(other):
+            return f"paragraph {start + int(other[0])} of {split} (counted from 0) reads differently"
     if not np.array_equal(_document_ends(opened_a), _document_ends(opened_b)):
         return f"{split} is cut into documents elsewhere"
-    return None
-
-
-def _first_other(a: Any, b: Any) -> int | None:
-    """The first row in which two arrays of equal length differ; None if none does."""
-    for start in range(0, int(a.shape[0]), PARAGRAPHS_AT_ONCE):
-        stop = start + PARAGRAPHS_AT_ONCE
-        other = np.flatnonzero(np.asarray(a[start:stop]) != np.asarray(b[start:stop]))
-        if len(other):
-            return start + int(other[0])
     return None
 
 

@@ -14,8 +14,14 @@ Facts = Mapping[str, Any]
 
 
 def sentences(found: Facts) -> Iterator[str]:
-    """Sentences about a comparison: the reports, the compared text, the difference and its interval."""
-    yield from map(report_line, ("a", "b"), (found["a"], found["b"]))
+    """Sentences about a comparison: the reports, the compared text, the difference and its interval.
+
+    The first: `A: report/fe45e96d16f2, trime-ext of model/514cc974ad53, perplexity 112.8`.
+    """
+    for name in ("a", "b"):
+        report = found[name]
+        value = "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
+        yield f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{value}{against(report)}"
     yield from text_lines(found)
     if "bleu" in found:
         yield bleu_line(found["bleu"])
@@ -26,12 +32,6 @@ def bleu_line(bleu: Facts) -> str:
     interval = "" if bleu["interval"] is None else " [{:.2f}, {:.2f}]".format(*bleu["interval"])
     p = f"p {bleu['p_value']:.4f}"
     return f"BLEU {bleu['a']:.2f} -> {bleu['b']:.2f} ({bleu['difference']:+.2f}{interval}, {p})"
-
-
-def report_line(name: str, report: Facts) -> str:
-    """`A: report/fe45e96d16f2, trime-ext of model/514cc974ad53, perplexity 112.8`."""
-    perplexity = "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
-    return f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{perplexity}{against(report)}"
 
 
 def against(report: Facts) -> str:
@@ -117,7 +117,10 @@ GROUP = ("tokens", "nats A", "nats B", "B - A", "B wins")
 def group_tables(found: Facts) -> Iterator[Table]:
     """Tables of the difference by frequency and by position; or by unit of text, if tokenizers differ."""
     if found["paired_on"] != "tokens":
-        yield _units_table(found)
+        rows = [
+            [per["unit"], f"{per['count']:,}", f"{per['nll_a']:.4f}", f"{per['nll_b']:.4f}"] for per in found["per"]
+        ]
+        yield plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)
         return
     frequency = found["by_frequency"]
     if frequency is not None:
@@ -148,13 +151,9 @@ def token_figures(token: Facts) -> dict[str, str]:
         "p(A)": f"{exp(token['log_p_a']):.2g}",
         "p(B)": f"{exp(token['log_p_b']):.2g}",
     }
-    return figures | {header: f"{token[name]:.2f}" for name, header in _probed(token).items()}
-
-
-def _probed(token: Facts) -> dict[str, str]:
-    """Columns that probes added, and their headers: `slot_weight_a` is the `slot_weight` of A."""
-    names = (name for name in token if name[-2:] in ("_a", "_b") and not name.startswith("log_p"))
-    return {name: f"{name[:-2]} {name[-1].upper()}" for name in names}
+    # Columns that probes added: `slot_weight_a` is the `slot_weight` of A.
+    probed = (name for name in token if name[-2:] in ("_a", "_b") and not name.startswith("log_p"))
+    return figures | {f"{name[:-2]} {name[-1].upper()}": f"{token[name]:.2f}" for name in probed}
 
 
 def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
@@ -167,23 +166,11 @@ def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
 
 def _group(facts: Facts) -> list[str]:
     """Number of tokens of a group, and its figures, in parentheses if the tokens are few."""
-    figures = _figures(facts)
-    if facts["tokens"] < FEW_TOKENS:
-        figures = [f"({figure})" if figure else "" for figure in figures]
-    return [f"{facts['tokens']:,}", *figures]
-
-
-def _figures(facts: Facts) -> list[str]:
-    return [
+    figures = [
         f"{facts['nll_a']:.4f}",
         f"{facts['nll_b']:.4f}",
         f"{facts['difference']:+.4f} {interval_text(facts['interval'])}".rstrip(),
         f"{facts['won'] / facts['tokens']:.1%}",
     ]
-
-
-def _units_table(found: Facts) -> Table:
-    rows = [
-        [per["unit"], f"{per['count']:,}", *(f"{per[name]:.4f}" for name in ("nll_a", "nll_b"))] for per in found["per"]
-    ]
-    return plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)
+    few = facts["tokens"] < FEW_TOKENS
+    return [f"{facts['tokens']:,}", *(f"({figure})" if few else figure for figure in figures)]

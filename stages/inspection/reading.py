@@ -5,7 +5,7 @@ Shapes: n positions, k entries for each position.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,7 @@ from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
-from stages.retrieval.scored_range import MatchedEntries, ScoredRange
-from stages.retrieval.sources.source import Source
+from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.grid import Fixed
 from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy, restored
@@ -57,36 +56,11 @@ class ReadEntries:
     """Number of tokens that each entry's context shares with the position's, [n, k]; None: keys are compared."""
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Shares of the final distributions, `model` [n] and `memories` [n, readings]; together they sum to 1."""
 
     model: Tensor
     memories: Tensor
-
-
-def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
-    """The entries of a range, for a few positions at a time, in order.
-
-    Args:
-        policy: the readings, with their numbers.
-        scored_range: the range; all of its tokens count.
-    """
-    for rows, retrieved in policy.reading_row.retrieve(scored_range):
-        places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
-        of_readings = policy.shares(scored_range, rows, retrieved)
-        shares = _shares(of_readings)
-        entries = []
-        for number, one in enumerate(retrieved):
-            for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
-                where = _positions(part, scored_range, places) if part.ids is None else part.ids
-                values = part.entries.values.long()
-                carried = weight * shares.memories[:, number, None]
-                role, matched = "" if part.ids is None else part.role, None
-                if part.ids is not None and role not in ("datastore", PAIRS):
-                    matched = part.entries.scores
-                entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
-        yield shares, entries
 
 
 def _shares(each: Sequence[OfReading]) -> Shares:
@@ -98,14 +72,6 @@ def _shares(each: Sequence[OfReading]) -> Shares:
         memories.append((1 - one.kept) * left)
         left = left * one.kept
     return Shares(left, torch.stack(memories[::-1], -1))
-
-
-def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:
-    """Positions in the split of recent entries, int64 [n, k], the nearest first; -1 if missing."""
-    values = part.entries.values
-    own = scored_range.lm.start + places[:, None]
-    back = 1 + torch.arange(values.shape[1], device=values.device)
-    return torch.where(values >= 0, own - back, -1)
 
 
 MEASURED_TOKENS = 64
@@ -136,8 +102,26 @@ class MemoryReader:
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """Read the entries of each token of a range, for a few tokens at a time; the model alone has none."""
-        if self.policy is not None:
-            yield from read_entries(self.policy, scored_range)
+        if self.policy is None:
+            return
+        own = scored_range.lm.start + torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)
+        for rows, retrieved in self.policy.reading_row.retrieve(scored_range):
+            of_readings = self.policy.shares(scored_range, rows, retrieved)
+            shares = _shares(of_readings)
+            entries = []
+            for number, one in enumerate(retrieved):
+                for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
+                    values, role = part.entries.values.long(), "" if part.ids is None else part.role
+                    if part.ids is None:
+                        # Recent entries are positions in the split, the nearest first.
+                        back = 1 + torch.arange(values.shape[1], device=values.device)
+                        where = torch.where(values >= 0, own[rows][:, None] - back, -1)
+                    else:
+                        where = part.ids
+                    carried = weight * shares.memories[:, number, None]
+                    matched = None if role in ("", "datastore", PAIRS) else part.entries.scores
+                    entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
+            yield shares, entries
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
         """The text of a datastore, of an exact index or of pairs: token i is row i."""
@@ -157,8 +141,17 @@ class MemoryReader:
         Args:
             first: the input before the passage; None: the same input as before a split.
         """
+        reader = self.range_reader
+        external, hidden = reader.external, reader.hidden_memory
+        corpus = Corpus(passage, reader.split_reader.corpus.eos if first is None else first)
+        of_passage = replace(reader.split_reader, corpus=corpus)
+        if external is not None:
+            encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
+            external = replace(external, encoder=encoder)
+        hidden = None if hidden is None else hidden.of_text(of_passage)
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
-        return replace(self, range_reader=replace(_of_passage(self.range_reader, passage, first), last_words=every))
+        changed = replace(reader, split_reader=of_passage, external=external, hidden_memory=hidden, last_words=every)
+        return replace(self, range_reader=changed)
 
     def carried(self, split: str, start: int) -> CarriedState:
         """The past of a token that readings and states need; reads the tokens of the split before it.
@@ -189,34 +182,17 @@ def load_reader(found: Resolved, request: Request) -> MemoryReader:
     if not rows:
         return MemoryReader(found.read, reader, None, [], text)
     row = rows[0]
-    policy = _policy(row, reader, found)
-    memories = [_without_tuning(memory, found.numbers) for memory in policy.describe(None)]
-    return MemoryReader(found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text)
-
-
-def _policy(row: MemoryRow, reader: RangeReader, found: Resolved) -> WeightPolicy:
+    policy: WeightPolicy
     if found.choices is not None:
-        return restored(row, found.choices)
-    return Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
-
-
-def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
-    """A reading in the form of a report, without the fields about tuning."""
-    tuning = ("tuned", "tune_split", "interior")
-    return {name: value for name, value in memory.items() if name not in tuning} | {"numbers": numbers}
-
-
-def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> RangeReader:
-    """The same reader with a passage instead of all splits."""
-    external, hidden = reader.external, reader.hidden_memory
-    eos = reader.split_reader.corpus.eos if first is None else first
-    corpus = Corpus(passage, eos)
-    of_passage = replace(reader.split_reader, corpus=corpus)
-    if external is not None:
-        encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
-        external = replace(external, encoder=encoder)
-    hidden = None if hidden is None else hidden.of_text(of_passage)
-    return replace(reader, split_reader=of_passage, external=external, hidden_memory=hidden)
+        policy = restored(row, found.choices)
+    else:
+        policy = Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
+    untuned = [
+        {name: value for name, value in memory.items() if name not in ("tuned", "tune_split", "interior")}
+        for memory in policy.describe(None)
+    ]
+    memories = [memory | {"numbers": found.numbers} for memory in untuned]
+    return MemoryReader(found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text)
 
 
 def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
@@ -230,15 +206,14 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
     stop = min(start + MEASURED_TOKENS, splits[split])
     alone = replace(reader, hidden_memory=None, probes={})
     sample = [alone.read(split, start, stop, CarriedState(start)).scored_range]
-    return [_measured(*one, sample) for one in zip(row.sources, grids, strict=True)]
-
-
-def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
-    if source.reading.comparison.temperature != "tune":
-        return grid
-    # Rounded to four digits, so that a user can type the number again.
-    temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")
-    return replace(grid, scales=(1 / temperature,), shown=(temperature,))
+    measured = []
+    for source, grid in zip(row.sources, grids, strict=True):
+        if source.reading.comparison.temperature == "tune":
+            # Rounded to four digits, so that a user can type the number again.
+            temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")
+            grid = replace(grid, scales=(1 / temperature,), shown=(temperature,))
+        measured.append(grid)
+    return measured
 
 
 def continuation_scores(
