@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 from torch import Tensor
@@ -36,15 +37,8 @@ class Contexts:
     """Finds the source text of entries that are read."""
 
     def __init__(self, reader: MemoryReader) -> None:
-        self._reader = reader
-
-        self._corpora: dict[str, SplitText] = {}
-
-    def _corpus(self, role: str) -> SplitText:
-        """The text of a datastore or of an exact index."""
-        if role not in self._corpora:
-            self._corpora[role] = self._reader.corpus_of(self._reader.read[role])
-        return self._corpora[role]
+        self._corpus = cache(lambda role: reader.corpus_of(reader.read[role]))
+        """The text of a datastore or of an exact index, by role."""
 
     def best(
         self,
@@ -67,11 +61,14 @@ class Contexts:
             most: maximum number of entries.
             right: whether only entries with this token are returned.
         """
-        found = [
-            (-float(one.carried[row, entry]), number, entry)
-            for number, one in enumerate(entries)
-            for entry in _heaviest(one, row, most, token if right else None)
-        ]
+        found = []
+        for number, one in enumerate(entries):
+            carried = one.carried[row]
+            if right:
+                carried = carried.where(one.values[row] == token, 0)
+            heaviest, order = carried.sort(descending=True, stable=True)
+            places = order[:most][heaviest[:most] > 0].tolist()
+            found += [(-float(one.carried[row, entry]), number, entry) for entry in places]
         return [
             self._context(entries[number], row, entry, token, at, here) for _, number, entry in sorted(found)[:most]
         ]
@@ -87,16 +84,6 @@ class Contexts:
             source=self._corpus(entries.role).at(place) if entries.role else here.at(place),
             matched=None if entries.matched is None else int(entries.matched[row, entry]),
         )
-
-
-def _heaviest(entries: ReadEntries, row: int, most: int, token: int | None) -> list[int]:
-    """At most `most` entries of a position, the largest shares first; only entries with `token`, if given."""
-    carried = entries.carried[row]
-    if token is not None:
-        carried = carried.where(entries.values[row] == token, 0)
-    best, order = carried.sort(descending=True, stable=True)
-    wanted: list[int] = order[:most][best[:most] > 0].tolist()
-    return wanted
 
 
 @dataclass(frozen=True)
@@ -175,13 +162,18 @@ class LookUps:
             ids: integers [T], the tokens of the text `here`.
             most: maximum number of positions for each token.
         """
-        return [
-            [
-                LookedUpContext(weight, age, int(ids[place - age]) == int(ids[place]), here.at(place - age))
-                for age, weight in _largest_weights(found, most)
-            ]
-            for place, found in enumerate(self._weights(number), start)
-        ]
+        contexts = []
+        for place, found in enumerate(self._weights(number), start):
+            # The nearer position wins a tie, so a passage always gives the same list.
+            heaviest = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+            contexts.append(
+                [
+                    LookedUpContext(weight, age, int(ids[place - age]) == int(ids[place]), here.at(place - age))
+                    for age, weight in heaviest
+                    if weight > 0
+                ]
+            )
+        return contexts
 
     def _weights(self, number: int) -> list[dict[int, float]]:
         """For each token, the attention by distance, summed over layers and heads."""
@@ -192,13 +184,6 @@ class LookUps:
                 for age, weight in zip(ages.flatten().tolist(), shares.flatten().tolist(), strict=True):
                     found[age] += weight
         return weights
-
-
-def _largest_weights(found: dict[int, float], most: int) -> list[tuple[int, float]]:
-    """Pairs of an age and its weight, by descending weight; ages without weight are left out."""
-    # The nearer position wins a tie, so a passage always gives the same list.
-    order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [(age, weight) for age, weight in order[:most] if weight > 0]
 
 
 def _by_position(search: Search, given: Any, found: Retrieved) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.score_range import RangeScores, score_range
+from stages.evaluation.score_range import score_range
 from stages.inspection.contexts import (
     Context,
     Contexts,
@@ -172,37 +172,30 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
     read = _read_memory(reader, result.scored_range, here, most)
     near = EnteredContexts(reader).read(split, start, ids)
     looked_up = look_ups.read(start, own[f"{split}/ids"], len(ids), here, most)
-    views = [
-        TokenView(
-            position=start + row,
-            id=id,
-            label=reader.text.label(id),
-            text=text,
-            contexts=contexts,
-            entered=near[row][:most],
-            looked_up=looked_up[row],
-            **_figures(scores, row, shares),
+    views = []
+    for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True)):
+        model, final = scores.alone.log_p[row], scores.final.log_p[row]
+        alone = scores.final.columns["log_p_mem"][row] if scores.rows else ()
+        columns = [column for seen in scores.observations.values() for column in seen.columns.items()]
+        views.append(
+            TokenView(
+                position=start + row,
+                id=id,
+                label=reader.text.label(id),
+                text=text,
+                model=_probability(model),
+                final=_probability(final),
+                gain=float(final - model),
+                memories=[MemoryView(_probability(one), share) for one, share in zip(alone, shares, strict=True)],
+                columns={name: float(column[row]) for name, column in columns},
+                contexts=contexts,
+                entered=near[row][:most],
+                looked_up=looked_up[row],
+            )
         )
-        for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True))
-    ]
     memory = reader.range_reader.hidden_memory
     entering = None if memory is None else memory.name
     return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any)
-
-
-def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, Any]:
-    """Probabilities of one token, with each memory's share of the final distribution."""
-    model, final = scores.alone.log_p[row], scores.final.log_p[row]
-    log_p_mem = scores.final.columns["log_p_mem"][row] if scores.rows else ()
-    return {
-        "model": _probability(model),
-        "final": _probability(final),
-        "memories": [MemoryView(_probability(one), share) for one, share in zip(log_p_mem, shares, strict=True)],
-        "columns": {
-            name: float(column[row]) for seen in scores.observations.values() for name, column in seen.columns.items()
-        },
-        "gain": float(final - model),
-    }
 
 
 def _read_memory(

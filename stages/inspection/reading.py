@@ -119,7 +119,8 @@ class MemoryReader:
                     else:
                         where = part.ids
                     carried = weight * shares.memories[:, number, None]
-                    matched = None if role in ("", "datastore", PAIRS) else part.entries.scores
+                    counted = part.ids is not None and role not in ("datastore", PAIRS)
+                    matched = part.entries.scores if counted else None
                     entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
             yield shares, entries
 

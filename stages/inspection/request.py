@@ -108,9 +108,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
         return parse_readings(tuple(report.config["memory"]))
     found = report.json("metrics.json")
     with content_of(report.file("metrics.json"), UsageError):
-        memories = found["memories"]
-        readings = tuple(map(_reading, memories))
-    return readings
+        return tuple(map(_reading, found["memories"]))
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
@@ -133,17 +131,14 @@ def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
 
     Temperatures of neighbours stay `tune`.
     """
-    readings = parse_readings(default_memory(read))
-    return tuple(_fixed(reading, number > 0, read["model"]) for number, reading in enumerate(readings))
-
-
-def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
-    fixed: dict[str, Any] = {
-        name: (number.untuned[-1 if on_top else 0],) for name, number in reading.tunable.items() if number.untuned
-    }
-    if reading.reader_settings.temperatures:
-        fixed["temperature"] = (trained_temperature(model),)
-    return reading.changed(fixed)
+    readings = []
+    for number, reading in enumerate(parse_readings(default_memory(read))):
+        tunable = {name: own.untuned for name, own in reading.tunable.items() if own.untuned}
+        fixed: dict[str, Any] = {name: (untuned[-1 if number else 0],) for name, untuned in tunable.items()}
+        if reading.reader_settings.temperatures:
+            fixed["temperature"] = (trained_temperature(read["model"]),)
+        readings.append(reading.changed(fixed))
+    return tuple(readings)
 
 
 @dataclass(frozen=True)
@@ -182,22 +177,25 @@ def find(
     source = store.get(request.source, *SOURCES)
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")
-    asked = _asked(request, report, model)
+    asked = None if report is None else reported_readings(report, model)
+    if request.memory is not None:
+        asked = given_readings(request.memory)
     stored = None if asked is None else any("datastore" in reading.reads for reading in asked)
-    matched = matches or (asked is not None and any("text" in reading.reads for reading in asked))
-    paired = asked is not None and any("pairs" in reading.reads for reading in asked)
+    matched = matches or any("text" in reading.reads for reading in asked or ())
+    paired = any("pairs" in reading.reads for reading in asked or ())
     references, named = named_apart(request.references, store, matched)
     if paired and references["tokens"] is None and report is not None:
         references["tokens"] = report.input("tokens").reference
     memory = memory_source(source, references, store, stored)
-    if memory is None and stored:
-        memory = _reported_memory(report)
+    recorded = {} if report is None else report.manifest.inputs
+    if memory is None and stored and report is not None:
+        memory = next((report.input(role) for role in ("neighbors", "index") if role in recorded), None)
     # Neighbours are stored only for splits; for any other text they are searched for.
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
     read = artifacts_read(model, memory, references, store)
     if matched:
-        if named is None and report is not None and EXACT in report.manifest.inputs:
+        if named is None and report is not None and EXACT in recorded:
             named = report.input(EXACT)
         read[EXACT] = exact_index(read["tokens"], model, named, store)
     if paired:
@@ -206,61 +204,35 @@ def find(
         read["tokens"] = with_passage(read["tokens"])
     else:
         require_split(read["tokens"], split)
+    numbers: Literal["given", "reported", "elsewhere", "default"] = "given" if report is None else "reported"
+    if request.memory is None and report is None:
+        numbers = "default"
+    elif report is not None and memory is not None and "datastore" in recorded:
+        numbers = "reported" if memory.find("datastore").matches(recorded["datastore"]) else "elsewhere"
     readings = default_readings(read) if asked is None else asked
     complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
-    windows = _windows(request, report, model, complete, stride)
+    config = {} if report is None else report.config
     return Resolved(
         read,
         split or PASSAGE,
         complete,
-        _numbers(request, report, memory),
-        windows,
-        _options(read, report, split),
-        report is not None and report.config["reset"] == "document",
-        None if report is None or request.memory is not None else reported_choices(report),
-        (report and report.config.get("exclude")) or "self",
+        numbers,
+        _windows(request, config, model, complete, stride),
+        # A text from outside the corpus has no stored neighbours.
+        resolve_options(reported_options(config), read, () if split is None else (split,)),
+        config.get("reset") == "document",
+        None if report is None else reported_choices(report),
+        config.get("exclude") or "self",
     )
 
 
-def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[Reading, ...] | None:
-    """The readings named by options or by a report; None if there are none."""
-    if request.memory is not None:
-        return given_readings(request.memory)
-    return None if report is None else reported_readings(report, model)
-
-
-def _numbers(
-    request: Request, report: Artifact | None, memory: Artifact | None
-) -> Literal["given", "reported", "elsewhere", "default"]:
-    if request.memory is not None:
-        return "given"
-    if report is None:
-        return "default"
-    recorded = report.manifest.inputs.get("datastore")
-    same = memory is None or recorded is None or memory.find("datastore").matches(recorded)
-    return "reported" if same else "elsewhere"
-
-
-def _reported_memory(report: Artifact | None) -> Artifact | None:
-    """The neighbors or index that a report's evaluation read; None if it read neither."""
-    if report is None:
-        return None
-    return next((report.input(role) for role in ("neighbors", "index") if role in report.manifest.inputs), None)
-
-
 def _windows(
-    request: Request, report: Artifact | None, model: Artifact, readings: tuple[Reading, ...], stride: int | None
+    request: Request, reported: Mapping[str, Any], model: Artifact, readings: tuple[Reading, ...], stride: int | None
 ) -> WindowSettings:
     given = request.asked_windows
-    if report is not None and request.context is None:
-        given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
+    if reported and request.context is None:
+        given = {name: reported.get(name) if value is None else value for name, value in given.items()}
     described = model_of(model)
     if stride is not None and not described.carries_state and not described.reads.source:
         given["stride"] = request.stride or stride
     return resolve_windows(model, given, segmented=any("windows" in reading.reads for reading in readings))
-
-
-def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:
-    """Options of probes, from the report; a text from outside the corpus has no stored neighbours."""
-    asked = reported_options({} if report is None else report.config)
-    return resolve_options(asked, read, () if split is None else (split,))
