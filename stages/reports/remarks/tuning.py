@@ -15,18 +15,47 @@ from stages.reports.remarks.gains import row_worse_than_trigram
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:
     """Memories that are hardly needed; otherwise best values at an edge, and amounts that still gained."""
-    for place, memory in enumerate(report["memories"] if _tuning_rows(report) else ()):
-        code, edges, grown = _hardly_needed(report, place), _edges(report, place), _grown(report, place)
+    tuning = report.get("tuning")
+    if not tuning or not tuning["rows"]:
+        return
+    memories = report["memories"]
+    # The requested row, then a row for each memory alone, if there are several.
+    row, *alone = tuning["rows"] if len(memories) > 1 else tuning["rows"] * 2
+    names = [str(one["row"]) for one in report["rows"][2 if len(memories) > 1 else 1 :]]
+    for place, memory in enumerate(memories):
+        without = _without(tuning, place)
+        gain = None if without is None or row["perplexity"] is None else 1 - row["perplexity"] / without
+        # The memory in the requested row is distinct from the row that reads it alone, which has other numbers.
+        name = names[place]
+        if place:
+            name = f"{name} after {joined(names[:place])}"
+        elif len(memories) > 1:
+            name = f"{name} before {joined(names[1 : len(memories)])}"
+        code = _hardly_needed(row, place, memory, gain)
         # If a memory is hardly needed, the edges of its grid do not matter.
         if code is not None:
-            yield code, _named(report, place, memory)
+            weight = row["weights"][place]
+            others = "the model alone" if len(memories) == 1 else "the others alone"
+            above, share = " above 0" if weight == "lambda" else "", "" if gain is None else f"{gain:.1%}"
+            words = {"name": name, "split": tuning["split"], "weight": weight, "others": others, "above": above}
+            pair = {"with": row["perplexity"], "without": without, "value": memory.get(weight)}
+            numbers = {one: "" if value is None else number(value) for one, value in pair.items()}
+            yield code, {**words, "gain": share, **numbers}
             continue
+        # If the memory alone is worse than a trigram, the gain of more neighbours is only smoothing.
+        smoothing = row_worse_than_trigram(report, names[place])
+        outer = [one for one, inside in (memory.get("interior") or {}).items() if not inside]
+        edges = [one for one in outer if memory[one] < tuning["largest"].get(one, memory[one] + 1)]
+        edges = [one for one in edges if not (one == "k" and smoothing)]
         if edges:
-            best = " and ".join(f"{name} ({_digits(memory[name])})" for name in edges)
-            of = f" of {_name_in_row(report, place)}" if len(report["memories"]) > 1 else ""
+            best = " and ".join(f"{one} ({_digits(memory[one])})" for one in edges)
+            of = f" of {name}" if len(memories) > 1 else ""
             lies = "lies at the edge of its grid" if len(edges) == 1 else "lie at the edges of their grids"
             yield "edge-of-grid", {"best": best, "of": of, "lies": lies}
-        if grown is not None:
+        over = alone[place]["over"]
+        points = [{over: amount, "perplexity": value} for amount, value in alone[place]["curve"] if value is not None]
+        grown = _still_gained(names[place], points, over, tuning["split"], tuning["largest"].get(over, 0))
+        if grown is not None and over not in edges and not (over == "k" and smoothing):
             yield "more-memory-gains", grown
 
 
@@ -45,105 +74,35 @@ def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
                 yield "more-memory-gains-on-scored", found
 
 
-def _tuning_rows(report: Figures) -> Sequence[Figures]:
-    rows: Sequence[Figures] = (report.get("tuning") or {"rows": ()})["rows"]
-    return rows
+def _hardly_needed(row: Figures, place: int, memory: Figures, gain: float | None) -> str | None:
+    """The code of the remark on a memory that is not worth a wider search; None if it is.
 
-
-def _hardly_needed(report: Figures, place: int) -> str | None:
-    """The code of the remark on a memory that is not worth a wider search; None if it is."""
-    row, gain = _tuning_rows(report)[0], _gain(report, place)
+    `gain`: the share by which it lowers the perplexity of its row; None if not known.
+    """
     if row["off"][place]:
         return "memory-of-no-use"
-    if gain is not None and gain < 0 and (report["memories"][place]["reader"] == "joint" or row["lowest"][place]):
+    if gain is not None and gain < 0 and (memory["reader"] == "joint" or row["lowest"][place]):
         return "memory-costs"
     return "memory-hardly-needed" if row["lowest"][place] and gain is not None and gain < NOTABLE_GAIN else None
 
 
-def _gain(report: Figures, place: int) -> float | None:
-    """The share by which a memory lowers the perplexity of its row; None if not known."""
-    without, row = _without(report, place), _tuning_rows(report)[0]["perplexity"]
-    return None if without is None or row is None else 1 - row / without
-
-
-def _without(report: Figures, place: int) -> float | None:
-    """Perplexity of the row without one of its memories; None if not known."""
-    rows = _tuning_rows(report)
-    memories = len(rows[0]["lowest"])
-    found = report["tuning"]["plain"] if memories == 1 else rows[2 - place]["perplexity"] if memories == 2 else None
+def _without(tuning: Figures, place: int) -> float | None:
+    """Perplexity of the requested row without one of its memories; None if not known."""
+    memories = len(tuning["rows"][0]["lowest"])
+    found = tuning["plain"] if memories == 1 else tuning["rows"][2 - place]["perplexity"] if memories == 2 else None
     return None if found is None else float(found)
-
-
-def _named(report: Figures, place: int, memory: Figures) -> Values:
-    """Values of the remark on a memory: its weight, and perplexity on the tuning split with and without it."""
-    row, without = _tuning_rows(report)[0], _without(report, place)
-    weight, gain = row["weights"][place], _gain(report, place)
-    others = "the model alone" if len(report["memories"]) == 1 else "the others alone"
-    pair = {"with": row["perplexity"], "without": without, "value": memory.get(weight)}
-    return {
-        **{"name": _name_in_row(report, place), "split": report["tuning"]["split"], "weight": weight},
-        **{"others": others, "above": " above 0" if weight == "lambda" else ""},
-        **{"gain": "" if gain is None else f"{gain:.1%}"},
-        **{name: "" if value is None else number(value) for name, value in pair.items()},
-    }
-
-
-def _edges(report: Figures, place: int) -> list[str]:
-    """Numbers at the edge of their grid, if values beyond it are possible.
-
-    `k` is left out if the memory alone is worse than a trigram: its gain is then only smoothing.
-    """
-    memory, largest = report["memories"][place], report["tuning"]["largest"]
-    smoothing = row_worse_than_trigram(report, _name_alone(report, place))
-    names = [name for name, inside in (memory.get("interior") or {}).items() if not inside]
-    return [
-        name for name in names if memory[name] < largest.get(name, memory[name] + 1) and not (name == "k" and smoothing)
-    ]
-
-
-def _grown(report: Figures, place: int) -> Values | None:
-    """Values of the remark on an amount whose last doubling gained; None if it is at an edge already."""
-    row, name, largest = _row_alone(report, place), _name_alone(report, place), report["tuning"]["largest"]
-    over = row["over"]
-    points = [{over: amount, "perplexity": value} for amount, value in row["curve"] if value is not None]
-    found = _still_gained(name, points, over, report["tuning"]["split"], largest.get(over, 0))
-    smoothing = over == "k" and row_worse_than_trigram(report, name)
-    return None if over in _edges(report, place) or smoothing else found
 
 
 def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, largest: int) -> Values | None:
     """Values of the remark, if the last doubling of an amount gained notably, and there is more to read; else None."""
     if len(points) < 3 or points[-1][over] >= largest:
         return None
-    gained = _last_doubling(points, over)
-    if gained <= NOTABLE_GAIN:
-        return None
-    return {"row": row, "gain": f"{gained:.1%}", "split": split, "over": over, "amount": number(points[-1][over])}
-
-
-def _last_doubling(points: Sequence[Figures], over: str) -> float:
-    """The share of perplexity gained between the point with half the amount and the last point."""
     last = points[-1]
     half = [point for point in points if point[over] <= last[over] / 2] or points[:1]
-    return float(1 - last["perplexity"] / half[-1]["perplexity"])
-
-
-def _row_alone(report: Figures, place: int) -> Figures:
-    """Figures of the row that reads only the memory at this place."""
-    return _tuning_rows(report)[place + 1 if len(report["memories"]) > 1 else 0]
-
-
-def _name_alone(report: Figures, place: int) -> str:
-    """Name of the row that reads only the memory at this place."""
-    return str(report["rows"][1 + (place + 1 if len(report["memories"]) > 1 else 0)]["row"])
-
-
-def _name_in_row(report: Figures, place: int) -> str:
-    """Name of a memory in the requested row, distinct from the row that reads it alone, which has other numbers."""
-    names = [_name_alone(report, at) for at in range(len(report["memories"]))]
-    if place:
-        return f"{names[place]} after {joined(names[:place])}"
-    return f"{names[0]} before {joined(names[1:])}" if len(names) > 1 else names[0]
+    gained = 1 - last["perplexity"] / half[-1]["perplexity"]
+    if gained <= NOTABLE_GAIN:
+        return None
+    return {"row": row, "gain": f"{gained:.1%}", "split": split, "over": over, "amount": number(last[over])}
 
 
 def _digits(value: float) -> str:
@@ -163,21 +122,15 @@ def long_enough(model: Figures) -> Iterator[Finding]:
         return
     validations = model["last_validations"]
     if len(validations) < 2:
-        yield (
-            "validated-once" if validations else "never-validated",
-            {"step": f"{sum(v['step'] for v in validations):,}"},
-        )
+        step = f"{sum(v['step'] for v in validations):,}"
+        yield "validated-once" if validations else "never-validated", {"step": step}
     else:
         before, last = validations
         values = {"before": f"{before['step']:,}", "last": f"{last['step']:,}", "step": f"{model['valid_step']:,}"}
         losses = {"first": before["loss"], "second": last["loss"], "lowest": model["valid_loss"]}
-        yield _ending(model), values | {name: number(exp(min(loss, 700))) for name, loss in losses.items()}
+        ending = "lowest-before-end" if model["valid_step"] < model["steps"] else "settled"
+        if model["still_falling"]:
+            ending = "still-falling" if undertrained(model) else "fell-with-rate"
+        yield ending, values | {name: number(exp(min(loss, 700))) for name, loss in losses.items()}
     if undertrained(model):
         yield "too-short", {}
-
-
-def _ending(model: Figures) -> str:
-    """The code of the remark on the end of validation."""
-    if model["still_falling"]:
-        return "still-falling" if undertrained(model) else "fell-with-rate"
-    return "lowest-before-end" if model["valid_step"] < model["steps"] else "settled"
