@@ -25,7 +25,7 @@ from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
 from stages.updating.plan import TABLES, Plan, plan_change, write_sources_and_names
-from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
+from stages.updating.work import Work
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
@@ -93,7 +93,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return plan
 
     def open(self, job: ShardJob[UpdateConfig], plan: Plan) -> Work:
-        return open_work(job, plan)
+        return Work.open(job, plan)
 
     def run_shard(self, job: ShardJob[UpdateConfig], work: Work, shard: Shard) -> ShardOutput:
         started = time.perf_counter()
@@ -107,9 +107,9 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         rows = layouts.keys.rows(number)
         keys = np.empty((rows.stop - rows.start, layouts.dim), layouts.keys.dtype)
         values = np.empty(len(keys), VALUE_DTYPE)
-        copy_rows(work, rows, keys, values)
-        again = encode_again(job, work, rows, keys)
-        encode_added(job, work, number, keys, values, output)
+        work.copy(rows, keys, values)
+        again = work.encode_again(rows, keys)
+        work.encode_added(number, keys, values, output)
         output.write(layouts.keys, number, keys)
         output.write(layouts.values, number, values)
         output.record |= {"again": again, "seconds": time.perf_counter() - started}

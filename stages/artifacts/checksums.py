@@ -102,8 +102,11 @@ def find_damage(
         stamp_file: stamps to trust and to renew; None: every file is hashed.
         read: receives the number of bytes of each block that is hashed.
     """
-    stamps = _read_stamps(stamp_file) if stamp_file else {}
-    damage = {}
+    stamps: Any = {}
+    if stamp_file:
+        with suppress(OSError, ValueError, RecursionError):
+            stamps = json.loads(stamp_file.read_text())
+    stamps, damage = stamps if isinstance(stamps, dict) else {}, {}
     for relative, entry in files.items():
         problem = _problem(folder / relative, entry, stamps.get(relative), read)
         if problem:
@@ -129,11 +132,3 @@ def _problem(path: Path, entry: FileEntry, stamp: list[int] | None, read: Callab
     if found != stamp and file_entry(path, read) != entry:
         return "has other content than when it was published"
     return None
-
-
-def _read_stamps(stamp_file: Path) -> dict[str, list[int]]:
-    try:
-        stamps = json.loads(stamp_file.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return stamps if isinstance(stamps, dict) else {}

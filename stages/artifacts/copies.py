@@ -7,7 +7,7 @@ If two users do the same work and push it, neither overwrites files of the other
 """
 
 import hashlib
-from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 from stages.artifacts.arrays import missing_shards
@@ -28,8 +28,6 @@ MAX_MANIFEST_BYTES = 1 << 28
 """Most bytes of a manifest; a datastore of 100 million keys has a manifest of a few million."""
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
 """Files of a draft that are not files of its artifact."""
-MAX_STEPS = 100_000
-"""Most steps along all paths from an artifact to its ancestors; more mean that the inputs form a cycle."""
 
 
 class Copy:
@@ -158,28 +156,27 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
     return [copy.reference for copy in missing]
 
 
-def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
+def _with_inputs(reference: str, bucket: Bucket) -> list[Copy]:
     """The artifact and its ancestors, each after its own inputs."""
     found: dict[str, Copy | None] = {}
+    inputs: dict[str, list[str]] = {}
     waiting = [(reference, True)]
-    order: list[str] = []
     while waiting:
         one, needed = waiting.pop()
         if one not in found:
-            found[one] = Copy.find(one, bucket)
-        copy = found[one]
-        if copy is None:
-            if needed:
-                raise DataError(f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there.")
-            continue
-        order.append(one)
-        waiting += [(record.reference, role not in USED_UP) for role, record in copy.manifest.inputs.items()]
-        if len(order) > MAX_STEPS:
-            raise copy.damaged("its inputs form a cycle")
-    for one in dict.fromkeys(reversed(order)):  # Reversed by last visit, each artifact comes after its inputs.
-        copy = found[one]
+            found[one] = copy = Copy.find(one, bucket)
+            records = {} if copy is None else copy.manifest.inputs
+            inputs[one] = [record.reference for record in records.values()]
+            waiting += [(record.reference, role not in USED_UP) for role, record in records.items()]
+        if found[one] is None and needed:
+            raise DataError(f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there.")
+    try:
+        order = list(TopologicalSorter(inputs).static_order())
+    except CycleError as error:
+        copy = found[error.args[1][0]]
         assert copy is not None
-        yield copy
+        raise copy.damaged("its inputs form a cycle") from None
+    return [copy for one in order if (copy := found[one]) is not None]
 
 
 def _require_new(copy: Copy, store: Store) -> None:

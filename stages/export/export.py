@@ -119,10 +119,6 @@ def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-Write = Callable[[Artifact, int | None, Path], Form]
-"""A function that writes weights and settings of a model into a folder; see `FORMS`."""
-
-
 @dataclass(frozen=True)
 class Exported:
     """The folder of an exported model, its form, and the names of its files."""
@@ -137,21 +133,8 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 
     Args:
         positions: number of sinusoidal positions in the exported table; None: those of a segment.
-    Raises: UsageError if transformers has no form for the model, or the folder holds other files.
-    """
-    write = _form_of(model)
-    check_export_folder(folder)
-    with new_folder(folder) as draft:
-        form = write(model, positions, draft)
-        write_tokenizer(model.input("tokens"), form.longest, draft)
-        (draft / CARD).write_text(card(model, form), "utf-8")
-    return Exported(folder, form, sorted(path.name for path in folder.iterdir()))
-
-
-def _form_of(model: Artifact) -> Write:
-    """Find the writer for a model's backbone.
-
-    Raises: UsageError or ArtifactError, with the reason, if there is none.
+    Raises: UsageError if transformers has no form for the model, or the folder holds other files; ArtifactError if the
+        model scores no tokens.
     """
     config = model_of(require_scoring(model))
     if config.reads_neighbors:
@@ -163,8 +146,13 @@ def _form_of(model: Artifact) -> Write:
             f"{model.reference} is of backbone {config.backbone!r}, and transformers has no such model; exported are: "
             f"{', '.join(FORMS.names())}."
         )
-    write: Write = FORMS.load(config.backbone)
-    return write
+    write: Callable[[Artifact, int | None, Path], Form] = FORMS.load(config.backbone)
+    check_export_folder(folder)
+    with new_folder(folder) as draft:
+        form = write(model, positions, draft)
+        write_tokenizer(model.input("tokens"), form.longest, draft)
+        (draft / CARD).write_text(card(model, form), "utf-8")
+    return Exported(folder, form, sorted(path.name for path in folder.iterdir()))
 
 
 HEAD = """---

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,15 +34,17 @@ COUNTED = {
 
 def stored_tables(rows: RowTables) -> list[Table]:
     """The tables of rows, with their layouts on disk."""
-    return [(_layout(name, array.shape, array.dtype), array) for name, array in _arrays(rows).items()]
+    return list(zip(longer_layouts(rows, {}), _arrays(rows).values(), strict=True))
 
 
 def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout]:
     """Layouts of the tables of rows on disk with `more` runs, documents and paragraphs."""
-    return [
-        _layout(name, (len(array) + more[COUNTED[name]], *array.shape[1:]), array.dtype)
-        for name, array in _arrays(rows).items()
-    ]
+    layouts = []
+    for name, array in _arrays(rows).items():
+        shape = (len(array) + more.get(COUNTED[name], 0), *array.shape[1:])
+        row_bytes = array.itemsize * math.prod(shape[1:]) if shape[0] else 1
+        layouts.append(ArrayLayout(f"{GROUP}/{name}", shape, array.dtype, rows_per_shard(row_bytes)))
+    return layouts
 
 
 def write_sources_and_names(rows: RowTables, draft: Draft) -> None:
@@ -67,11 +68,6 @@ def bytes_of_sources_and_names(rows: RowTables, added: Artifact | None, split: s
 
 def _arrays(rows: RowTables) -> dict[str, np.ndarray]:
     return {"runs": rows.run_table, **{name: getattr(rows, name) for name in COUNTED if name != "runs"}}
-
-
-def _layout(name: str, shape: tuple[int, ...], dtype: Any) -> ArrayLayout:
-    row = np.dtype(dtype).itemsize * math.prod(shape[1:]) if shape[0] else 1
-    return ArrayLayout(f"{GROUP}/{name}", shape, dtype, rows_per_shard(row))
 
 
 TABLES = "documents"

@@ -25,7 +25,7 @@ from stages.updating.plan import (
     stored_tables,
     write_sources_and_names,
 )
-from stages.updating.work import Work, copy_rows
+from stages.updating.work import Work
 from tests.stages.small_text import text_tokens
 
 
@@ -95,8 +95,8 @@ def test_rows_that_stay_are_copied_and_each_old_shard_is_read_once(gone: list[in
         rows = slice(start, min(start + step, kept.rows + 2))
         keys, values = np.full((rows.stop - start, 2), -1, np.float32), np.full(rows.stop - start, -1)
         old = CountedReads()
-        work = Work(SimpleNamespace(kept=kept), old, np.arange(20) + 100, None, None)
-        copy_rows(work, rows, keys, values)
+        work = Work(None, SimpleNamespace(kept=kept), old, np.arange(20) + 100, None)
+        work.copy(rows, keys, values)
         copied = stays[rows]
         np.testing.assert_array_equal(keys[: len(copied)], KEYS[copied])
         np.testing.assert_array_equal(values[: len(copied)], copied + 100)
