@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def _stamp(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def write_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry]) -> None:
+def write_stamps(stamp_file: Path, folder: Path, files: Iterable[str]) -> None:
     """Record that all `files` of `folder` are intact in their present state."""
     stamps = {relative: _stamp(folder / relative) for relative in files}
     with suppress(OSError):
@@ -90,11 +90,11 @@ def write_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry]) ->
 
 def find_damage(
     folder: Path,
-    files: dict[str, FileEntry],
+    files: Mapping[str, FileEntry],
     stamp_file: Path | None = None,
     read: Callable[[int], None] = lambda count: None,
-) -> dict[str, str]:
-    """Messages about files that differ from their entries, by name; empty if all are intact.
+) -> str | None:
+    """Message about the first file that differs from its entry; None if all are intact.
 
     Args:
         folder: folder of the files.
@@ -106,12 +106,12 @@ def find_damage(
     if stamp_file:
         with suppress(OSError, ValueError, RecursionError):
             stamps = json.loads(stamp_file.read_text())
-    stamps, damage = stamps if isinstance(stamps, dict) else {}, {}
+    stamps = stamps if isinstance(stamps, dict) else {}
     for relative, entry in files.items():
         problem = _problem(folder / relative, entry, stamps.get(relative), read)
         if problem:
-            damage[relative] = problem
-    if stamp_file and not damage:
+            return f"{folder / relative} {problem}"
+    if stamp_file:
         new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
         with suppress(OSError):
             # Hashed files are forced onto the disk before they are stamped: a power loss could cut a new copy.
@@ -119,7 +119,7 @@ def find_damage(
                 fsync(path)
             if new:
                 write_stamps(stamp_file, folder, files)
-    return damage
+    return None
 
 
 def _problem(path: Path, entry: FileEntry, stamp: list[int] | None, read: Callable[[int], None]) -> str | None:

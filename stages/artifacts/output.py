@@ -114,7 +114,7 @@ class ProgressLog:
         for file in discarded:
             (folder / file).unlink(missing_ok=True)
         # A line proves that files were durable, but not that they are unchanged since.
-        damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
+        damaged = [unit.key for unit in self.units.values() if find_damage(folder, unit.files)]
         for key in damaged:
             del self.units[key]
         # An incomplete last line is removed, since the next line would be appended to it and lost.

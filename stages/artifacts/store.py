@@ -94,15 +94,14 @@ class Store:
         # Checked before anything is opened, since a name in a manifest may lead out of the artifact.
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
-        damage = find_damage(artifact.path, artifact.manifest.files, stamps, read)
-        for relative, problem in damage.items():
-            raise artifact.damaged(f"{artifact.path / relative} {problem}")
-        for relative in missing_shards(artifact.path, artifact.manifest.files):
-            raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
-        wrong = wrong_manifest(artifact.manifest)
+        wrong = find_damage(artifact.path, artifact.manifest.files, stamps, read)
+        if wrong is None:
+            missing = next(missing_shards(artifact.path, artifact.manifest.files), None)
+            lacks = f"its manifest lacks {missing}, which its arrays need"
+            wrong = wrong_manifest(artifact.manifest) if missing is None else lacks
+        if wrong is None and every_byte:
+            wrong = artifact.manifest.wrong_id
         if wrong is not None:
-            raise artifact.damaged(wrong)
-        if every_byte and (wrong := artifact.manifest.wrong_id):
             raise artifact.damaged(wrong)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:

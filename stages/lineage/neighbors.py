@@ -115,24 +115,19 @@ def stored_splits(neighbors: Artifact) -> dict[str, int]:
 
 def _finding(neighbors: Artifact, **changes: Any) -> str:
     """The command that found these neighbours, with some options changed; None leaves an option out."""
-    record = neighbors.manifest.inputs["index"]
-    options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
-    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
-    return advised(neighbors.store.root, "precompute-neighbors", record.reference, *words)
-
-
-def _asked_for(neighbors: Artifact) -> dict[str, Any]:
-    """Options with which neighbours were found; None for the command's default."""
     config, tokens = neighbors.config, neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
     own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
-    return {
+    asked = {
         "tokens": None if own else tokens.reference,
         "queries": None if every else ",".join(config["queries"]),
         "k": config["k"],
         "exclude": None if config["exclude"] in ("self", "none") else config["exclude"],
         "exact": None if config["candidates"] is None else "",
     }
+    options = changes | {name: value for name, value in asked.items() if name not in changes}
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
+    return advised(neighbors.store.root, "precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words)
 
 
 def require_queries(neighbors: Artifact, tokens: Artifact) -> None:

@@ -33,8 +33,14 @@ def damage(location: Location) -> str | None:
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
         return next((_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None), None)
+    from gguf import GGUFReader
+
     file = location.folder / location.gguf
-    return None if _gguf_whole(file) else _cut_short(location.spec, file)
+    try:
+        GGUFReader(file)
+    except Exception:  # damaged bytes may raise any error of arrays, text or numbers
+        return _cut_short(location.spec, file)
+    return None
 
 
 def head_damage(location: Location) -> str | None:
@@ -134,17 +140,6 @@ def _behind(content: mmap.mmap, order: str, kind: int, place: int, number: Calla
     for _ in range(count):
         place = _behind(content, order, kind, place, number)
     return place
-
-
-def _gguf_whole(file: Path) -> bool:
-    """Whether a GGUF file contains all arrays in its header."""
-    from gguf import GGUFReader
-
-    try:
-        GGUFReader(file)
-    except Exception:  # damaged bytes may raise any error of arrays, text or numbers
-        return False
-    return True
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from stages.pretrained.checkpoint import (
 )
 from stages.pretrained.damage import reading
 from stages.pretrained.location import Location
-from stages.pretrained.tokenizer import ids_of, vocabulary_of
+from stages.pretrained.tokenizer import load_pretrained
 
 MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe")
 """Model types that take the languages of both sides as tokens."""
@@ -107,14 +107,18 @@ def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[t
             f"{location.spec} translates between many languages: name both with --source-language and "
             "--target-language, as its tokenizer spells them (deu_Latn eng_Latn)."
         )
-    source, target = (
-        () if name is None else (_language(location, name),) for name in (languages.source, languages.target)
-    )
-    return (*source, *(() if languages.task is None else ids_of(location, languages.task.rstrip()))), target
+    names = (languages.source, languages.target)
+    if names == (None, None) and languages.task is None:
+        return (), ()
+    with reading(location, "tokenizer"):
+        tokenizer = load_pretrained(location)
+        source, target = (() if name is None else (_language(location, name, tokenizer.get_vocab()),) for name in names)
+        if languages.task is None:
+            return source, target
+        return (*source, *tokenizer(languages.task.rstrip(), add_special_tokens=False).input_ids), target
 
 
-def _language(location: Location, name: str) -> int:
-    vocabulary: Mapping[str, int] = vocabulary_of(location)
+def _language(location: Location, name: str, vocabulary: Mapping[str, int]) -> int:
     found = next((vocabulary[one] for one in (name, f"__{name}__") if one in vocabulary), None)
     if found is None:
         codes = [one for one in vocabulary if "_" in one and not one.startswith("▁")]

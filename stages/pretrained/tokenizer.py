@@ -21,7 +21,7 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     Raises: DataError if there is no tokenizer that can be written as JSON; UsageError if it lacks the token.
     """
     with reading(location, "tokenizer"):
-        found = _load(location)
+        found = load_pretrained(location)
         end = _end(found, location, eos)
         # A token before every text also begins a split, and precedes every window.
         begins = found.bos_token_id is not None and found("a").input_ids[:1] == [found.bos_token_id]
@@ -34,7 +34,7 @@ def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bo
     if not location.has_tokenizer:
         return True
     with reading(location, "tokenizer"):
-        backend = _load(location).backend_tokenizer
+        backend = load_pretrained(location).backend_tokenizer
     own: str = PretrainedTokenizer(backend, special).huggingface().to_str(pretty=True)
     return own == file.read_text("utf-8")
 
@@ -45,26 +45,14 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
     Raises: DataError if there is no tokenizer.
     """
     with reading(location, "tokenizer"):
-        found = _load(location)
+        found = load_pretrained(location)
         written, text = (found("a", add_special_tokens=special).input_ids for special in (True, False))
         first = next(i for i in range(len(written)) if written[i : i + len(text)] == text)
     return tuple(written[:first]), tuple(written[first + len(text) :])
 
 
-def vocabulary_of(location: Location) -> dict[str, int]:
-    """Tokens of a tokenizer, with their ids. Raises: DataError if there is no tokenizer."""
-    with reading(location, "tokenizer"):
-        vocabulary: dict[str, int] = _load(location).get_vocab()
-    return vocabulary
-
-
-def ids_of(location: Location, text: str) -> tuple[int, ...]:
-    """Ids of a text without special tokens. Raises: DataError if there is no tokenizer."""
-    with reading(location, "tokenizer"):
-        return tuple(_load(location)(text, add_special_tokens=False).input_ids)
-
-
-def _load(location: Location) -> Any:
+def load_pretrained(location: Location) -> Any:
+    """The tokenizer as transformers reads it. Raises: DataError if there is none that can be written as JSON."""
     from transformers import AutoTokenizer
 
     location.require_tokenizer()
