@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from stages.artifacts.kinds import USED_UP
+from stages.artifacts.kinds import KINDS, USED_UP
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, UncheckedArtifact
 from stages.artifacts.references import REMOVE, advised
 from stages.errors import ArtifactError, UsageError, content_of
@@ -27,9 +27,6 @@ class Home(Protocol):
 
     def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact of a reference; its files are not checked."""
-
-    def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
-        """The artifact of a record in a manifest's `inputs`."""
 
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest."""
@@ -107,7 +104,16 @@ class Artifact:
             roles = ", ".join(self.manifest.inputs) or "none"
             raise ArtifactError(f"{self.reference} was made from no {role!r} (it has: {roles}).")
         record = self.manifest.inputs[role]
-        found = self.store.find_input(self, role, record)
+        try:
+            found = self.store.open(record.reference)
+        except ArtifactError:
+            if (self.store.root / record.reference / MANIFEST).is_file():
+                raise
+            raise ArtifactError(
+                f"{self.reference} was made from {record.reference} (its {role}), which is not in {self.store.root}; "
+                f"make that again with memlm {KINDS[record.kind].command}."
+            ) from None
+        self.store.check_files(found)
         if not found.matches(record):
             raise ArtifactError(
                 f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
@@ -177,16 +183,13 @@ LeaveOut = Callable[[Artifact, ArtifactError], None]
 """Callback for an artifact that is left out, and the reason."""
 
 
-def refuse(artifact: Artifact, error: ArtifactError) -> None:
-    """Leave nothing out. Raises: the error."""
-    raise error
-
-
-def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[str] = ()) -> list[Artifact]:
+def checked(
+    artifacts: Iterable[Artifact], leave_out: LeaveOut | None = None, roles: Iterable[str] = ()
+) -> list[Artifact]:
     """Check artifacts, and leave out those with a part that is not known here.
 
     Args:
-        leave_out: receives each artifact that is left out.
+        leave_out: receives each artifact that is left out; None: none may be.
         roles: roles of inputs that are checked, too.
     Raises: ArtifactError for a damaged artifact, or if all are left out.
     """
@@ -201,7 +204,9 @@ def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[
         except UncheckedArtifact as error:
             unknown.append((artifact, error))
     for artifact, why in unknown:
-        (leave_out if found else refuse)(artifact, why)
+        if leave_out is None or not found:
+            raise why
+        leave_out(artifact, why)
     return found
 
 

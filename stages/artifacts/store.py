@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
 from stages.artifacts.durable import fsync, place_of, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, wrong_manifest
+from stages.artifacts.manifest import MANIFEST, Manifest, wrong_manifest
 from stages.artifacts.references import (
     check_name,
     is_id,
@@ -103,15 +103,6 @@ class Store:
             wrong = artifact.manifest.wrong_id
         if wrong is not None:
             raise artifact.damaged(wrong)
-
-    def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
-        """An input of an artifact; its bytes may be others than those recorded. Raises ArtifactError if it is gone."""
-        if not self.has(record.kind, record.id):
-            raise ArtifactError(
-                f"{artifact.reference} was made from {record.reference} (its {role}), which is not in "
-                f"{self.root}; make that again with memlm {KINDS[record.kind].command}."
-            )
-        return self.get(record.reference)
 
     def artifacts(self, *kinds: str) -> list[Artifact]:
         """All finished, readable artifacts, sorted by kind in the order of the pipeline, then oldest first.

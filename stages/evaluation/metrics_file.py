@@ -16,7 +16,6 @@ from stages.evaluation.figures.intervals import change_intervals
 from stages.evaluation.figures.places import counted_tokens
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
-from stages.lineage.evaluation import reads_neighbors
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
@@ -37,7 +36,7 @@ def metrics_of(
 ) -> dict[str, Any]:
     """The content of `metrics.json`, from the `records` of the scored split's shards, and the figures of `probes`."""
     totals, counts = report.Totals.of(records), _counts(job, plan)
-    first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
+    first = GATED if model_of(job.inputs["model"]).reads_neighbors else PLAIN
     names = [first, *(row.name for row in memory)]
     read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
     tokens = scored["splits"][config.split]["tokens"]

@@ -25,11 +25,6 @@ def language_model(source: Artifact) -> Artifact:
     return require_scoring(source if source.kind == "model" else require_vectors(source).find("encoder"))
 
 
-def reads_neighbors(model: Artifact) -> bool:
-    """Whether a model adds neighbours to its hidden states, and so always reads some."""
-    return model_of(model).reads_neighbors
-
-
 def memory_source(
     source: Artifact, references: Mapping[str, Any], store: Store, asked: bool | None = None
 ) -> Artifact | None:
@@ -43,7 +38,7 @@ def memory_source(
     Raises: UsageError if options name two memories, or one that is not read.
     """
     model = language_model(source)
-    of_the_model = reads_neighbors(model)
+    of_the_model = model_of(model).reads_neighbors
     # `--neighbors` for a model with a gate names its own neighbours, not an additional memory
     named = [kind for kind in ("index", "neighbors")[: 1 if of_the_model else 2] if references.get(kind) is not None]
     if named and asked is False:
@@ -70,7 +65,7 @@ def artifacts_read(
     """
     tokens = corpus_of(model, references, store)
     read = {"model": model, "tokens": tokens}
-    if reads_neighbors(model):
+    if model_of(model).reads_neighbors:
         read[MODELS_OWN] = _models_own(model, references, store)
         _require_fitting(read[MODELS_OWN], tokens)
     if memory is None:

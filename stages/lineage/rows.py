@@ -13,7 +13,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.lineage.runs import OwnRows, Runs
-from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
+from stages.lineage.sources import RowSource, is_updated, sources_of
 from stages.text.documents import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
 
@@ -65,14 +65,14 @@ class DatastoreRows:
     def text(self) -> TokenSplit:
         """The text of the rows: its token i is row i. If only part of a split is stored, the whole split."""
         if not is_updated(self.datastore):
-            return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), split_of(self.datastore))
+            return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), self.text_name)
         group: Any = self.datastore.zarr(GROUP)
         return TokenSplit(group["values"], group["doc_offsets"], group["paragraph_ends"], group["paragraph_hashes"])
 
     @property
     def text_name(self) -> str:
         """Name of the text, as for a split."""
-        return ROWS if is_updated(self.datastore) else split_of(self.datastore)
+        return ROWS if is_updated(self.datastore) else str(self.datastore.config["split"])
 
     @cached_property
     def names(self) -> DocumentNames:

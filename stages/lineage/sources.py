@@ -53,7 +53,7 @@ _SOURCES = TypeAdapter(list[RowSource])
 def sources_of(datastore: Artifact) -> list[RowSource]:
     """The splits from which a datastore's rows come, each with at least one row, in the order of rows."""
     if not is_updated(datastore):
-        return [RowSource.of(datastore.input("corpus"), split_of(datastore))]
+        return [RowSource.of(datastore.input("corpus"), datastore.config["split"])]
     with content_of(datastore.file(SOURCES)):
         return _SOURCES.validate_python(datastore.json(SOURCES))
 
@@ -66,11 +66,6 @@ def dump_sources(sources: Iterable[RowSource]) -> str:
 def is_updated(datastore: Artifact) -> bool:
     """Whether a datastore was made from another one."""
     return PREVIOUS in datastore.manifest.inputs
-
-
-def split_of(datastore: Artifact) -> str:
-    """The split of a datastore's rows, for a datastore that was not made from another one."""
-    return str(datastore.config["split"])
 
 
 def tokenizer_of(datastore: Artifact) -> Artifact:

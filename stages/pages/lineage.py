@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descendants, refuse
+from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descendants
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
@@ -70,7 +70,7 @@ def next_command(artifact: Artifact) -> str:
     return "build-index" if artifact.kind == "datastore" else "train"
 
 
-def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = refuse) -> list[Artifact]:
+def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut | None = None) -> list[Artifact]:
     """The reports named, or made from the artifacts named, each once; their files are checked.
 
     Args:

@@ -9,7 +9,6 @@ from torch import Tensor
 from stages.errors import DataError, UsageError, did_you_mean
 from stages.models.backbones.huggingface import TRANSLATES, sides_of
 from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
-from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
     as_read,
     as_stored,
@@ -89,14 +88,17 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
     """
     model, dtype, missing = load(location, TRANSLATES)
     require_all(location, missing)
-    wanted = _scores(model, config)
+    inputs, wanted = _scores(model, config)
     head = {"embedding": model.get_input_embeddings().weight}
     if not config.tied:
         head["output"] = model.get_output_embeddings().weight
     if config.score_bias:
         head["bias"] = model.final_logits_bias[0]
     weights = as_read(head, "vocabulary.", dtype) | as_read(sides_of(model).state_dict(), "backbone.model.", dtype)
-    require_same(location, "log-probabilities", _difference(as_stored(config, weights), wanted))
+    ours = as_stored(config, weights)
+    with torch.no_grad():
+        found = ours.log_probs(ours.encode(**inputs).hidden.flatten(0, 1))
+    require_same(location, "log-probabilities", float((found - wanted).abs().max()))
     return weights
 
 
@@ -126,17 +128,9 @@ def _language(location: Location, name: str, vocabulary: Mapping[str, int]) -> i
     return found
 
 
-class _Scored(NamedTuple):
-    """Log-probabilities by transformers, [B, L, V], after each input of some targets."""
-
-    source: Tensor
-    mask: Tensor
-    targets: Tensor
-    log_probs: Tensor
-
-
 @torch.no_grad()
-def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
+def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> tuple[dict[str, Any], Tensor]:
+    """Arguments of `LanguageModel.encode` for a few pairs, and log-probabilities by transformers, [B x L, V]."""
     rows, types, random = len(SOURCES), model.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     source, target = (torch.randint(types, (rows, max(lengths)), generator=random) for lengths in (SOURCES, TARGETS))
     # One sentence is padded, to reveal errors in reading the mask.
@@ -148,13 +142,6 @@ def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
         attention_mask=torch.cat((torch.ones_like(before), mask.long()), 1),
         decoder_input_ids=torch.cat((prompt, target), 1),
     ).logits
-    return _Scored(source, mask, target, logits[:, len(config.prompt) - 1 :].log_softmax(-1))
-
-
-@torch.no_grad()
-def _difference(model: LanguageModel, wanted: _Scored) -> float:
-    """Largest difference, in nats, between log-probabilities of a model and those of transformers."""
-    first = torch.zeros_like(wanted.targets[:, :1])  # any token: the prompt replaces it
-    inputs = torch.cat((first, wanted.targets), 1)
-    found = model.log_probs(model.encode(inputs, source=wanted.source, source_mask=wanted.mask).hidden.flatten(0, 1))
-    return float((found - wanted.log_probs.flatten(0, 1)).abs().max())
+    first = torch.zeros_like(target[:, :1])  # any token: the prompt replaces it
+    inputs = {"tokens": torch.cat((first, target), 1), "source": source, "source_mask": mask}
+    return inputs, logits[:, len(config.prompt) - 1 :].log_softmax(-1).flatten(0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.sources import PAIRS, PAIRS_SPLIT, is_updated, split_of
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT, is_updated
 from stages.text.excerpt import TokenText
 
 
@@ -54,7 +54,7 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
     known = not is_updated(datastore)  # after an update, rows come from several splits
-    sources = _sources(datastore.input("corpus"), split_of(datastore)) if known else None
+    sources = _sources(datastore.input("corpus"), datastore.config["split"]) if known else None
     return PairTexts(rows.text.ids, rows.doc_offsets, sources, text)
 
 

@@ -12,7 +12,7 @@ from stages.pretrained.encoder_decoder import Languages
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.translation.beam import BeamSettings, beam_search
-from stages.translation.decoder import ModelDecoder
+from stages.translation.decoder import ModelDecoder, select_rows
 from tests.stages.pretrained.tiny import TRANSLATORS, V, saved_translator
 from tests.stages.translation.toy import padded
 
@@ -108,7 +108,7 @@ def test_token_by_token_gives_what_a_whole_sentence_gives(tmp_path: Path) -> Non
         torch.testing.assert_close(step.key, whole.key("ffn-input")[rows, place], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(step.log_probs, model.log_probs(whole.hidden[rows, place]), rtol=1e-4, atol=1e-5)
         chosen = torch.tensor([2, 2, 0]) if place == 1 else torch.arange(len(rows))
-        rows, state = rows[chosen], decoder.select(step.state, chosen)
+        rows, state = rows[chosen], select_rows(step.state, chosen)
 
 
 def test_languages_that_a_model_lacks_or_needs_are_named(tmp_path: Path) -> None:
