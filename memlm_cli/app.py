@@ -172,6 +172,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     # Threads that spin while they wait would take the cores of workers. Libraries read it once, when they are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # To look for plugins, pydantic reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     open_closed_streams()
     words = 2 if arguments[:1] == ["artifacts"] else 1
     name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])

@@ -98,10 +98,6 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     """
     from memlm_cli.arguments import given_settings
     from pipelines.settings import merged, validated
-    from stages.artifacts.store import Store
-    from stages.pretrained.location import names_tokenizer
-    from stages.text.config import GIVEN
-    from stages.training.presets import training_preset
 
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}
@@ -114,6 +110,9 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     }
     # A named one is read as a file or an artifact: its bytes are part of the id, its name is not.
     if (tokenizer := typed.get("tokenizer")) is not None:
+        from stages.pretrained.location import names_tokenizer
+        from stages.text.config import GIVEN
+
         _require_kind_or_place(tokenizer, common)
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
@@ -122,6 +121,9 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     asked = given_settings(common, typed, options)
     under: Settings = {}
     if model.has_presets:
+        from stages.artifacts.store import Store
+        from stages.training.presets import training_preset  # with the settings of all backbones
+
         init = references["init_from"]
         begins = None if init is None else Store(common.store).get(init, "model").config["model"]
         under = training_preset(preset, asked, begins)
