@@ -142,12 +142,6 @@ def write_html(command: str, path: Path, text: str) -> None:
     say(f"{command}: {'replaced' if replaces else 'wrote'} {path}")
 
 
-def check_output_file(option: str, path: Path) -> None:
-    """Raises UsageError if an option's path cannot be a file: it is a folder, or its folder is missing."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: name a file in a folder that is there.")
-
-
 def has_display() -> bool:
     """Whether a browser could open a window; a browser in the terminal would take the terminal over."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

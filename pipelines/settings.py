@@ -111,7 +111,7 @@ def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}
     fields = {} if dot else _fields(model)
-    everywhere = {f"{group}.{one}" for group in fields for below in groups_of(fields[group]) for one in _fields(below)}
+    everywhere = {f"{above}.{one}" for above in fields for below in groups_of(fields[above]) for one in _fields(below)}
     for inner in sorted(everywhere):
         places.setdefault(inner.rpartition(".")[2], []).append(inner)
     places |= {beside: [f"{group}{dot}{beside}"] for beside in known}

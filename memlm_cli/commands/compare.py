@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, check_output_file, printable, say, write_html
+from memlm_cli.console import answer, answers_on_terminal, printable, say, write_html
 from memlm_cli.options import Asked, HtmlOption, OptionsOf
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import drawn
@@ -45,7 +45,7 @@ def compare(
 
     Two matrices of the same tasks -> both side by side; more: means over seeds."""
     from memlm_cli.arguments import read_reference
-    from stages.comparison.compare import check_token_table, write_token_table
+    from stages.comparison.compare import TABLE_HEAD, write_token_table
     from stages.comparison.compare import compare as compare_reports
     from stages.web import check_page_file
 
@@ -55,8 +55,7 @@ def compare(
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
     if csv is not None:
-        check_output_file("--csv", csv)
-        check_token_table("--csv", csv)
+        check_page_file("--csv", csv, TABLE_HEAD)
     if html is not None:
         check_page_file("--html", html)
     opened = asked.open_store()

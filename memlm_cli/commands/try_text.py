@@ -24,7 +24,7 @@ from stages.numbers import duration, joined, size
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe
     from pipelines.trial import Plan
-    from pipelines.trial_budget import Budget, Machine, Planner, Shares
+    from pipelines.trial_budget import Budget, Planner, Shares
     from stages.text.records import TextFile
     from stages.text.sample import Part
 
@@ -167,10 +167,10 @@ def planned(
     None: as much as there is time to score.
     """
     began = time.monotonic()
-    from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
-    from pipelines.trial_budget import FEWEST_BYTES, Machine, require_enough
+    from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines, training_settings
+    from pipelines.trial_budget import FEWEST_BYTES, Machine, Planner, require_enough
     from stages.text.records import TextFile
-    from stages.text.survey import count_lines, text_bytes
+    from stages.text.survey import count_lines, text_bytes, token_bytes
     from stages.tokenization.corpora import find_files
 
     found = find_files(files, common.store, lambda sentence: say(f"try: {sentence}"))
@@ -195,7 +195,8 @@ def planned(
     else:
         require_lines(count_lines(texts, FEWEST_DOCUMENTS))
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and counting tokens")
-        _plan(texts, total, Machine(0.0, minutes, seeds), shares, recipe, common.device, began)
+        planner = Planner(token_bytes(texts), Machine(0.0, minutes, seeds), training_settings(), shares)
+        _plan(texts, total, planner, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
 
@@ -218,35 +219,24 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     return f"{name}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
-def _plan(
-    texts: "list[TextFile]",
-    total: int,
-    machine: "Machine",
-    shares: "Shares | None",
-    recipe: Path,
-    device: str,
-    began: float,
-) -> None:
+def _plan(texts: "list[TextFile]", total: int, planner: "Planner", recipe: Path, device: str, began: float) -> None:
     """Make the plan and write the recipe; and next to it the part of the text to try, unless it is the whole."""
-    from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import Planner, require_time
+    from pipelines.trial import plan_trial, recipe_text
+    from pipelines.trial_budget import require_time
     from stages.artifacts.durable import write_atomically
     from stages.text.sample import is_tested_by_few
     from stages.text.survey import record_sizes, survey, token_bytes
 
-    training = training_settings()
-    folder = recipe.with_suffix("")
-    measured = token_bytes(texts)
-    machine = replace(machine, spent=time.monotonic() - began)
+    machine = replace(planner.machine, spent=time.monotonic() - began)
     require_time(machine)
-    planner, budget = _timed_plan(Planner(measured, machine, training, shares), total, device, began)
+    planner, budget = _timed_plan(replace(planner, machine=machine), total, device, began)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     recipe.unlink(missing_ok=True)  # before its part: a recipe without a part would be taken for the whole text
     for left in _parts(recipe):
         left.unlink()
     taken = None
     if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
-        part, taken = _part(texts, budget, total, folder)
+        part, taken = _part(texts, budget, total, recipe.with_suffix(""))
         texts = [part]
         planner = replace(planner, token_bytes=token_bytes(texts))
     surveyed = survey(texts)

@@ -25,7 +25,6 @@ from stages.evaluation.figures.token_scores import TokenScores, has_scores, open
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
 from stages.text.tokens import TokenSplit, open_split
-from stages.web import marked
 
 
 def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
@@ -174,12 +173,6 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
 
 
 TOKENS_WRITTEN = 1 << 14
-
-
-def check_token_table(option: str, path: Path) -> None:
-    """Raises: UsageError if a file is there that `write_token_table` did not write; its first line is the only mark."""
-    if path.exists() and not marked(path, TABLE_HEAD):
-        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
 
 def write_token_table(

@@ -45,11 +45,15 @@ def render(template: Path, **values: Any) -> str:
     return environment.get_template(template.name).render(chart_style=Markup(page_style()), **values)
 
 
-def check_page_file(option: str, path: Path) -> None:
-    """Raises UsageError if a page may not be written there: another's file, a folder, or no folder around it."""
+def check_page_file(option: str, path: Path, mark: str = MARK) -> None:
+    """Raises UsageError if a file may not be written there: another's file, a folder, or no folder around it.
+
+    Args:
+        mark: at the head of every such file; that of pages by default.
+    """
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}; make it, or name another.")
-    if path.exists() and not marked(path, MARK):
+    if path.exists() and not marked(path, mark):
         raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
 
