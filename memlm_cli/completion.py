@@ -64,7 +64,8 @@ def presets(ctx: typer.Context, incomplete: str) -> Offered:
 def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
     from stages.training.presets import preset_file, preset_names  # settings of models, for this list alone
 
-    return [(name, _head(preset_file(name))) for name in preset_names()]
+    heads = {name: preset_file(name).read_text("utf-8").partition("\n")[0] for name in preset_names()}
+    return [(name, head.removeprefix("#").strip()) for name, head in heads.items()]
 
 
 def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:
@@ -80,11 +81,6 @@ def memories() -> list[str]:
     from stages.retrieval.grammar import NAMED, NONE
 
     return [*NAMED, NONE]
-
-
-def _head(file: Path) -> str:
-    with file.open(encoding="utf-8") as lines:
-        return next(lines).removeprefix("#").strip()
 
 
 def _files(incomplete: str, pattern: str) -> list[str]:

@@ -47,9 +47,6 @@ def everywhere(flag: str, help: str, **more: Any) -> Any:
     return typer.Option(flag, help=help, rich_help_panel=PANEL, **more)
 
 
-StoreOption = Annotated[
-    Path, everywhere("--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder)
-]
 JsonOption = Annotated[bool, everywhere("--json", "Print JSON on stdout.")]
 
 
@@ -69,7 +66,9 @@ ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:Re
 class Asked:
     """Values of the options of all commands that answer questions about artifacts."""
 
-    store: StoreOption = DEFAULT_STORE
+    store: Annotated[
+        Path, everywhere("--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder)
+    ] = DEFAULT_STORE
     json: JsonOption = False
 
     def open_store(self) -> "Store":

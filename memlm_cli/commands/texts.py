@@ -223,7 +223,7 @@ def translate(
     translator = open_line_translator(Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted)
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
-    lines = _typed_lines() if wanted.text is None else wanted.text.split("\n")
+    lines = _Lines() if wanted.text is None else wanted.text.split("\n")
     for one in translator.translate(lines, wanted.attribute):
         if asked.json:
             tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
@@ -233,20 +233,27 @@ def translate(
         elif one.tokens:
             for token in one.tokens:
                 answer(_translated_token(token))
+    if isinstance(lines, _Lines) and lines.error is not None:
+        raise lines.error
 
 
-def _typed_lines() -> Iterator[str]:
-    """Lines of stdin without line ends. Raises: DataError for a line that is not UTF-8."""
-    for place in count(1):
-        with not_working():
-            line = sys.stdin.buffer.readline()
-        if not line:
-            return
-        try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = f"Line {place:,} of standard input"
-            raise DataError(f"{where} is no UTF-8 (byte {error.start + 1} of it).") from None
+class _Lines:
+    """Lines of stdin without line ends. The error of a line that is not UTF-8 waits until earlier lines are out."""
+
+    error: DataError | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        for place in count(1):
+            with not_working():
+                line = sys.stdin.buffer.readline()
+            if not line:
+                return
+            try:
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            except UnicodeDecodeError as error:
+                where = f"Line {place:,} of standard input"
+                self.error = DataError(f"{where} is no UTF-8 (byte {error.start + 1} of it).")
+                return
 
 
 def _translated_token(token: "TranslatedToken") -> str:

@@ -194,7 +194,6 @@ def test_a_report_without_token_scores_is_refused(memlm: Memlm, root: Path, made
     assert ended.code == 4
     assert made.bare.reference in ended.err
     assert "--save-token-scores" in ended.err
-    assert "--memory long:size=3,lambda=0.1" in ended.err
 
 
 def test_what_is_no_report_is_refused(memlm: Memlm, root: Path, made: Reports) -> None:
