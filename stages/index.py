@@ -10,7 +10,7 @@ only new keys are added. Rows that were encoded again have new keys, so they are
 trained, and is always built anew as a copy of the keys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -41,8 +41,9 @@ from stages.search.config import IndexConfig
 from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.search.keys import StoredKeys
-    from stages.search.merging import HeldRows
     from stages.search.searcher import Searcher
     from stages.updating.change import UnchangedKeys
 
@@ -115,11 +116,16 @@ class Work:
         return read_index(self.folder / TRAINED)
 
     @cached_property
-    def held(self) -> "HeldRows | None":
-        """The rows that the first step chose to hold; None: all rows are held."""
-        from stages.search.merging import HeldRows
+    def counts(self) -> "np.ndarray | None":
+        """Number of rows that each row stands for, as the first step chose; None: all rows are held."""
+        return None if self.plan.counts is None else _counts(self.folder)
 
-        return None if self.plan.counts is None else HeldRows.read(self.folder)
+    @property
+    def wanted(self) -> "Callable[[np.ndarray], np.ndarray] | None":
+        """Gives the mask of the rows that are added; None: all are."""
+        if self.counts is not None:
+            return (self.counts > 0).take
+        return None if self.plan.kept is None else self.plan.kept.are_new
 
     @property
     def part_files(self) -> list[Path]:
@@ -223,26 +229,23 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
             sources = [build.FilledLists.read(part) for part in work.part_files]
-            held = work.held
-            build.merge(work.trained(), sources, held.number if held else work.keys.rows, output.add(INDEX_FILE))
-            if held is not None and work.plan.counts is not None:
-                layout = work.plan.counts
+            layout, counts = work.plan.counts, work.counts
+            rows = work.keys.rows if counts is None else int((counts > 0).sum())
+            build.merge(work.trained(), sources, rows, output.add(INDEX_FILE))
+            if layout is not None and counts is not None:
                 for number in range(layout.shards):
-                    output.write(layout, number, held.counts[layout.rows(number)])
+                    output.write(layout, number, counts[layout.rows(number)])
         else:
             path = output.add(_part_file(shard))
-            wanted = None if kept is None else kept.are_new
-            wanted = wanted if work.held is None else work.held.contain
-            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, wanted)
+            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, work.wanted)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
-        from stages.search.merging import HeldRows
         from stages.search.open import open_searcher
         from stages.updating.changed_index import compared
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
-        held = None if plan.counts is None else HeldRows.read(job.folder).number
+        held = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
         # missing keys would only lower recall unnoticed, so the number of keys is checked here
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
         kind, why = automatic_kind(described_keys(job.inputs["datastore"]), config.largest_gigabytes)
@@ -302,6 +305,13 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
 def _kind(config: IndexConfig) -> ShardedStage[IndexConfig, Any, Any, Any]:
     return ExactIndex() if config.index == EXACT else VectorIndex()
+
+
+def _counts(folder: Path) -> "np.ndarray":
+    from stages.array_files import map_arrays
+    from stages.search.merging import SCRATCH_FILE
+
+    return map_arrays(folder / SCRATCH_FILE, 1)[0]
 
 
 def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.array_files import save_arrays
 from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.lineage.indexes import NEIGHBORS
 from stages.search.build import grows_in_parts
 from stages.search.config import IndexConfig, Keys
 from stages.search.factory import empty_index
-from stages.search.merging import HeldRows, merged_rows, random_rows
+from stages.search.merging import merged_rows, random_rows
 
 
 def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
@@ -38,4 +39,4 @@ def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
         rows, step = len(values), found.chunks[0]
         blocks = ((first, found[first : first + step]) for first in range(0, rows, step))
         counts = merged_rows(blocks, values)
-    HeldRows(counts).write(path)
+    save_arrays(path, counts)

@@ -29,26 +29,6 @@ DECAY = 0.01
 """Weight decay of AdamW."""
 
 
-def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
-    """Mean and standard deviation of each feature; that of a constant feature is set to 1.
-
-    >>> mean, spread = standardized(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
-    >>> mean.tolist(), spread.tolist()
-    ([2.0, 5.0], [1.0, 1.0])
-    """
-    spread = inputs.std(0, correction=0)
-    return inputs.mean(0), torch.where(spread > 0, spread, 1.0)
-
-
-def first_layer(
-    inputs: Float[Tensor, "n f"], seed: int
-) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"], Float[Tensor, "h f"], Float[Tensor, " h"]]:
-    """Initial values: mean and standard deviation of the inputs, W drawn with variance 1/F, and b = 0."""
-    width = inputs.shape[1]
-    inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
-    return *standardized(inputs), inner, torch.zeros(HIDDEN).double()
-
-
 @dataclass(frozen=True)
 class Observed(ABC):
     """Positions to which weights are fitted: tensors with a row for each position."""
@@ -89,9 +69,16 @@ class SmallNetwork:
 
     @classmethod
     def constant(cls, inputs: Float[Tensor, "n f"], offset: float | Tensor, seed: int = 0) -> Self:
-        """Create a network with the output `offset` for every context, standardized for inputs like these."""
-        constant = torch.as_tensor(offset, dtype=torch.float64)
-        return cls(*first_layer(inputs, seed), torch.zeros(*constant.shape, HIDDEN).double(), constant)
+        """Create a network with the output `offset` for every context, standardized for inputs like these.
+
+        W is drawn with variance 1/F, and b is 0. The standard deviation of a constant feature is set to 1.
+        """
+        width, constant = inputs.shape[1], torch.as_tensor(offset, dtype=torch.float64)
+        spread = inputs.std(0, correction=0)
+        spread = torch.where(spread > 0, spread, 1.0)
+        inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
+        bias, outer = torch.zeros(HIDDEN).double(), torch.zeros(*constant.shape, HIDDEN).double()
+        return cls(inputs.mean(0), spread, inner, bias, outer, constant)
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n ..."]:
         """Outputs o(x) of positions, float64 on the CPU."""

@@ -68,7 +68,10 @@ def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
     if kind == "ivf-pq":
         changes |= _resolve_code(config, keys)
     if kind in ("ivf-flat", "ivf-pq"):
-        changes |= _resolve_lists(config, keys, changes["code_bits"] or 0)
+        lists = automatic_lists(keys.rows) if config.lists in ("auto", None) else int(config.lists)
+        check_lists(lists, keys)
+        train_keys = _train_keys(config, keys, lists, max(lists, 2 ** (changes["code_bits"] or 0)))
+        changes |= {"lists": lists, "probe": resolve_probe(config, lists), "train_keys": train_keys}
     if kind == "hnsw" and config.links == "auto":
         changes["links"] = LINKS
     if kind not in KINDS:
@@ -93,13 +96,6 @@ def automatic_lists(rows: int) -> int:
     For the same number of keys read, more and smaller lists give higher recall.
     """
     return min(MOST_LISTS, rows, 2 ** round(1 + log2(rows) / 2))
-
-
-def _resolve_lists(config: IndexConfig, keys: Keys, code_bits: int) -> dict[str, int]:
-    lists = automatic_lists(keys.rows) if config.lists in ("auto", None) else int(config.lists)
-    check_lists(lists, keys)
-    train_keys = _train_keys(config, keys, lists, max(lists, 2**code_bits))
-    return {"lists": lists, "probe": resolve_probe(config, lists), "train_keys": train_keys}
 
 
 def check_lists(lists: int, keys: Keys) -> None:
@@ -147,18 +143,18 @@ def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
 def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
     from stages.search.factory import factory_facts
 
-    facts = factory_facts(config.index, keys.dim, config.metric)
-    if facts.lists is not None:
-        check_lists(facts.lists, keys)
-    if facts.fewest_keys > keys.rows:
+    lists, fewest = factory_facts(config.index, keys.dim, config.metric)
+    if lists is not None:
+        check_lists(lists, keys)
+    if fewest > keys.rows:
         raise UsageError(
-            f"{config.index!r} is learnt from at least {facts.fewest_keys:,} keys, and there are {keys.rows:,}; "
+            f"{config.index!r} is learnt from at least {fewest:,} keys, and there are {keys.rows:,}; "
             "choose index flat or ivf-flat."
         )
-    if facts.lists is None and isinstance(config.probe, int):
+    if lists is None and isinstance(config.probe, int):
         check_probe(config.probe, 0, config.index)
-    probe = None if facts.lists is None else resolve_probe(config, facts.lists)
-    return {"probe": probe, "train_keys": _train_keys(config, keys, facts.lists or 1, facts.fewest_keys)}
+    probe = None if lists is None else resolve_probe(config, lists)
+    return {"probe": probe, "train_keys": _train_keys(config, keys, lists or 1, fewest)}
 
 
 def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import faiss
 
@@ -18,25 +18,18 @@ LONGEST = 200
 """Most characters of a factory string; FAISS parses by recursion, and 100,000 characters crash the process."""
 
 
-class FactoryFacts(NamedTuple):
-    """Facts of a factory string: the number of inverted lists (None: none), and of keys needed to train."""
-
-    lists: int | None
-    fewest_keys: int
-
-
-def factory_facts(factory: str, dim: int, metric: str) -> FactoryFacts:
-    """Lists and training keys of a factory string.
+def factory_facts(factory: str, dim: int, metric: str) -> tuple[int | None, int]:
+    """Number of lists of a factory string (None: it has none), and of keys needed to train.
 
     Raises: UsageError if FAISS does not accept the string for keys of this width and metric.
     """
     index = from_factory(factory, dim, metric)
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is None:
-        return FactoryFacts(None, _fewest_keys(index))
+        return None, _fewest_keys(index)
     if ivf.nlist < 1:
         raise UsageError(f"{factory!r} asks for no lists at all; give IVF1 or more.")
-    return FactoryFacts(int(ivf.nlist), max(int(ivf.nlist), _fewest_keys(ivf)))
+    return int(ivf.nlist), max(int(ivf.nlist), _fewest_keys(ivf))
 
 
 def _fewest_keys(index: Any) -> int:

@@ -116,7 +116,10 @@ class GroupedSearcher(ScanningSearcher):
         lists = self._nearest_lists(queries.vectors, probe, pool)
         bounds = self._bounds(queries, lists, k, pool, scratch)
         visits = ListQueries(lists, self.ivf.nlist, pool)
-        found = TopKBuffer(len(queries), self._most_pairs(visits, len(queries)))
+        most = int(visits.counts @ self.lists.sizes)
+        if len(queries) > 1:  # all pairs of a single query are held in any case
+            most = min(most, MOST_PAIRS, block_bytes() // PAIR_BYTES)
+        found = TopKBuffer(len(queries), most)
         blocks = self._short if k <= MOST_NEAREST else None
         short = None if blocks is None else ShortQueries(queries, bounds, blocks)
 
@@ -135,11 +138,6 @@ class GroupedSearcher(ScanningSearcher):
         if blocks is not None and not blocks.pays:
             self._short = None
         return found
-
-    def _most_pairs(self, visits: ListQueries, queries: int) -> int:
-        """Most pairs that are held at a time; all pairs of a single query are held in any case."""
-        every = int(visits.counts @ self.lists.sizes)
-        return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _blocks(self, numbers: list[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
         """Blocks of the keys of some lists, and the slice of each list; a long list is alone and comes in parts."""

@@ -6,36 +6,13 @@ rows. The paper visits rows in random order. Here they are visited in stored ord
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int32, Integer
 
-from stages.array_files import map_arrays, save_arrays
-
 SCRATCH_FILE = Path("scratch/counts.npy")
-
-
-class HeldRows(NamedTuple):
-    """Number of rows that each row stands for, int32 [N]; 0: the row is not held."""
-
-    counts: np.ndarray
-
-    @classmethod
-    def read(cls, folder: Path) -> "HeldRows":
-        """Open the counts in a draft's folder as a memory map."""
-        return cls(*map_arrays(folder / SCRATCH_FILE, 1))
-
-    def write(self, path: Path) -> None:
-        save_arrays(path, self.counts)
-
-    def contain(self, rows: np.ndarray) -> np.ndarray:
-        """Mask of the rows that are held, bool in the shape of `rows`."""
-        return self.counts[rows] > 0
-
-    @property
-    def number(self) -> int:
-        return int(np.count_nonzero(self.counts))
+"""File of a draft: the number of rows that each row stands for, int32 [N]; 0: the row is not held."""
 
 
 def merged_rows(blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, " N"]) -> Int32[np.ndarray, " N"]:

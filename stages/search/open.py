@@ -49,7 +49,10 @@ class PlainSearcher(Searcher):
         exhausted = self._set_breadth(size, effort) and size == self.rows
         # the last attempt must end the search, so it must reach every row
         with self._every_list_found() if exhausted else nullcontext():
-            distances, ids = self._index(exhausted).search(queries, size)
+            # a graph may not reach all of its keys
+            is_graph = isinstance(self.index, faiss.IndexHNSW)
+            index = self.index.storage if exhausted and is_graph else self.index
+            distances, ids = index.search(queries, size)
         scores = score_to_distance(distances, self.metric)
         scores, ids = best_first(scores, without(ids, exclude), k)
         enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
@@ -79,12 +82,6 @@ class PlainSearcher(Searcher):
             yield
         finally:
             self.ivf.quantizer = graph
-
-    def _index(self, exhausted: bool) -> Any:
-        """The index, or in an exhaustive search the keys of a graph, which may not reach all of them."""
-        if exhausted and isinstance(self.index, faiss.IndexHNSW):
-            return self.index.storage
-        return self.index
 
 
 FLAT_ROWS_AT_A_TIME = 16384
@@ -198,7 +195,10 @@ def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu")
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if type(index) in KINDS_OF_KEYS:
         return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device)
-    _make_tables(index)
+    ivf = faiss.try_extract_index_ivf(index)
+    codes: Any = None if ivf is None else faiss.downcast_index(ivf)
+    if hasattr(codes, "precompute_table"):
+        codes.precompute_table()  # FAISS needs it to search codes at full speed
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 
 
@@ -209,14 +209,6 @@ def _resolved(device: str) -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _make_tables(index: Any) -> None:
-    """Build the tables that FAISS needs to search codes at full speed."""
-    ivf = faiss.try_extract_index_ivf(index)
-    codes: Any = None if ivf is None else faiss.downcast_index(ivf)
-    if hasattr(codes, "precompute_table"):
-        codes.precompute_table()
 
 
 class _KeysOfFlat(StoredKeys):

@@ -221,15 +221,11 @@ def find(
             left, step = [], max(1, numbers // min(rows + 1, k + spare))
             for some in np.split(pending, range(step, len(pending), step)):
                 search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
-                search.run(searcher.comparisons(search.queries, effort), partial(_put_some, found, some))
+                search.run(searcher.comparisons(search.queries, effort), partial(found.put, among=some))
                 left.append(some[~search.complete.cpu().numpy()])
             pending = np.concatenate(left)
         found.wait()
     return found.scores, found.rows
-
-
-def _put_some(found: AsyncResults, which: np.ndarray, part: slice, pairs: Tensor) -> None:
-    found.put(which[part], pairs)
 
 
 def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]:

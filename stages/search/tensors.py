@@ -163,11 +163,12 @@ class AsyncResults:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown()
 
-    def put(self, which: slice | np.ndarray, pairs: Tensor) -> None:
-        """Start copying the result of some queries, `packed`, best first, [q, k]."""
+    def put(self, which: slice, pairs: Tensor, among: np.ndarray | None = None) -> None:
+        """Start copying the result of some queries, or of those `among` others, `packed`, best first, [q, k]."""
+        into = which if among is None else among[which]
         found = scores_of(pairs), rows_of(pairs, self._all_rows)
         if self._stream is None:
-            self._keep(which, *found)
+            self._keep(into, *found)
             return
         # the copy must start after the scores are computed, and must not delay the next ones
         self._stream.wait_stream(torch.cuda.current_stream(pairs.device))
@@ -177,7 +178,7 @@ class AsyncResults:
         # otherwise PyTorch would reuse this memory while it is copied
         for one in found:
             one.record_stream(self._stream)
-        self._under_way.append(self._pool.submit(self._keep, which, scores, rows, arrived))
+        self._under_way.append(self._pool.submit(self._keep, into, scores, rows, arrived))
         self.wait(UNDER_WAY)
 
     def wait(self, most: int = 0) -> None:

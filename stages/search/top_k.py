@@ -119,10 +119,11 @@ class TopKBuffer:
 
         The second smallest of two queries, one of which has a single score:
 
+        >>> from stages.threads import in_turn
         >>> found = TopKBuffer(2, most=9, missing=np.float32(np.inf))
         >>> found.add(np.array([0, 1]), np.array([2, 1]), np.array([5, 3, 4], np.float32))
         >>> found.add(np.array([0]), np.array([1]), np.array([4], np.float32))
-        >>> found.kth(2, lambda work, parts: [*map(work, parts)]).tolist()
+        >>> found.kth(2, in_turn).tolist()
         [4.0, inf]
         """
         out = np.empty(self.queries, self._missing.dtype)

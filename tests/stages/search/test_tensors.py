@@ -83,7 +83,7 @@ def test_parts_of_a_result_are_put_where_they_belong() -> None:
     pairs[4, 2] = MISSING
     with AsyncResults(5, 3, 100, "cpu") as found:
         found.put(slice(3, 5), pairs[3:])
-        found.put(np.array([0, 2]), pairs[[0, 2]])
+        found.put(slice(0, 2), pairs[[0, 2]], among=np.array([0, 2, 4]))
         found.put(slice(1, 2), pairs[1:2])
         found.wait()
     assert (found.scores.dtype, found.rows.dtype) == (np.float32, np.int64)
