@@ -131,11 +131,7 @@ def _similarities(
         return queries @ keys.T
     if similarity == "scaled-dot":
         return (queries / math.sqrt(keys.shape[1])) @ keys.T
-    return _minus_squared_distances(queries, keys)
-
-
-def _minus_squared_distances(queries: Float[Tensor, "n d"], keys: Float[Tensor, "N d"]) -> Float[Tensor, "n N"]:
-    """-‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would cost digits."""
+    # -‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would cost digits.
     middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle
     # Rounding may make the square of a small distance negative, hence the clamp.

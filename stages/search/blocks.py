@@ -62,12 +62,15 @@ class ListBlocks:
             self._read(number, WHOLE, block.part(place), scratch)
         return block, places
 
-    def in_parts(self, number: int, scratch: Scratch) -> Iterator[KeyBlock]:
-        """The keys of a long list, at most `piece` at a time."""
-        for part in slices(int(self.lists.sizes[number]), self.piece):
+    def each(self, numbers: Sequence[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
+        """Blocks like those of `together`; a list of several parts is alone, and comes part by part."""
+        if self.parts[numbers[0]] == 1:
+            yield self.together(numbers, scratch)
+            return
+        for part in slices(int(self.lists.sizes[numbers[0]]), self.piece):
             block = self._room_for(part.stop - part.start, scratch)
-            self._read(number, part, block, scratch)
-            yield block
+            self._read(numbers[0], part, block, scratch)
+            yield block, [slice(0, len(block.rows))]
 
     def _kept(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         assert self._lengths is not None

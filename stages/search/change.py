@@ -42,10 +42,9 @@ def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> b
     index = empty_index(config, dim, dtype)
     if not grows_in_parts(index):
         return False
-    return not removes or (holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), _FLAT))
-
-
-_FLAT = (faiss.IndexFlat, faiss.IndexFlatL2, faiss.IndexFlatIP)
+    return not removes or (
+        holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), faiss.IndexFlat)
+    )
 
 
 def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
@@ -63,8 +62,9 @@ def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
 
 def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
     """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the other centroids."""
-    lists, centroids = InvertedLists(ivf), _centroids(ivf)
-    emptied = []
+    flat: Any = faiss.downcast_index(ivf.quantizer)
+    centroids = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(ivf.nlist, ivf.d)  # a view
+    lists, emptied = InvertedLists(ivf), []
     for number in lists.filled:
         stays = kept.contains(lists.ids(number))
         if stays.any() and not stays.all():
@@ -75,12 +75,6 @@ def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
     centroids[emptied] = others.mean(axis=0) if len(others) else 0
     if ivf.cp.spherical:
         centroids /= np.linalg.norm(centroids, axis=1, keepdims=True).clip(1e-12)
-
-
-def _centroids(ivf: Any) -> np.ndarray:
-    """The centroids of the lists, float32 [lists, dim], as a view."""
-    flat: Any = faiss.downcast_index(ivf.quantizer)
-    return faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(ivf.nlist, ivf.d)
 
 
 def merge_changed(

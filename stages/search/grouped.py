@@ -17,7 +17,7 @@ from stages.search.keys import widened
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.ranking import pick
-from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
+from stages.search.scan import QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
@@ -130,7 +130,7 @@ class GroupedSearcher(ScanningSearcher):
                 for some in short.within(_tiles(which, counts, places), ready, scratch):
                     found.add(*some)
                 return
-            for keys, places in self._blocks(numbers, scratch):
+            for keys, places in self.blocks.each(numbers, scratch):
                 for some in queries.within(_tiles(which, counts, places), keys, bounds, scratch):
                     found.add(*some)
 
@@ -138,14 +138,6 @@ class GroupedSearcher(ScanningSearcher):
         if blocks is not None and not blocks.pays:
             self._short = None
         return found
-
-    def _blocks(self, numbers: list[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
-        """Blocks of the keys of some lists, and the slice of each list; a long list is alone and comes in parts."""
-        if self.blocks.parts[numbers[0]] == 1:
-            yield self.blocks.together(numbers, scratch)
-            return
-        for keys in self.blocks.in_parts(numbers[0], scratch):
-            yield keys, [slice(0, len(keys.rows))]
 
     def _groups(self, visits: ListQueries, pool: ThreadPool, more: int = 1) -> list[list[int]]:
         """Groups of visited lists with keys; a thread compares the lists of a group together.
@@ -264,7 +256,7 @@ class GroupedSearcher(ScanningSearcher):
             radii: receives the radius of each block of keys.
         """
         best = np.empty((len(which), 0), np.float32)
-        for keys, places in self._blocks(numbers, scratch):
+        for keys, places in self.blocks.each(numbers, scratch):
             radii.append(max(keys.part(place).radius for place in places))
             found = queries.smallest(_tiles(which, counts, places), keys, depth, scratch)
             if self.blocks.parts[numbers[0]] == 1:

@@ -76,7 +76,7 @@ def test_lengths_are_computed_once_where_lists_are_in_memory(
     blocks, scratch = ListBlocks(lists, ORIGIN, kept_bytes), Scratch()
     for times in (1, 2):
         for number in range(8):
-            for start, block in zip(range(0, 200, 7), blocks.in_parts(number, scratch), strict=False):
+            for start, (block, _) in zip(range(0, 200, 7), blocks.each([number], scratch), strict=False):
                 require_keys(block, lists, number, slice(start, start + len(block.rows)))
         assert sum(computed) == 200 * (times if kept_bytes is None else 1)
 
@@ -88,7 +88,7 @@ def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(blocks.parts, np.maximum(1, -(-lists.sizes // 7)))
     for number in range(8):
         size = int(lists.sizes[number])
-        for first, block in zip(range(0, size, 7), blocks.in_parts(number, Scratch()), strict=True):
+        for first, (block, _) in zip(range(0, size, 7), blocks.each([number], Scratch()), strict=True):
             require_keys(block, lists, number, slice(first, first + 7))
 
 
