@@ -70,7 +70,10 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(parsed, values | ({"parsed": parsed} if "parsed" in own else {}))
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
-        atexit.unregister(gc.freeze)  # the last garbage collection may close what a command left open
+        # What a command left open is closed by one search for garbage, before `main` ends all searches. Python would
+        # search several times, which takes a third of a second with torch.
+        atexit.unregister(gc.collect)
+        atexit.register(gc.collect)
         if context.obj.error is not None and context.info_name != "doctor":  # which examines memlm.toml
             raise context.obj.error
         entries = context.obj.of(words_of(context))
