@@ -1,6 +1,5 @@
 """Settings of the training methods, default memories of their models, and files that methods leave. Free of torch."""
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -94,45 +93,30 @@ class MethodSettings(Settings):
     method: str
 
     @property
-    @abstractmethod
     def neighbors_read(self) -> int:
-        """Neighbours of each token that the model reads; 0: it reads none."""
+        """Neighbours of each token that the model reads. By default it reads none."""
+        return 0
 
     @property
-    @abstractmethod
     def continues(self) -> str | None:
         """Reason, as part of a message, why training must begin from a trained model; None: it need not."""
+        return None
 
-    @abstractmethod
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        """The model with what this method adds to it."""
+        """The model with what this method adds to it; by default nothing."""
+        return model
 
-    @abstractmethod
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        """The settings with what follows from the model and the batches filled in.
+        """The settings with what follows from the model and the batches filled in; by default nothing does.
 
         Raises: UsageError if these do not go together.
         """
+        return self
 
     @classmethod
     def has_settings(cls) -> bool:
         """Whether the method has settings of its own."""
         return set(cls.model_fields) != {"method"}
-
-
-class WithoutNeighbors(MethodSettings):
-    """Settings of a method without neighbours: it adds nothing to a model, which may begin untrained."""
-
-    @property
-    def neighbors_read(self) -> int:
-        return 0
-
-    @property
-    def continues(self) -> None:
-        return None
-
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model
 
 
 MemoryConfig = Annotated[MethodSettings, OneOf(METHODS, by="method")]

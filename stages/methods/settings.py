@@ -5,22 +5,19 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.methods.config import Batches, EvaluationDefaults, MethodSettings, Share, WithoutNeighbors
+from stages.methods.config import Batches, EvaluationDefaults, MethodSettings, Share
 from stages.models.config import BackboneConfig
 
 
-class LmConfig(WithoutNeighbors):
+class LmConfig(MethodSettings):
     """Plain language modelling: it has no settings."""
 
     padded: ClassVar[bool] = True
 
     method: Literal["lm"] = "lm"
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        return self
 
-
-class InBatchConfig(WithoutNeighbors):
+class InBatchConfig(MethodSettings):
     """One softmax over the vocabulary and positions of the same batch.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
@@ -77,19 +74,16 @@ class TrimeLongConfig(InBatchConfig):
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         share = max(1, batches.segments // batches.processes)
         legal = [m for m in range(1, share + 1) if share % m == 0]
-        consecutive = self.consecutive or (CARRIED if model.carries_state else _longest(batches, share, legal))
+        # The longest legal run that leaves an update enough documents.
+        runs = {batches.processes * share // m: m for m in legal if m > 1 or share == 1}
+        longest = CARRIED if model.carries_state else runs[batches.enough(runs, same=1)]
+        consecutive = self.consecutive or longest
         if not model.carries_state and consecutive not in legal:
             raise UsageError(
                 f"memory.consecutive: a process has {share} segments of a forward batch, which {consecutive} does "
                 f"not divide; use {min(legal, key=lambda m: abs(m - consecutive))}, or another --batch-tokens."
             )
         return self.with_key(model).model_copy(update={"consecutive": consecutive})
-
-
-def _longest(batches: Batches, share: int, legal: list[int]) -> int:
-    """The longest legal run that leaves an update enough documents."""
-    runs = {batches.processes * share // m: m for m in legal if m > 1 or share == 1}
-    return runs[batches.enough(runs, same=1)]
 
 
 OF_PAIRS = {"local_dropout": 1.0, "k": 8, "temperature": 10.0, "warmup": 0.1}
@@ -123,7 +117,9 @@ class TrimeExtConfig(InBatchConfig):
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
-        legal = [groups for groups in range(1, batch // 2 + 1) if _divides(groups, batch, processes)]
+        # A single group may span several processes, which exchange its keys; of several groups none is divided.
+        whole = [groups for groups in range(1, batch // 2 + 1) if groups == 1 or groups % processes == 0]
+        legal = [groups for groups in whole if batch % groups == 0]
         groups = self.groups or batches.enough(legal, batches.same_document or 0)
         if groups not in legal:
             shared = "" if processes == 1 else f", shared by {processes} processes,"
@@ -142,11 +138,6 @@ class TrimeExtConfig(InBatchConfig):
             raise UsageError("method trime-ext learns pairs in one process: leave torchrun out.")
         left_open = {name: value for name, value in OF_PAIRS.items() if name not in self.model_fields_set}
         return self.with_key(model).model_copy(update={"groups": 1, **left_open})
-
-
-def _divides(groups: int, batch: int, processes: int) -> bool:
-    # A single group may span several processes, which exchange its keys; of several groups none is divided.
-    return batch % groups == 0 and (groups == 1 or groups % processes == 0)
 
 
 USUAL_DROPOUT = 0.5
@@ -190,7 +181,7 @@ class SpalmConfig(MethodSettings):
 Positive = Annotated[int, Field(gt=0)]
 
 
-class SparseMemoryConfig(WithoutNeighbors):
+class SparseMemoryConfig(MethodSettings):
     """Slots of a model with product keys learn, those that a batch uses more than the text before did.
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
@@ -206,7 +197,7 @@ class SparseMemoryConfig(WithoutNeighbors):
     """Batches of the text that the model was trained on, |B| (in the paper 1,000)."""
 
     @property
-    def continues(self) -> str | None:  # type: ignore[override]
+    def continues(self) -> str | None:
         return "Method 'sparse-memory' changes slots of a trained model"
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
@@ -217,6 +208,3 @@ class SparseMemoryConfig(WithoutNeighbors):
                 "--set model.feed_forward.name=product-keys or memory-plus."
             )
         return model
-
-    def sized(self, model: BackboneConfig, batches: Batches) -> "SparseMemoryConfig":
-        return self

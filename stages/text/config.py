@@ -137,8 +137,11 @@ class TokenizeConfig(StageConfig):
 
     @model_validator(mode="after")
     def _fits_tokenizer(self) -> Self:
-        if self.vocab_size is not None:
-            self._check_vocab_size(self.vocab_size)
+        smallest = SMALLEST_VOCABULARY.get(self.tokenizer)
+        if self.vocab_size is not None and smallest is None:
+            raise ValueError(f"the vocabulary of a {self.tokenizer} tokenizer has a fixed size")
+        if self.vocab_size is not None and smallest is not None and self.vocab_size < smallest:
+            raise ValueError(f"a {self.tokenizer} vocabulary has at least {smallest} types, not {self.vocab_size}")
         if self.min_count is not None and self.tokenizer != "word":
             raise ValueError(f"min_count goes with the word tokenizer, not with {self.tokenizer}")
         if self.eos is not None and self.tokenizer != GIVEN:
@@ -160,13 +163,6 @@ class TokenizeConfig(StageConfig):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} does not go with --source and --target: their documents are lines of a split")
         return self
-
-    def _check_vocab_size(self, size: int) -> None:
-        smallest = SMALLEST_VOCABULARY.get(self.tokenizer)
-        if smallest is None:
-            raise ValueError(f"the vocabulary of a {self.tokenizer} tokenizer has a fixed size")
-        if size < smallest:
-            raise ValueError(f"a {self.tokenizer} vocabulary has at least {smallest} types, not {size}")
 
 
 APART = 16

@@ -58,7 +58,7 @@ def format_of(path: str) -> Format:
 def file_digest(path: str) -> str:
     """BLAKE2b of a file's bytes, or of the text of the built-in corpus."""
     if path == PYDOCS:
-        return text_digest(pydoc_topics())
+        return text_digest(pydoc_topics().values())
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -66,18 +66,11 @@ def file_digest(path: str) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def pydoc_topics() -> Iterator[str]:
-    """The text of each documentation topic, in alphabetical order of the topics' names."""
+def pydoc_topics() -> dict[str, str]:
+    """The text of each documentation topic by its name, in alphabetical order."""
     from pydoc_data.topics import topics
 
-    return (topics[name] for name in pydoc_names())
-
-
-def pydoc_names() -> list[str]:
-    """The names of the documentation topics, in alphabetical order."""
-    from pydoc_data.topics import topics
-
-    return sorted(topics)
+    return dict(sorted(topics.items()))
 
 
 def text_digest(texts: Iterable[str]) -> str:

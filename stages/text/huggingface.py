@@ -20,7 +20,7 @@ from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, EosRule, TextTokenizer, TrainableTokenizer
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 
 LONGEST_WORD = 1000
@@ -249,16 +249,10 @@ class PretrainedTokenizer(LibraryTokenizer):
         with library_errors("The tokenizer cannot read the text"):
             encoding = self._tokenizer.encode("".join(texts), add_special_tokens=False)
         ends = np.cumsum([len(text) for text in texts])
-        text_of = np.searchsorted(ends, np.fromiter(_starts(encoding), np.int64, len(encoding.ids)), side="right")
+        starts = np.fromiter((start for start, _ in encoding.offsets), np.int64, len(encoding.ids))
+        # A token counts for the text in which it begins; places never decrease.
+        text_of = np.searchsorted(ends, np.maximum.accumulate(starts), side="right")
         return np.array(encoding.ids, np.int64), np.bincount(text_of.clip(max=len(texts) - 1), minlength=len(texts))
-
-
-def _starts(encoding: "Encoding") -> Iterator[int]:
-    """Character at which each token begins; these never decrease."""
-    latest = 0
-    for start, _ in encoding.offsets:
-        latest = max(latest, start)
-        yield latest
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:

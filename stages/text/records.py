@@ -18,7 +18,6 @@ from stages.text.files import (
     file_digest,
     format_of,
     pieces,
-    pydoc_names,
     pydoc_topics,
     text_blocks,
     text_digest,
@@ -89,9 +88,9 @@ def _records(file: TextFile) -> Iterator[Record]:
     if file.format == "txt":
         yield Record(name, text_blocks(file.path, file.digest))
     elif file.format == "pydocs":
-        if text_digest(pydoc_topics()) != file.digest:
+        if text_digest(pydoc_topics().values()) != file.digest:
             raise DataError(f"{PYDOCS} is not the text expected: another Python?")
-        yield from (Record(name, iter([text])) for name, text in zip(pydoc_names(), pydoc_topics(), strict=True))
+        yield from (Record(name, iter([text])) for name, text in pydoc_topics().items())
     elif file.format == "jsonl":
         yield from _json_records(file, name)
     elif file.rows_joined:  # each row on a new line

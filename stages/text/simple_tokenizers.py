@@ -57,20 +57,6 @@ class SplitText:
         return cls(spelled.split("\n") if spelled else [], places, counts)
 
 
-class _WordCounts:
-    """Occurrences of each word in the texts so far."""
-
-    def __init__(self) -> None:
-        self.numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self.counts = np.zeros(0, np.int64)
-
-    def add(self, split: SplitText) -> None:
-        # Counted by number: Python does one step per type of the text, not one per word.
-        numbers = np.fromiter(map(self.numbers.__getitem__, split.words), np.int64, len(split.words))
-        self.counts = np.pad(self.counts, (0, len(self.numbers) - len(self.counts)))
-        self.counts[numbers] += np.bincount(split.places, minlength=len(numbers))
-
-
 class _WithUnknown(dict[str, int]):
     def __missing__(self, word: str) -> int:
         return self[UNK]
@@ -98,11 +84,15 @@ class WordTokenizer(TrainableTokenizer):
         cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
     ) -> Self:
         """Like `train`, for texts already split into words, each with the number of lines that end in it."""
-        counted, ends = _WordCounts(), 0
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        occurrences, ends = np.zeros(0, np.int64), 0
         for split, lines in texts:
-            counted.add(split)
+            # Counted by number: Python does one step per type of the text, not one per word.
+            own = np.fromiter(map(numbers.__getitem__, split.words), np.int64, len(split.words))
+            occurrences = np.pad(occurrences, (0, len(numbers) - len(occurrences)))
+            occurrences[own] += np.bincount(split.places, minlength=len(own))
             ends += lines
-        counts = Counter(dict(zip(counted.numbers, counted.counts.tolist(), strict=True)))
+        counts = Counter(dict(zip(numbers, occurrences.tolist(), strict=True)))
         counts[EOS] += ends
         return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 

@@ -74,7 +74,7 @@ class Spool:
     def pieces(self, inside: TextRange) -> Pieces:
         """The pieces of a range."""
         table = self._table(inside.number)
-        text = (self.folder / _text_name(inside.number)).read_bytes().decode()
+        text = (self.folder / f"{inside.number:06d}.txt").read_bytes().decode()
         ends = np.cumsum(table["characters"], dtype=np.int64).tolist()
         texts = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         return Pieces(texts[inside.start : inside.stop], table["marks"][inside.start : inside.stop])
@@ -98,7 +98,7 @@ class Spool:
         return runs_between(read_runs(self.folder / NAMES), start, stop)
 
     def _table(self, number: int) -> np.ndarray:
-        table: np.ndarray = np.load(self.folder / _table_name(number), allow_pickle=False)
+        table: np.ndarray = np.load(self.folder / f"{number:06d}.npy", allow_pickle=False)
         return table
 
 
@@ -152,22 +152,14 @@ def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Pat
     table = np.empty(len(batch), _PIECE)
     table["characters"] = list(map(len, texts))
     table["marks"] = [piece.marks for piece in batch]
-    add(_text_name(number)).write_bytes("".join(texts).encode())
-    save_arrays(add(_table_name(number)), table)
+    add(f"{number:06d}.txt").write_bytes("".join(texts).encode())
+    save_arrays(add(f"{number:06d}.npy"), table)
     return SpoolShard(
         number=number,
         pieces=len(batch),
         characters=int(table["characters"].sum()),
         documents=int(np.count_nonzero(table["marks"] & OPENS_DOCUMENT)),
     )
-
-
-def _text_name(number: int) -> str:
-    return f"{number:06d}.txt"
-
-
-def _table_name(number: int) -> str:
-    return f"{number:06d}.npy"
 
 
 def cut_by_shares(

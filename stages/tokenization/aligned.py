@@ -207,12 +207,3 @@ def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:
         reporter.warning(
             f"same text on both sides in {pairs.alike:,} of {pairs.kept:,} pairs of {split}: is one file named twice?"
         )
-
-
-def vocabulary_settings(config: TokenizeConfig) -> dict[str, int]:
-    """Defaults for settings of a joint vocabulary that the user left open."""
-    if config.tokenizer == "bpe" and config.vocab_size is None:
-        return {"vocab_size": TYPES}
-    if config.tokenizer == "word" and config.min_count is None:
-        return {"min_count": FEWEST}
-    return {}

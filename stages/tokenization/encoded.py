@@ -69,7 +69,6 @@ def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: V
 
 def words_key(text: TextShard) -> str:
     """Key of the shard that splits a text of train."""
-    # Not `words-…`: older drafts have records of that name without figures.
     return f"split-{text.key}"
 
 

@@ -16,7 +16,7 @@ from stages.text.records import TextFile
 from stages.text.survey import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.tables import require_column
 from stages.text.tokens import SPLITS
-from stages.tokenization.aligned import aligned_inputs, vocabulary_settings
+from stages.tokenization.aligned import FEWEST, TYPES, aligned_inputs
 from stages.tokenization.corpora import ONE_CORPUS, NamedFile, find_files, given_specs, named_files
 
 TOKENIZER = "tokenizer"
@@ -134,7 +134,11 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
         changes["tokenizer"] = GIVEN
         return changes
     if config.is_aligned:
-        return changes | vocabulary_settings(config)
+        if config.tokenizer == "bpe" and config.vocab_size is None:
+            changes["vocab_size"] = TYPES
+        elif config.tokenizer == "word" and config.min_count is None:
+            changes["min_count"] = FEWEST
+        return changes
     files = text_files(inputs, config, "train", ONE_CORPUS)
     if config.tokenizer == "bpe" and config.vocab_size is None:
         shares = changes.get("split", config.split)

@@ -383,23 +383,6 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_a_draft_whose_words_have_no_figures_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier versions counted lines alone where they split the words of train, under the key `words-…`."""
-    files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
-    settings: dict[str, Any] = {"tokenizer": "word", "documents": "wikitext"}
-    expected = tokenize(tmp_path / "whole", files, **settings)
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr("stages.tokenization.encoded.words_key", lambda text: f"words-{text.key}")
-        patch.setattr("stages.tokenization.encoded._text_figures", lambda pieces, inside: {"lines": 1})
-        patch.setattr("stages.tokenization.encoded.encode_shard", crash)
-        run(tmp_path / "s", files, **settings)
-    outcome = run(tmp_path / "s", files, **settings)
-    assert outcome.status == "resumed"
-    assert outcome.artifact.manifest.files == expected.manifest.files
-    assert outcome.artifact.metrics == expected.metrics
-
-
-@pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("done", [1, 7, 12])
 def test_a_crash_costs_no_words_that_are_split(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}

@@ -1,13 +1,13 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stages.errors import UsageError
 from stages.lineage.corpus import tokenizer_of
-from stages.methods.config import METHODS, TRAIN, Batches, Share, WithoutNeighbors
+from stages.methods.config import METHODS, TRAIN, MethodSettings, Share
 from stages.models.config import BackboneConfig
 from stages.models.head_settings import (
     ClassifierSettings,
@@ -29,7 +29,7 @@ MOST_ATTEMPTS = 1000
 """Maximum number of attempts at a sample: a model that never succeeds must stop."""
 
 
-class TaskSettings(WithoutNeighbors):
+class TaskSettings(MethodSettings):
     """A classifier over the labels of all tasks, known in advance, on the pooled hidden states of a document."""
 
     padded: ClassVar[bool] = True
@@ -41,9 +41,6 @@ class TaskSettings(WithoutNeighbors):
 
     pool: Pool = "mean"
     """How the hidden states of a document become one vector."""
-
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        return self
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """The model with the head that the method gives it. Raises: UsageError if that does not fit."""

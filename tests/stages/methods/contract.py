@@ -11,7 +11,7 @@ from stages.examples.batching import aligned_order
 from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.methods.config import TRAIN, VALID, Batches
+from stages.methods.config import TRAIN, VALID, Batches, MethodSettings
 from stages.methods.method import BatchIndex, Carried, Method, SideInputs
 from stages.models import IMPORTED
 from stages.models.config import parse_model
@@ -78,7 +78,7 @@ class MethodContract:
         return [method.batch(split, row, index) for row in self.order(method, model)[:2]]
 
     def test_nothing_but_what_is_abstract_is_overridden(self, name):
-        assert overridden(METHODS.load(name), Method) == overridden(METHODS.settings(name)) == []
+        assert overridden(METHODS.load(name), Method) == overridden(METHODS.settings(name), MethodSettings) == []
 
     def test_settings_name_the_method_and_survive_the_disk(self, name):
         settings = METHODS.settings(name)

@@ -94,7 +94,7 @@ def test_a_record_is_held_a_few_times_at_most(tmp_path: Path) -> None:
 
 
 def test_pydocs_are_a_record_a_topic() -> None:
-    assert read(PYDOCS) == list(pydoc_topics())
+    assert read(PYDOCS) == list(pydoc_topics().values())
 
 
 def test_files_begin_documents_and_empty_ones_are_refused(tmp_path: Path) -> None:
