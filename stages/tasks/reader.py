@@ -60,10 +60,10 @@ class Keys:
     pool: Pool
     stored: np.ndarray
 
-    def of(self, examples: Documents, which: np.ndarray) -> np.ndarray:
+    def of(self, examples: Documents) -> np.ndarray:
         """Keys of other documents, float32 [n, d]."""
         cut = replace(examples, cutting=examples.cutting._replace(context=self.length, stride=self.length))
-        return document_keys(self.model, cut, which, self.pool)
+        return document_keys(self.model, cut, np.arange(cut.count), self.pool)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class StreamReader:
         """
         nats, tokens, head = 0.0, 0, self.model.config.head
         assert isinstance(head, LanguageSettings)
-        for batch in document_batches(examples, which, self._device):
+        for batch in document_batches(examples.of(examples.chosen[which]), self._device):
             if self._artifact.config["memory"].get("prompt", True):
                 batch = prompted(batch, head, examples.task_numbers[batch.documents])
             with torch.no_grad():
@@ -148,11 +148,12 @@ class StreamReader:
             inside: whether the examples are of the split in memory: an example then does not read itself.
         Raises: UsageError if adapted weights give no finite scores; ArtifactError if the model's own weights give none.
         """
+        asked = examples.of(examples.chosen[which])
         try:
-            return self._answers(reading, examples, which, among, inside)
+            return self._answers(reading, asked, among, inside)
         except _NoNumbers:
             with suppress(_NoNumbers):
-                self._chosen(examples, which, among)
+                self._chosen(asked, among)
                 raise UsageError(
                     f"--memory {reading.spelled}: the adapted weights give labels no probability that is a number: "
                     "choose a smaller lr."
@@ -161,49 +162,45 @@ class StreamReader:
                 f"{self._artifact.reference} gives labels no probability that is a number: train it again."
             ) from None
 
-    def _answers(
-        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None, inside: bool
-    ) -> list[int] | list[str]:
+    def _answers(self, reading: Reading, asked: Documents, among: Candidates | None, inside: bool) -> list[Any]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
-            return self._written(head, examples, which)
+            return self._written(head, asked)
         visible = self._memory.visible(self._place)
         if not inside or not (reading.adapts or reading.reads_keys):
-            return self._read(reading, examples, which, among, visible)
+            return self._read(reading, asked, among, visible)
         found = list[Any]()
-        for row, own in enumerate(examples.chosen[which].tolist()):
+        for row, own in enumerate(asked.chosen.tolist()):
             one = slice(row, row + 1)
-            found += self._read(reading, examples, which[one], among and among[one], visible[visible != own])
+            found += self._read(reading, asked.of(asked.chosen[one]), among and among[one], visible[visible != own])
         return found
 
-    def _read(
-        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None, visible: np.ndarray
-    ) -> list[int] | list[str]:
+    def _read(self, reading: Reading, asked: Documents, among: Candidates | None, visible: np.ndarray) -> list[Any]:
         """Answers with the visible documents of memory, int64 [m]."""
         if isinstance(reading, Coarse) and len(visible):
             # the documents of a step depend only on the place in the stream
             drawn = (visible[_drawn(reading, visible, self._place, step)] for step in range(reading.steps))
             batches = (self._memory.split.batch(rows).to(self._device) for rows in drawn)
             with adapted(self.model, batches, reading, reading.part):
-                return self._chosen(examples, which, among)
+                return self._chosen(asked, among)
         if isinstance(reading, Adaptation) and len(visible):
-            return self._adapted(reading, examples, which, visible, among)
+            return self._adapted(reading, asked, among, visible)
         if isinstance(reading, Neighbors) and len(visible):
-            probabilities = self._probabilities(examples, which)
-            memory = self._of_neighbors(reading, examples, which, visible, probabilities.shape[1])
+            probabilities = self._probabilities(asked)
+            memory = self._of_neighbors(reading, asked, visible, probabilities.shape[1])
             return best_labels(reading.weight * memory + (1 - reading.weight) * probabilities, among)
-        return self._chosen(examples, which, among)
+        return self._chosen(asked, among)
 
-    def _chosen(self, examples: Documents, which: np.ndarray, among: Candidates | None) -> list[Any]:
+    def _chosen(self, asked: Documents, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
         if isinstance(self.model.config.head, SpanSettings):
-            return self._spans(examples, which)
-        return best_labels(self._probabilities(examples, which), among)
+            return self._spans(asked)
+        return best_labels(self._probabilities(asked), among)
 
-    def _spans(self, examples: Documents, which: np.ndarray) -> list[str]:
+    def _spans(self, asked: Documents) -> list[str]:
         """The text of the most probable span of each example; empty if that is no span."""
         found = list[str]()
-        for batch in document_batches(examples, which, self._device):
+        for batch in document_batches(asked, self._device):
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
@@ -218,24 +215,23 @@ class StreamReader:
         assert self._decode is not None
         return self._decode(tokens.tolist()).strip()
 
-    def _probabilities(self, examples: Documents, which: np.ndarray) -> np.ndarray:
+    def _probabilities(self, asked: Documents) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
-        batches = document_batches(examples, which, self._device)
         with torch.no_grad():
-            found = [F.softmax(self.model.label_scores(batch).double(), -1).cpu() for batch in batches]
-        probabilities: np.ndarray = torch.cat(found).numpy()
+            scores = (self.model.label_scores(batch) for batch in document_batches(asked, self._device))
+            probabilities: np.ndarray = torch.cat([F.softmax(one.double(), -1).cpu() for one in scores]).numpy()
         if not np.isfinite(probabilities).all():  # argmax would return the first NaN
             raise _NoNumbers
         return probabilities
 
-    def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> list[Any]:
+    def _written(self, head: LanguageSettings, asked: Documents) -> list[Any]:
         """The label that the model writes for each example, -1 if it writes none; or the answer as text.
 
         Labels with the same spelling, for example of several tasks, count as one: the example's own, if it is among
             them.
         """
-        spelling, said = Spelling(head, examples.eos, examples.cutting.context), list[Any]()
-        for batch in document_batches(examples, which, self._device):
+        spelling, said = Spelling(head, asked.eos, asked.cutting.context), list[Any]()
+        for batch in document_batches(asked, self._device):
             found = answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:
                 said += [self._text(torch.tensor(one)) for one in found]
@@ -245,13 +241,11 @@ class StreamReader:
                 said.append(own if head.answers[own] == one else number)
         return said
 
-    def _of_neighbors(
-        self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int
-    ) -> np.ndarray:
+    def _of_neighbors(self, reading: Neighbors, asked: Documents, visible: np.ndarray, labels: int) -> np.ndarray:
         """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label y."""
         assert self._keys is not None
-        found, stored = np.zeros((len(which), labels)), self._keys.stored[visible]
-        for row, query in enumerate(self._keys.of(examples, which)):
+        found, stored = np.zeros((asked.count, labels)), self._keys.stored[visible]
+        for row, query in enumerate(self._keys.of(asked)):
             distances = squared_distances(query, stored)
             chosen = nearest(distances, reading.k)
             # Minus the smallest distance: otherwise the weights of far neighbours would underflow to zero.
@@ -260,21 +254,14 @@ class StreamReader:
         return found
 
     def _adapted(
-        self,
-        reading: Adaptation,
-        examples: Documents,
-        which: np.ndarray,
-        visible: np.ndarray,
-        among: Candidates | None,
+        self, reading: Adaptation, asked: Documents, among: Candidates | None, visible: np.ndarray
     ) -> list[Any]:
-        found = list[Any]()
-        keys = self._keys if reading.reads_keys else None
-        queries, stored = (None, None) if keys is None else (keys.of(examples, which), keys.stored[visible])
-        for row in range(len(which)):
-            one = which[row : row + 1]
+        found, keys = list[Any](), self._keys if reading.reads_keys else None
+        queries, stored = (None, None) if keys is None else (keys.of(asked), keys.stored[visible])
+        for row, document in enumerate(asked.chosen.tolist()):
             weights = None
             if queries is None or stored is None:
-                chosen = _drawn(reading, visible, int(examples.chosen[one[0]]))
+                chosen = _drawn(reading, visible, document)
             else:
                 distances = squared_distances(queries[row], stored)
                 chosen = nearest(distances, reading.k)
@@ -282,7 +269,7 @@ class StreamReader:
                     weights = torch.from_numpy(kernel_weights(distances[chosen])).to(self._device)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
             with adapted(self.model, repeat(batch, reading.steps), reading, weights=weights):
-                found += self._chosen(examples, one, among and among[row : row + 1])
+                found += self._chosen(asked.of(asked.chosen[row : row + 1]), among and among[row : row + 1])
         return found
 
     @property
@@ -390,14 +377,14 @@ def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, 
     """The pooled hidden states of some examples [n], float32 [n, d]."""
     found = list[np.ndarray]()
     with torch.no_grad():
-        for batch in document_batches(examples, which, next(model.parameters()).device):
+        for batch in document_batches(examples.of(examples.chosen[which]), next(model.parameters()).device):
             assert batch.mask is not None
             found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
     return np.concatenate(found)
 
 
-def document_batches(examples: Documents, which: np.ndarray, device: torch.device) -> Iterator[LabelledBatch]:
-    """Some examples [n], in batches of a bounded number of tokens."""
+def document_batches(examples: Documents, device: torch.device) -> Iterator[LabelledBatch]:
+    """All examples, in batches of a bounded number of tokens."""
     size = max(1, BATCH_TOKENS // examples.cutting.context)
-    for start in range(0, len(which), size):
-        yield examples.batch(which[start : start + size]).to(device)
+    for start in range(0, examples.count, size):
+        yield examples.batch(np.arange(start, min(start + size, examples.count))).to(device)

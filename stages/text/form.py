@@ -3,7 +3,7 @@
 Free of torch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Figures = Mapping[str, Any]
@@ -56,7 +56,16 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
     >>> differences("test", records, records | {"characters": 420, "documents": 6})
     []
     """
-    return list(_differences(split, train, other, learned))
+    found, own, its = list[str](), _line_length(train), _line_length(other)
+    if max(own, its) > LINE_RATIO * min(own, its):
+        found.append(f"lines of {own:,.0f} characters in {learned}, of {its:,.0f} in {split}")
+    ours, theirs = _curly_share(train), _curly_share(other)
+    if ours is not None and theirs is not None and abs(ours - theirs) > QUOTE_SHARE:
+        kinds = ["“ ”" if share > QUOTE_SHARE else '" "' for share in (ours, theirs)]
+        found.append(f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}")
+    if other.get("own_types", 0.0) > OWN_TYPES:
+        found.append(f"{other['own_types']:.0%} of the types of {split} {NOWHERE} {learned}")
+    return found
 
 
 def form_words(phrases: Sequence[str]) -> dict[str, str]:
@@ -71,18 +80,6 @@ def form_words(phrases: Sequence[str]) -> dict[str, str]:
     words_alone = all(NOWHERE in phrase for phrase in phrases)
     what, learned = ("words", "") if words_alone else ("form", LEARNED)
     return {"what": what, "differences": "; ".join(phrases), "learned": learned}
-
-
-def _differences(split: str, train: Figures, other: Figures, learned: str) -> Iterator[str]:
-    own, its = (_line_length(figures) for figures in (train, other))
-    if max(own, its) > LINE_RATIO * min(own, its):
-        yield f"lines of {own:,.0f} characters in {learned}, of {its:,.0f} in {split}"
-    shares = [_curly_share(figures) for figures in (train, other)]
-    if None not in shares and abs(shares[0] - shares[1]) > QUOTE_SHARE:  # type: ignore[operator]
-        kinds = ["“ ”" if (share or 0) > QUOTE_SHARE else '" "' for share in shares]
-        yield f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}"
-    if other.get("own_types", 0.0) > OWN_TYPES:
-        yield f"{other['own_types']:.0%} of the types of {split} {NOWHERE} {learned}"
 
 
 def _line_length(figures: Figures) -> float:

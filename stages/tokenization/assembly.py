@@ -3,8 +3,9 @@
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, islice, repeat
-from typing import Any, NamedTuple
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
     paragraphs = documents = 0
     splits: dict[str, dict[str, Any]] = {}
     train: np.ndarray | None = None
-    learned: _PairHashes | None = None
+    learned: dict[str, np.ndarray] = {}
     for split in SPLITS:
         own = [shard for shard in shards if shard.split == split and shard.side != "source"]
         if own:
@@ -43,10 +44,16 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
             if source:  # its paragraphs and documents come before those of the target
                 pairs = figures["documents"]
                 figures |= _write_source(job, work, source)
-                hashes = _PairHashes.of(work, paragraphs, pairs)
-                learned = hashes if split == "train" else learned
                 figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
-                figures |= {"longest": max(record["longest"] for record in records)} | hashes.seen_in(learned)
+                figures["longest"] = max(record["longest"] for record in records)
+                sources, targets = (work.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs))
+                # Not a plain sum, which would be the same for a pair and its reverse.
+                hashes = {"sources": sources, "pairs": sources * np.uint64(0x9E3779B97F4A7C15) + targets}
+                if split == "train":
+                    learned = hashes
+                elif learned:
+                    seen_in_train = {name: np.isin(own, learned[name]) for name, own in hashes.items()}
+                    figures |= {f"{name}_in_train": float(seen.mean()) for name, seen in seen_in_train.items()}
                 paragraphs, documents = paragraphs + pairs, documents + pairs
             seen = np.zeros(work.tokenizer.vocabulary_size, bool)
             for shard in own:
@@ -72,39 +79,15 @@ def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
 
 def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, Any]:
     """Write the source side of a split's pairs; returns its figures."""
-    records = [job.draft.record(shard.key) for shard in shards]
-    tokens = [0, *accumulate(record["tokens"] for record in records)]
-    ids = _SavedRows(job, shards, records, "ids", "tokens")
-    offsets = _SavedRows(job, shards, records, "documents", "documents", tokens, tokens[-1])
-    split = shards[0].split
+    records, split = [job.draft.record(shard.key) for shard in shards], shards[0].split
+    ids, offsets, _ = _saved_rows(job, shards, records)
     write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
     return {
-        "source_tokens": tokens[-1],
-        "source_unknown_rate": sum(record["unknown"] for record in records) / tokens[-1],
+        "source_tokens": len(ids),
+        "source_unknown_rate": sum(record["unknown"] for record in records) / len(ids),
         "longest_source": max(record["longest"] for record in records),
     }
-
-
-class _PairHashes(NamedTuple):
-    """Hashes of the source sentences and of the pairs of a split, uint64 [pairs] each."""
-
-    sources: np.ndarray
-    pairs: np.ndarray
-
-    @classmethod
-    def of(cls, work: Work, before: int, pairs: int) -> "_PairHashes":
-        """`before`: paragraphs of the spool before the source side; the target side follows the source side."""
-        source, target = (work.spool.hashes(first, first + pairs) for first in (before, before + pairs))
-        # Not a plain sum, which would be the same for a pair and its reverse.
-        return cls(source, source * np.uint64(0x9E3779B97F4A7C15) + target)
-
-    def seen_in(self, train: "_PairHashes | None") -> dict[str, float]:
-        """Share of sources, and of whole pairs, that occur in train; empty for train itself, or without train."""
-        if train is None or train is self:
-            return {}
-        both = zip(("sources_in_train", "pairs_in_train"), self, train, strict=True)
-        return {name: float(np.isin(own, learned).mean()) for name, own, learned in both}
 
 
 def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
@@ -127,10 +110,7 @@ def _write_arrays(
 
     `paragraphs_before`: number of paragraphs in the spool before this split.
     """
-    tokens = [0, *accumulate(record["tokens"] for record in records)]
-    ids = _SavedRows(job, shards, records, "ids", "tokens")
-    documents = _SavedRows(job, shards, records, "documents", "documents", tokens, tokens[-1])
-    paragraphs = _SavedRows(job, shards, records, "paragraphs", "paragraphs", tokens, tokens[-1])
+    ids, documents, paragraphs = _saved_rows(job, shards, records)
     last = len(paragraphs) - 1
 
     def ends(a: int, b: int) -> np.ndarray:
@@ -197,28 +177,33 @@ def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
     return lambda start, stop: values[start:stop]
 
 
+def _saved_rows(
+    job: Job[TokenizeConfig], shards: Sequence[TextShard], records: Sequence[Mapping[str, int]]
+) -> "tuple[_SavedRows, _SavedRows, _SavedRows]":
+    """Ids, and the tokens at which documents and paragraphs begin, with the end of the last; `records`: of shards."""
+    *starts, end = accumulate((record["tokens"] for record in records), initial=0)
+
+    def rows(name: str, count: str, shifts: Sequence[int], end: int | None = None) -> _SavedRows:
+        files = [job.folder / scratch_file(shard, name) for shard in shards]
+        return _SavedRows(files, [record[count] for record in records], shifts, end)
+
+    ids = rows("ids", "tokens", [0] * len(shards))
+    return ids, rows("documents", "documents", starts, end), rows("paragraphs", "paragraphs", starts, end)
+
+
 class _SavedRows:
-    """Values that shards saved under a name, end to end, each shard's plus its shift. A read opens only what it needs.
+    """Values in files, end to end, each file's plus its shift, and `end` after them. A read opens only what it needs.
 
     Args:
-        records: the figures of each shard; `count` names its number of values.
-        shifts: number that is added to the values of each shard; 0: none.
-        end: value after all others; None: there is none.
+        counts: number of values of each file.
+        shifts: number that is added to the values of each file; 0: none.
     """
 
     def __init__(
-        self,
-        job: Job[TokenizeConfig],
-        shards: Sequence[TextShard],
-        records: Sequence[Mapping[str, int]],
-        name: str,
-        count: str,
-        shifts: Iterable[int] = repeat(0),
-        end: int | None = None,
+        self, files: Sequence[Path], counts: Iterable[int], shifts: Sequence[int], end: int | None = None
     ) -> None:
-        self._files = [job.folder / scratch_file(shard, name) for shard in shards]
-        self._shifts, self._end = list(islice(shifts, len(shards))), [] if end is None else [end]
-        self._stops = list(accumulate(record[count] for record in records))
+        self._files, self._shifts, self._end = files, shifts, [] if end is None else [end]
+        self._stops = list(accumulate(counts))
 
     def __len__(self) -> int:
         return self._stops[-1] + len(self._end)

@@ -290,7 +290,12 @@ def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -
     answers = spelled_labels(tokens)
     longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
     head = LanguageSettings(answers=answers, longest=longest, first=types)
-    size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
+    return with_task_tokens(model, tokens, head)
+
+
+def with_task_tokens(model: BackboneConfig, tokens: "Artifact", head: LanguageSettings) -> BackboneConfig:
+    """The model with a head, and a vocabulary that has `<ans>`, `<gen>` and a token for each task in addition."""
+    size = max(int(model.vocab_size or 0), head.first + 2 + len(tokens.metrics["tasks"]))
     return model.model_copy(update={"head": head, "vocab_size": size})
 
 
@@ -361,10 +366,7 @@ class ElleConfig(TaskSettings):
                 )
         if (grows := (prod(self.wider), prod(self.deeper))) != (1, 1):
             model = grown_config(model, *grows)
-        head = LanguageSettings(answers=(), first=types)
-        return model.model_copy(
-            update={"head": head, "vocab_size": max(int(model.vocab_size or 0), types + 2 + len(names))}
-        )
+        return with_task_tokens(model, tokens, LanguageSettings(answers=(), first=types))
 
 
 class EmarConfig(BoundedSettings):
