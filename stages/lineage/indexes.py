@@ -103,8 +103,21 @@ def require_all(index: Artifact, purpose: str) -> Artifact:
     return index
 
 
-def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
-    """Neighbours for merging the rows of a datastore. Raises: ArtifactError if they do not cover all its rows."""
+def inputs_of_some_rows(
+    config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
+) -> Inputs:
+    """Inputs of an index that leaves rows out.
+
+    Raises: UsageError if an index is also changed, or rows are both merged and drawn at random; ArtifactError if the
+        neighbours for merging do not cover all rows.
+    """
+    if update not in (None, NONE):
+        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
+    if merge is None:
+        return Inputs({"datastore": datastore})
+    if config.keep < 1:
+        raise UsageError("Rows are merged, or drawn at random: leave out --merge or --keep.")
+    neighbors = store.get(merge, "neighbors")
     if is_updated(datastore):
         raise ArtifactError(
             f"{datastore.reference} was made from another one, so that its rows are of no one split whose neighbours "
@@ -117,23 +130,7 @@ def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
             f"are merged: {datastore.advise('build-index', datastore.reference)} | memlm precompute-neighbors "
             f"--queries {split} --k 16"
         )
-    return neighbors
-
-
-def inputs_of_some_rows(
-    config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
-) -> Inputs:
-    """Inputs of an index that leaves rows out.
-
-    Raises: UsageError if an index is also changed, or rows are both merged and drawn at random.
-    """
-    if update not in (None, NONE):
-        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
-    if merge is None:
-        return Inputs({"datastore": datastore})
-    if config.keep < 1:
-        raise UsageError("Rows are merged, or drawn at random: leave out --merge or --keep.")
-    return Inputs({"datastore": datastore, NEIGHBORS: require_own_neighbors(store.get(merge, "neighbors"), datastore)})
+    return Inputs({"datastore": datastore, NEIGHBORS: neighbors})
 
 
 def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.references import advised
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.indexes import text_splits
@@ -127,7 +126,7 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
     }
     options = changes | {name: value for name, value in asked.items() if name not in changes}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
-    return advised(neighbors.store.root, "precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words)
+    return neighbors.advise("precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words)
 
 
 def require_queries(neighbors: Artifact, tokens: Artifact) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
-from stages.artifacts.references import advised
 from stages.artifacts.stage import Job
 from stages.lineage.indexes import LEARNED, described_keys
 from stages.search.change import Learned, can_change, no_longer_fits
@@ -57,7 +56,7 @@ def compared(
         datastore = job.inputs["datastore"]
         job.reporter.warning(
             f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
-            f"Learn new ones: {advised(datastore.store.root, 'build-index', datastore.reference, '--update', 'none')}"
+            f"Learn new ones: {datastore.advise('build-index', datastore.reference, '--update', 'none')}"
         )
     sure = {"recall_error": dict(error)} if error else {}
     return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

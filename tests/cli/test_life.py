@@ -92,7 +92,7 @@ COMMANDS = {
     ),
     "export": Watched(
         "{model} --output {folder}/exported",
-        ("stages.export.export._form_of", "stages.export.export.write_tokenizer", "stages.export.export.card"),
+        ("stages.export.export.require_scoring", "stages.export.export.write_tokenizer", "stages.export.export.card"),
     ),
     "run": Watched(
         "{recipe}",
