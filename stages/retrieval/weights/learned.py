@@ -56,6 +56,7 @@ class Learned(PerContext):
     """
 
     needs: ClassVar[Needs] = Needs(context=True)
+    fitted: ClassVar[type[Any]] = WeightNetwork
     features: ClassVar[int] = len(CONTEXT) + len(NEIGHBORS)
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
@@ -67,9 +68,6 @@ class Learned(PerContext):
 
     def fit(self, positions: Positions, weight: float) -> WeightNetwork:
         return fit_weight(positions, weight)
-
-    def restore(self, record: Mapping[str, Any]) -> WeightNetwork:
-        return WeightNetwork.of_record(record)
 
     # Searches
 
@@ -167,14 +165,12 @@ class Adaptive(OnPositions):
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
     step: ClassVar[Pass] = ADAPT
     kind: ClassVar[type[Any]] = ChoicePositions
+    fitted: ClassVar[type[Any]] = ChoiceNetwork
 
     @cached_property
     def numbers(self) -> list[int]:
         """Numbers of neighbours that a context chooses from: powers of two, and the best number for all contexts."""
         return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best[-1].cutoff})
-
-    def restore(self, record: Mapping[str, Any]) -> ChoiceNetwork:
-        return ChoiceNetwork.of_record(record)
 
     # Finding the weights
 

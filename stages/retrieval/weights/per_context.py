@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -28,6 +28,8 @@ class OnPositions(Grid):
     step: ClassVar[Pass]
     kind: ClassVar[type[Any]] = Positions
     """Class of the positions: tensors [n, …] by name, with methods `joined` and `taken`."""
+    fitted: ClassVar[type[Any]]
+    """Class of the fitted model, with a method `of_record`."""
 
     @abstractmethod
     def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Any:
@@ -37,15 +39,11 @@ class OnPositions(Grid):
     def learnt(self, positions: Any) -> Record:
         """The choice that follows from all positions; its `network` is the record of the model, if it is used."""
 
-    @abstractmethod
-    def restore(self, record: Mapping[str, Any]) -> Any:
-        """The model of a record."""
-
     @cached_property
     def model(self) -> Any:
         """The model that gives the weights; None if one number serves all contexts, or if none is fitted yet."""
         record = self.choices.get(self.step.name, {}).get("network")
-        return None if record is None else self.restore(record)
+        return None if record is None else self.fitted.of_record(record)
 
     def others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
         """log p of the targets [n] with all readings but the last."""
@@ -64,19 +62,19 @@ class OnPositions(Grid):
         parts = [self.positions(block, *one) for one in self.row.retrieve(block)]
         return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
 
-    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The readings with the best numbers for all contexts, and a note that the last has others for each."""
-        described, reading = super().describe(tune_split), self.row.sources[-1].reading
-        if self.model is not None:
-            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
-        return described
-
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         if step != self.step.name:
             return super().choose(step, observed)
         parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
         with thread_pool(small=True):  # one thread: with several, sums would differ in the last digits
             return self.learnt(self.kind.joined([self.kind(**part) for part in parts if part]))
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The readings with the best numbers for all contexts, and a note that the last has others for each."""
+        described, reading = super().describe(tune_split), self.row.sources[-1].reading
+        if self.model is not None:
+            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
+        return described
 
 
 @dataclass(frozen=True)
@@ -170,6 +168,7 @@ COMPARED = 16
 class ByLength(PerContext):
     """Weights of `LengthWeights`. They are used only if they gain on held-out text."""
 
+    fitted: ClassVar[type[Any]] = LengthWeights
     features: ClassVar[int] = 3
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
@@ -178,9 +177,6 @@ class ByLength(PerContext):
 
     def fit(self, positions: Positions, weight: float) -> LengthWeights:
         return LengthWeights.fitted(positions, weight)
-
-    def restore(self, record: Mapping[str, Any]) -> LengthWeights:
-        return LengthWeights.of_record(record)
 
 
 def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:
@@ -219,6 +215,10 @@ class DistanceWeights:
 
     reach: float
 
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**record)
+
     @property
     def record(self) -> Mapping[str, Any]:
         return asdict(self)
@@ -236,6 +236,7 @@ class ByDistance(PerContext):
     Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
     """
 
+    fitted: ClassVar[type[Any]] = DistanceWeights
     features: ClassVar[int] = 1
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
@@ -248,6 +249,3 @@ class ByDistance(PerContext):
         unit = float(distances.median()) or 1.0
         tried = [DistanceWeights(reach * unit) for reach in REACHES]
         return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
-
-    def restore(self, record: Mapping[str, Any]) -> DistanceWeights:
-        return DistanceWeights(**record)
