@@ -79,11 +79,6 @@ class Lengths(NamedTuple):
         """Positions before its segment that an input attends to; 0 where there is no such length."""
         return self.carried or 0
 
-    @property
-    def kept(self) -> int:
-        """Slots or entries that layers remember; 0 where there is no such length."""
-        return self.remembered or 0
-
 
 class WindowSettings(NamedTuple):
     """Inputs of a window, inputs between the starts of two windows, and lengths of the carried state.

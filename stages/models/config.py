@@ -88,7 +88,7 @@ class VocabularyConfig(Settings):
     """c, of scores that are bent to c tanh(score / c) (Gemma 2); None: they are not."""
 
     @model_validator(mode="after")
-    def _clusters_fit(self) -> Self:
+    def _softmax_fits(self) -> Self:
         if any(b <= a for a, b in pairwise(self.cutoffs)):
             raise ValueError(f"cutoffs must increase, but are {list(self.cutoffs)}")
         # A cluster without one dimension could not tell its words apart.
@@ -96,10 +96,6 @@ class VocabularyConfig(Settings):
             raise ValueError(
                 f"width {self.width} cannot be divided by factor {self.factor} for each of {len(self.cutoffs)} cutoffs"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_softmax(self) -> Self:
         if self.cutoffs and (self.score_scale != 1 or self.score_bias or self.score_cap):
             raise ValueError("score_scale, score_bias and score_cap are of a full softmax: leave them or cutoffs out")
         return self

@@ -39,9 +39,8 @@ def linear_cross_entropy(
     block are available. So it needs the memory of one block, whatever the number of tokens.
 
     Args:
-        hidden: [N, d].
-        weight: [V, d], of the same dtype.
-        targets: int64 [N], in 0 … V-1.
+        weight: of the same dtype as the hidden states.
+        targets: in 0 … V-1.
         beside: terms of a memory, of the same dtype; all of them get gradients. None: no memory.
         cap: c; scores become c tanh(score / c). None: they stay as they are.
     Returns: scalar of hidden's dtype; 0 for N = 0.

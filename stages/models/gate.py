@@ -57,10 +57,8 @@ def attend(
     [n, k, d], and the weights [N, k].
 
     Args:
-        hidden: [N, d].
-        embeddings: [U, d], of the same dtype.
-        rows: index of the embedding y_k of each position's k-th neighbour, int64 [N, k], in 0 … U-1.
-        present: neighbours that take part, bool [N, k].
+        rows: index of the embedding y_k of each position's k-th neighbour, in 0 … U-1.
+        present: neighbours that take part.
 
     A hidden state of 0 gives equal scores, so the result is the mean of the present embeddings:
 

@@ -114,19 +114,13 @@ class LanguageModel(nn.Module):
         return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
-        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states [N, d].
-
-        Only for a model with a gate.
-        """
+        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states [N, d]; needs a gate."""
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
             return self.gate(self._own(hidden), neighbors, self.vocabulary)
 
     def label_scores(self, batch: Batch) -> Tensor:
-        """Logits of all labels for each example of a batch, float [B, |Y|]; see the head.
-
-        Only for a model with a head.
-        """
+        """Logits of all labels for each example of a batch, float [B, |Y|]; needs a head."""
         assert self.head is not None, "the model has no head"
         read = [self, *([] if self.frozen is None else [self.frozen])]
         hidden = [self._own(model.read(batch).hidden) for model in read]

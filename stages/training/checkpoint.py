@@ -136,7 +136,7 @@ def best_weights(step: object) -> str:
 
 
 def save_best(model: LanguageModel, folder: Path, step: int) -> str:
-    """Write the best weights so far; files of earlier steps stay until `drop_others`.
+    """Write the best weights so far; files of earlier steps stay until the next checkpoint.
 
     Returns: the BLAKE2b of the file.
     """
@@ -158,13 +158,6 @@ def best_file(folder: Path, progress: Progress) -> Path | None:
     if not (file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest):
         raise damaged_checkpoint(folder / CHECKPOINT, f"{file.name} is not as it was saved")
     return file
-
-
-def drop_others(folder: Path, progress: Progress) -> None:
-    """Remove best weights of earlier steps, which the checkpoint no longer names."""
-    for path in folder.glob(best_weights("*")):
-        if path.name != best_weights(progress.valid_step):
-            path.unlink()
 
 
 class Saver:
@@ -193,7 +186,9 @@ class Saver:
             kept = method.state_dict() if isinstance(method, Remembers) else {}
             save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
             # Only now: until the new checkpoint is on disk, the previous one and its weights may be needed.
-            drop_others(run.folder, progress)
+            for path in run.folder.glob(best_weights("*")):
+                if path.name != best_weights(progress.valid_step):
+                    path.unlink()
         self._saved_at = time.monotonic()
 
     def saved_step(self) -> int:

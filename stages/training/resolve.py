@@ -15,7 +15,7 @@ from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import MetaMbpaConfig, TaskSettings
 from stages.metrics import MOST_PASSES
 from stages.models import FACTORED, IMPORTED, NAMED
-from stages.models.backbones.stream_configs import asked_length, remembering_layers
+from stages.models.backbones.stream_configs import remembering_layers
 from stages.models.config import BackboneConfig, model_of
 from stages.models.head_settings import LanguageSettings
 from stages.numbers import passes
@@ -134,8 +134,10 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     model = model_of(init).reading_neighbors(config.model, init.reference)
     if config.wider > 1 or config.deeper > 1:
         model = grown_config(model, config.wider, config.deeper)
-    length, carried = config.segment_length, config.model.lengths.carried
-    return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
+    length, (carried, remembered) = config.segment_length, config.model.lengths
+    if "long_length" not in getattr(getattr(config.model, "attention", None), "model_fields_set", ()):
+        remembered = None  # a default of the settings is not what the user asks for
+    return model.reading(WindowSettings(length, length, carried, remembered))
 
 
 def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:

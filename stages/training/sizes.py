@@ -67,10 +67,12 @@ def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) ->
 
 def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of the weights, and of gradients and moments of the trained ones."""
+    # A trained weight has itself, its gradient, its moments, and the method's own numbers for it.
+    learning = NUMBER * (2 + MOMENTS[config.optimizer.name] + config.method_settings.copies)
     if config.lora is None:
         rows, width = _host_table(model)
-        return (_parameters(model) - rows * width) * learning_bytes(config) + _host_bytes(config, model)
-    return _parameters(model) * NUMBER + learning_bytes(config) * factor_numbers(model, config.lora)
+        return (_parameters(model) - rows * width) * learning + _host_bytes(config, model)
+    return _parameters(model) * NUMBER + learning * factor_numbers(model, config.lora)
 
 
 def _host_table(model: BackboneConfig) -> tuple[int, int]:
@@ -85,11 +87,6 @@ def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of host tables: weights, moments, and a count of reads per row; gradients hold only the rows read."""
     rows, width = _host_table(model)
     return NUMBER * rows * (width * (1 + MOMENTS[config.optimizer.name]) + 1)
-
-
-def learning_bytes(config: TrainConfig) -> int:
-    """Bytes per trained weight: itself, its gradient, its moments, and the method's own numbers for it."""
-    return NUMBER * (2 + MOMENTS[config.optimizer.name] + config.method_settings.copies)
 
 
 def factor_numbers(model: BackboneConfig, rank: int) -> int:

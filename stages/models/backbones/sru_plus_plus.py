@@ -24,6 +24,8 @@ def cells(
 ) -> Float[Tensor, "L B d"]:
     """c_t = f_t c_{t-1} + (1 - f_t) u_t with f_t = sigmoid(z_t + v c_{t-1}), for t = 1 … L.
 
+    `candidate` is u, `forget` z, `carry` v, and `before` c_0.
+
     f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t makes three calls for each
     step, without allocations. The backward loop makes one; all else is computed for all t together. On a CPU both take
     a small part of the time of autograd through the loop. A GPU with Triton runs one kernel for all t in each
@@ -35,11 +37,6 @@ def cells(
     >>> cells(u, z, torch.zeros(1), torch.zeros(1, 1)).flatten()
     tensor([2., 1.])
 
-    Args:
-        candidate: u, [L, B, d].
-        forget: z, [L, B, d].
-        carry: v, [d].
-        before: c_0, [B, d].
     Source: Lei 2021 (SRU++, arXiv:2102.12459), equations 1 and 2.
     """
     if runs_triton(candidate.device.type):

@@ -293,9 +293,3 @@ def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> 
 def remembering_layers() -> list[str]:
     """Names of the attention layers that have the setting `long_length`."""
     return [name for name in STREAM_ATTENTION.names() if "long_length" in STREAM_ATTENTION.settings(name).model_fields]
-
-
-def asked_length(model: BackboneConfig) -> int | None:
-    """The setting `long_length` of a model; None: not given explicitly."""
-    attention = getattr(model, "attention", None)
-    return model.lengths.remembered if "long_length" in getattr(attention, "model_fields_set", ()) else None

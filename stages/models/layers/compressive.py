@@ -61,7 +61,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
         self.compress = Compression(settings.compression, config.width, settings.rate)
-        self.most, self.cached = config.lengths.kept, config.lengths.cached
+        self.most, self.cached = settings.long_length, config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
 

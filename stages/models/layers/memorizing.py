@@ -155,7 +155,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         super().__init__()
         self.heads, self.dropout = config.heads, config.attention_dropout
         self.gate_bias, self.gate_lr = settings.gate_bias, settings.gate_lr
-        self.most, self.by_document = config.lengths.kept, settings.scope == "document"
+        self.most, self.by_document = settings.long_length, settings.scope == "document"
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.log_scale = nn.Parameter(torch.empty(config.heads))

@@ -186,19 +186,14 @@ class AttentionConfig(BlockSizes):
     """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
-    def _usual_blocks_are_named(self) -> Self:
+    def _blocks_are_named_and_exist(self) -> Self:
         for place in PLACES:
             chosen = getattr(self, place)
-            if chosen.layers is None and (usual := chosen.usual_blocks(self.layers)) is not None:
+            blocks = chosen.layers or chosen.usual_blocks(self.layers)
+            if blocks != chosen.layers:
                 # Settings are frozen, but not before validation ends.
-                object.__setattr__(self, place, chosen.model_copy(update={"layers": usual}))
-        return self
-
-    @model_validator(mode="after")
-    def _layers_exist(self) -> Self:
-        for place in PLACES:
-            beyond = [block for block in getattr(self, place).layers or () if block > self.layers]
-            if beyond:
+                object.__setattr__(self, place, chosen.model_copy(update={"layers": blocks}))
+            if beyond := [block for block in blocks or () if block > self.layers]:
                 raise ValueError(f"{place}.layers names block {beyond[0]}, but the last of them is {self.layers}")
         return self
 
