@@ -196,14 +196,16 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return Cutting(self.way, windows.context, windows.stride, by_document, self.reads.documents)
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
-        """The settings, completed with the sizes that follow from vocabulary size and segment length."""
+        """The settings, completed with the sizes that follow from vocabulary size and segment length.
+
+        Raises: UsageError if the model has another segment length, or cannot be trained on such segments.
+        """
+        own = getattr(self, "segment_length", None)
+        if own not in (None, segment_length):
+            raise UsageError(
+                f"model.segment_length is {own}, but segments of training have {segment_length} tokens; leave it out."
+            )
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
-
-
-def require_segments(own: int | None, length: int) -> None:
-    """Raises: UsageError if a model's own segment length differs from `length`; None: it has none."""
-    if own not in (None, length):
-        raise UsageError(f"model.segment_length is {own}, but segments of training have {length} tokens; leave it out.")
 
 
 def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:

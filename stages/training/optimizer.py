@@ -19,7 +19,14 @@ from stages.training.config import OptimizerConfig, ScheduleConfig
 
 def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
     """The optimizer of the trained parameters; vectors (biases and norms) have no weight decay."""
-    groups = [half for group in learnt for half in _halves(config, group) if half["params"]]
+    groups: list[dict[str, Any]] = []
+    for group in learnt:
+        matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
+        # Tables have no weight decay: a row that few positions read would decay faster than it learns.
+        decay = config.weight_decay if group.constant_lr is None else 0.0
+        rates = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
+        halves = {"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}
+        groups += [half | rates for half in halves if half["params"]]
     match config.name:
         case "adam" | "adamw":
             decoupled = config.name == "adamw"
@@ -49,18 +56,6 @@ def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
     for part in model.children():
         learned = [parameter.requires_grad for parameter in part.parameters()]
         part.train(any(learned) or not learned)
-
-
-def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Groups of the optimizer: matrices and embeddings, then vectors."""
-    matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
-    shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
-    # Tables have no weight decay: a row that few positions read would decay faster than it learns.
-    decay = config.weight_decay if group.constant_lr is None else 0.0
-    return (
-        {"params": matrices, "weight_decay": decay, **shared},
-        {"params": vectors, "weight_decay": 0.0, **shared},
-    )
 
 
 def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:

@@ -11,7 +11,7 @@ from stages.errors import UsageError
 from stages.examples import Way
 from stages.examples.cutting import WindowSettings
 from stages.models import BACKBONES
-from stages.models.config import BackboneConfig, Probability, Reads, Size, StateArray, require_segments
+from stages.models.config import BackboneConfig, Probability, Reads, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import (
     FEED_FORWARD_KEYS,
@@ -69,8 +69,7 @@ class SegmentedConfig(BackboneConfig):
         return {"cached": cached, "place": StateArray((1,), "int64")} | memories
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model has another segment length, or a layer cannot read such segments."""
-        require_segments(self.segment_length, segment_length)
+        """Raises: UsageError if a layer cannot read such segments."""
         memory = segment_length if self.mem_length is None else self.mem_length
         lengths = {"segment_length": segment_length, "mem_length": memory}
         # Called only for its errors: each layer checks whether it can read such segments.
@@ -257,8 +256,6 @@ class MemformerConfig(BlockSizes):
         return spec | {f"block{n}.past.{part}": past for n in range(1, self.layers + 1) for part in ("keys", "values")}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model has another segment length."""
-        require_segments(self.segment_length, segment_length)
         return {"segment_length": segment_length}
 
     def reading(self, windows: WindowSettings) -> Self:

@@ -150,17 +150,15 @@ class RelativeAttention(StreamAttention[Nothing]):
     def read(self, projected: Projected, passage: Passage) -> Tensor:
         """Compute the term that is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
-        read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
+        biases, spans = (self.content_bias, self.position_bias), self._by_span(projected, passage)
+        read = [relative_attention(*span, *biases, dropout) for span in spans]
         return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
 
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
         """Attention weights of each span, [heads, B, queries, positions that it sees]."""
         by_span = self._by_span(self.project(x, passage), passage)
-        return [relative_scores(q, k, r, *self._biases).softmax(-1) for q, k, _, r in by_span]
-
-    @property
-    def _biases(self) -> tuple[Tensor, Tensor]:
-        return self.content_bias, self.position_bias
+        biases = self.content_bias, self.position_bias
+        return [relative_scores(q, k, r, *biases).softmax(-1) for q, k, _, r in by_span]
 
     def _by_span(self, projected: Projected, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries, keys, values and projected distances of each span."""
