@@ -70,9 +70,7 @@ def grown(
 def _wide(
     name: str, tensor: Tensor, times: int, config: BackboneConfig, noise: float, random: torch.Generator
 ) -> Tensor:
-    if times == 1:
-        return tensor
-    if name == "vocabulary.bias":
+    if times == 1 or name == "vocabulary.bias":
         return tensor
     if name == "vocabulary.embedding":  # the backbone multiplies it by the root of the width
         return tensor.repeat(1, times) * times**-0.5

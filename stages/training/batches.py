@@ -92,23 +92,19 @@ class TaskOrder:
         place = self.place(step)
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
-    def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
-        """The examples of a task, the indices [B] that one rank reads in a forward batch, and whether streams begin."""
-        place, numbers = self._forward_batches(step)
-        order, number = self._orders[place], numbers[part]
-        return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
+    def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool, float | None]:
+        """A forward batch: its task's examples, the indices [B] that a rank reads, whether streams begin, its weight.
 
-    def weight(self, step: int, part: int, rank: int, ranks: int) -> float | None:
-        """Weight of one rank's mean loss of a forward batch, so that all tokens of the update count equally.
-
-        None: all parts and ranks have equal weights. Gradients are means over ranks, so their weights sum to `ranks`.
+        The weight of the rank's mean loss lets all tokens of the update count equally. None: all parts and ranks have
+        equal weights. Gradients are means over ranks, so their weights sum to `ranks`.
         """
         place, numbers = self._forward_batches(step)
-        examples, order = self.tasks[place].examples, self._orders[place]
-        if not examples.by_tokens:
-            return None
-        own = examples.lengths[order.share(numbers[part], rank, ranks)].sum()
-        return float(own * ranks / sum(examples.lengths[order.of_batch(number)].sum() for number in numbers))
+        examples, order, weight = self.tasks[place].examples, self._orders[place], None
+        which = order.share(numbers[part], rank, ranks)
+        if examples.by_tokens:
+            whole = sum(examples.lengths[order.of_batch(number)].sum() for number in numbers)
+            weight = float(examples.lengths[which].sum() * ranks / whole)
+        return examples, which, order.begins_epoch(numbers[part]), weight
 
     @property
     def update_tokens(self) -> int:

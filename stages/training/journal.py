@@ -54,11 +54,6 @@ class Progress:
     journal_digest: str | None = None
     """BLAKE2b of the first bytes of the journal, up to its saved size."""
 
-    def count(self, seconds: float) -> None:
-        """Count an update."""
-        self.step += 1
-        self.seconds += seconds
-
     def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
         """Count the loss of an update, the part of it from auxiliary losses, and the number of documents read."""
         self.loss_sum += loss

@@ -106,7 +106,8 @@ class Trainer:
                 save_after(self.run.model, self.run.folder, self.order.place(step) + 1)
         # There is nothing to show before the first loss is known, so the host waits for it.
         self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
-        self.progress.count(time.perf_counter() - started)
+        self.progress.step += 1
+        self.progress.seconds += time.perf_counter() - started
 
     def _read(self, unread: int) -> None:
         """Wait for the losses of all updates except the latest `unread`, and count them."""
@@ -143,7 +144,7 @@ class Trainer:
             self._settle()
         valid = self._validate() if validates else None
         if writes or valid is not None:
-            course.write_line(valid, self.updates.learning_rate)
+            course.write_line(valid, learning_rate=self.updates.bare_optimizer.param_groups[0]["lr"])
         course.show()
 
     def _validate(self) -> float | None:
@@ -241,19 +242,14 @@ class Updates:
         auxiliary = CopiedNumber(reduce(torch.add, self._auxiliary)) if self._auxiliary else None
         return UpdateFigures(step + 1, CopiedNumber(loss), auxiliary, documents)
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the first group, at the latest update."""
-        return self.bare_optimizer.param_groups[0]["lr"]
-
     # The interface `Update` for methods.
 
     def batches(self) -> Iterator[Batch]:
         fabric, method, config = self._run.fabric, self._run.method, self._run.config
         for part in range(self.accumulate):
-            examples, which, begins = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
+            place = (self.number, part, fabric.global_rank, fabric.world_size)
+            examples, which, begins, self._weight = self._order.batch(*place)
             self.before = Carried() if begins else self.carried
-            self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
             # Processes exchange gradients once per update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
