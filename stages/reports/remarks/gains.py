@@ -7,7 +7,7 @@ from stages.evaluation.fields import PLAIN, SHUT, counting, held_against_countin
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding, Values
+from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding
 
 HALF = 0.5
 """Share of tokens searched for, whose perplexity a remark reports."""
@@ -56,20 +56,22 @@ def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, floa
 
 def against_counting(report: Figures) -> Iterator[Finding]:
     """A model that hardly beats a trigram of its training text, and rows that do not beat their control."""
-    rows, found = _fair_rows(report, report["rows"]), _against_trigram(report)
+    rows, found = _fair_rows(report, report["rows"]), _trigram(report)
     if found is not None:
-        first, _, limit, new = found
-        value = first["perplexity"]
-        if not _beats(value, limit):
+        counted, limit, new = found
+        first, *others = _fair_rows(report, counted)
+        on_new_text = " on new text" if new else ""
+        values = {"row": first["row"], "limit": f"{number(limit)}{on_new_text}", "remedy": _remedy(report)}
+        if not _beats(first["perplexity"], limit):
             # The trigram is the control of the model's own row, so that row is left out.
             losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
-            yield "worse-than-trigram", _trigram_values(report, *found, losing)
+            yield "worse-than-trigram", {**values, "rest": _rest(others, limit, losing)}
             return
-        if not _beats(value, limit * HARDLY_BETTER):
-            yield "hardly-better-than-trigram", _trigram_values(report, *found)
+        if not _beats(first["perplexity"], limit * HARDLY_BETTER):
+            yield "hardly-better-than-trigram", {**values, "rest": _rest(others, limit, ())}
         elif counting(report["rows"][0]) is None:  # otherwise a column of the table shows it
-            on_new_text = f" ({number(limit)} on new text)" if new else ""
-            yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": on_new_text}
+            figure = f" ({number(limit)} on new text)" if new else ""
+            yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": figure}
     losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
     beaten = [f"{name} ({_value(pair[0])}, counting {number(pair[1])})" for name, pair in losses if pair is not None]
     if beaten:
@@ -80,43 +82,30 @@ def against_counting(report: Figures) -> Iterator[Finding]:
 
 def row_worse_than_trigram(report: Figures, name: str) -> bool:
     """Whether a row does not beat a trigram of the training text; on new text, if some was read before."""
-    found = _against_trigram(report)
-    rows = [] if found is None else [row for row in _trigram_rows(report)[0] if row["row"] == name]
-    return any(not _beats(row["perplexity"], found[2]) for row in rows if found is not None)
+    found = _trigram(report)
+    return found is not None and any(row["row"] == name and not _beats(row["perplexity"], found[1]) for row in found[0])
 
 
-def _trigram_rows(report: Figures) -> tuple[Sequence[Figures], float, bool]:
-    """Rows, the trigram's perplexity, and whether both are on new text: so if some of the text was read before."""
-    counted = report["trigram"]
+def _trigram(report: Figures) -> tuple[Sequence[Figures], float, bool] | None:
+    """Rows, the trigram's perplexity, and whether both are on new text: so if some was read before; None without it."""
+    counted = report.get("trigram")
+    if not counted or counted["perplexity"] is None:
+        return None
     if repeated_share(report) and counted["perplexity_on_new_text"] is not None:
         return report["outside_repeated_paragraphs"]["rows"], counted["perplexity_on_new_text"], True
     return report["rows"], counted["perplexity"], False
 
 
-def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float, bool] | None:
-    """The row of the model, the other rows, the trigram's perplexity, and whether all are on new text; or None."""
-    counted = report.get("trigram")
-    if not counted or counted["perplexity"] is None:
-        return None
-    rows, limit, new = _trigram_rows(report)
-    first, *others = _fair_rows(report, rows)
-    return first, others, limit, new
-
-
-def _trigram_values(
-    report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool, losing: Sequence[str] = ()
-) -> Values:
-    """Values of the remark on a model that hardly beats a trigram; `losing`: other rows that lose to their control."""
-    rest = ""
+def _rest(others: Sequence[Figures], limit: float, losing: Sequence[str]) -> str:
+    """Words on the other rows of a model that hardly beats a trigram; `losing`: those that lose to their control."""
     if len(losing) == len(others) > 1:
-        rest = "; nor is any other row"
-    elif losing:
-        rest = f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
-    elif others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
+        return "; nor is any other row"
+    if losing:
+        return f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
+    if others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
         slightly = any(_beats(row["perplexity"], limit) for row in others)
-        rest = "; no other row is by more than a little" if slightly else "; nor is any other row"
-    on_new_text = " on new text" if new else ""
-    return {"row": first["row"], "limit": f"{number(limit)}{on_new_text}", "rest": rest, "remedy": _remedy(report)}
+        return "; no other row is by more than a little" if slightly else "; nor is any other row"
+    return ""
 
 
 def _remedy(report: Figures) -> str:
@@ -132,11 +121,12 @@ def _remedy(report: Figures) -> str:
 
 def counted_orders(report: Figures) -> Iterator[Finding]:
     """Controls with n-grams of orders other than three, if they were asked for."""
-    found = [(row["row"], (row.get("control") or {}).get("orders")) for row in report["rows"]]
     rows = []
-    for name, orders in found:
-        figures = [f"{order}: {number(one['perplexity'])}" for order, one in (orders or {}).items()]
-        rows += [f"{name} {', '.join(figures)}"] if figures else []
+    for row in report["rows"]:
+        orders = (row.get("control") or {}).get("orders") or {}
+        if orders:
+            figures = ", ".join(f"{order}: {number(one['perplexity'])}" for order, one in orders.items())
+            rows.append(f"{row['row']} {figures}")
     if rows:
         yield "counted-orders", {"rows": "; ".join(rows)}
 
@@ -193,22 +183,20 @@ def intervals(figures: Figures) -> Iterator[Finding]:
     drawn = figures.get("change_intervals") or figures.get("bootstrap")
     if not drawn:
         return
-    units, confidence = {"units": _units(drawn)}, f"{100 * drawn['confidence']:.4g}%"
-    if drawn["units"] < FEWEST_UNITS:
-        few = {"units": units["units"].partition(", ")[0], "are": "is" if drawn["units"] == 1 else "are"}
-        yield "no-intervals", few
-        return
-    if drawn["units"] < FEW_UNITS:
-        yield "rough-intervals", units
-    yield "intervals", units | {"confidence": confidence, "samples": f"{drawn['samples']:,}"}
-
-
-def _units(drawn: Figures) -> str:
-    """`57 documents`, `12 groups of consecutive documents, 512 tokens or more in each`."""
     units = f"{drawn['units']:,} {drawn['unit']}{'s' if drawn['units'] != 1 else ''}"
     if drawn["unit"] == "group":
-        return f"{units} of consecutive documents, {drawn['block_tokens']:,} tokens or more in each"
-    return f"{units} of {drawn['block_tokens']:,} consecutive tokens" if drawn.get("block_tokens") else units
+        units = f"{units} of consecutive documents"
+    elif drawn.get("block_tokens"):
+        units = f"{units} of {drawn['block_tokens']:,} consecutive tokens"
+    if drawn["units"] < FEWEST_UNITS:
+        yield "no-intervals", {"units": units, "are": "is" if drawn["units"] == 1 else "are"}
+        return
+    if drawn["unit"] == "group":
+        units = f"{units}, {drawn['block_tokens']:,} tokens or more in each"
+    if drawn["units"] < FEW_UNITS:
+        yield "rough-intervals", {"units": units}
+    confidence = f"{100 * drawn['confidence']:.4g}%"
+    yield "intervals", {"units": units, "confidence": confidence, "samples": f"{drawn['samples']:,}"}
 
 
 def tied(report: Figures) -> tuple[str, list[str]] | None:
@@ -234,10 +222,8 @@ def undertrained_model(report: Figures) -> Iterator[Finding]:
     training = report.get("training")
     if training and undertrained(training):
         falling = ", and validation was still falling" if training["still_falling"] else ""
-        yield (
-            "undertrained",
-            {"model": report["read"]["model"], "passes": passes(training["passes"]), "falling": falling},
-        )
+        model = report["read"]["model"]
+        yield "undertrained", {"model": model, "passes": passes(training["passes"]), "falling": falling}
 
 
 # A weight for each context

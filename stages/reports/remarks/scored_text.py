@@ -63,15 +63,21 @@ def uneven_valid(report: Figures) -> Iterator[Finding]:
         yield "uneven-valid", {"first": first["row"], "split": report["split"], "harder": harder, **perplexities}
 
 
+HOLDERS = {"model": "", EXACT: "the index's text, ", PAIRS: "the pairs, "}
+"""Words for a text that was read, by the role of its reader; others are a datastore's."""
+
+
 def repeated_text(report: Figures) -> Iterator[Finding]:
-    """Paragraphs that were read before."""
+    """Paragraphs that were read before, in `train` of the model, or in `the datastore's text, train of tokens/…`."""
     outside = report.get("outside_repeated_paragraphs")
     if outside is None:
         return
-    known = outside.get("texts", ())
-    shares = [f" ({text['repeated_share']:.1%})" if len(known) > 1 else "" for text in known]
-    names = " or ".join(f"{_text(text)}{share}" for text, share in zip(known, shares, strict=True))
-    yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": names or "train"}
+    names, known = [], outside.get("texts", ())
+    for text in known:
+        holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text, ")
+        name = f"{holder}{text['split']} of {text['corpus']}" if holder else text["split"]
+        names.append(f"{name} ({text['repeated_share']:.1%})" if len(known) > 1 else name)
+    yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": " or ".join(names) or "train"}
 
 
 def matched_text(report: Figures) -> Iterator[Finding]:
@@ -84,17 +90,6 @@ def matched_text(report: Figures) -> Iterator[Finding]:
     )
     known = [f"{row['row']} {number(row['perplexity'])}" for row in outside["rows"] if row["perplexity"] is not None]
     yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
-
-
-HOLDERS = {EXACT: "the index's text", PAIRS: "the pairs"}
-
-
-def _text(text: Figures) -> str:
-    """Name of a known text: `train` of the model, or `the datastore's text, train of tokens/…`."""
-    if "model" in text["read_by"]:
-        return str(text["split"])
-    holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text")
-    return f"{holder}, {text['split']} of {text['corpus']}"
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -129,15 +124,12 @@ def own_text(report: Figures) -> Iterator[Finding]:
 
 
 def _without(left_out: Figures) -> str:
-    """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain)`."""
-    first = left_out["rows"][0]
-    return "; ".join(f"{row['row']} {_without_of(row, first)}" for row in left_out["rows"])
-
-
-def _without_of(row: Figures, first: Figures) -> str:
-    value, before, share = row["perplexity_without"], first["perplexity_without"], row["share_of_gain"]
-    if value is None:
-        return "not known"
-    change = [f"{value / before - 1:+.1%}"] if before and value != before else []
-    parts = [*change, *([] if share is None else [f"{share:.0%} of its gain was theirs"])]
-    return f"{number(value)} ({', '.join(parts)})" if parts else number(value)
+    """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain was theirs)`."""
+    rows, before = [], left_out["rows"][0]["perplexity_without"]
+    for row in left_out["rows"]:
+        value, share = row["perplexity_without"], row["share_of_gain"]
+        parts = [f"{value / before - 1:+.1%}"] if value is not None and before and value != before else []
+        parts += [f"{share:.0%} of its gain was theirs"] if value is not None and share is not None else []
+        figure = "not known" if value is None else number(value)
+        rows.append(f"{row['row']} {figure}" + (f" ({', '.join(parts)})" if parts else ""))
+    return "; ".join(rows)
