@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side, SmallerIsBetter
@@ -196,11 +196,12 @@ def histogram_spec(plot: Histogram) -> Spec:
 def heat_map_spec(plot: HeatMap) -> Spec:
     """Cells, labels on both sides, and a key of the colours; a star in the best cell, if smaller is better."""
     columns, rows = len(plot.values), len(plot.values[0])
-    cells: list[Spec] = [
-        {"x": x, "y": y, "fill": colour_of(value, plot), "words": _words(plot, x, y)}
-        for x, column in enumerate(plot.values)
-        for y, value in enumerate(column)
-    ]
+    cells: list[Spec] = []
+    for x, y in product(range(columns), range(rows)):
+        value = plot.values[x][y]
+        named = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
+        words = f"{', '.join(filter(None, named))}: {number(value) if math.isfinite(value) else 'diverged'}"
+        cells.append({"x": x, "y": y, "fill": colour_of(value, plot), "words": words})
     width = max(WIDTH, CELL * columns) if plot.across.turned else WIDTH
     height = CELL * max(rows, 4)
     across = {"field": "x", **_side(plot.across, WIDTH / columns)}
@@ -325,13 +326,6 @@ def _side(side: Side, room: float = math.inf) -> Spec:
     options = {"labelAngle": -90 if side.turned else 0, "labelOverlap": False, "ticks": False, "domain": False}
     axis = {"labelExpr": f"{json.dumps(shown)}[datum.value]", **options}
     return {"type": "ordinal", "title": side.name or None, "axis": axis}
-
-
-def _words(plot: HeatMap, x: int, y: int) -> str:
-    """The text of a cell's tooltip."""
-    value = plot.values[x][y]
-    places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
-    return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"
 
 
 def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:

@@ -38,39 +38,6 @@ LONGEST_LABEL = 16
 """Maximum number of characters of a token in a heat map."""
 
 
-def _histogram(gate: Mapping[str, Any], split: str) -> Chart:
-    """Shares of tokens, and of all dimensions of all tokens, by the value of the gate."""
-    edges, counts = gate["histogram"]["edges"], gate["histogram"]
-    return Chart(
-        "gate-histogram",
-        f"Gate on {split}, {gate['neighbors']} neighbours",
-        f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}.",
-        Histogram(
-            edges,
-            [Series(label, [n / max(1, sum(counts[kind])) for n in counts[kind]]) for kind, label in KINDS.items()],
-            gate["mean"],
-            "gate g (0: memory, 1: context)",
-        ),
-    )
-
-
-def _passage(passage: Mapping[str, Any]) -> Chart:
-    """Gates of consecutive tokens (across), in groups of dimensions (up)."""
-    tokens = passage["tokens"]
-    groups = range(len(tokens[0]["gate"]))
-    return Chart(
-        "gate-passage",
-        f"Gate at tokens {passage['start']}:{passage['stop']} of {passage['split']}",
-        "Where the gate opens to the memory and where it keeps to the context: tokens across, dimensions up.",
-        HeatMap(
-            [token["gate"] for token in tokens],
-            Side("", [spelled(token["text"]) for token in tokens], turned=True),
-            Side("dimensions, in groups" if len(groups) > 1 else "", [""] * len(groups)),
-            Share("memory", "context"),
-        ),
-    )
-
-
 def spelled(text: str) -> str:
     """A token's text for drawing: shortened, with a visible sign for spaces, and control characters escaped."""
     shown = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
@@ -215,16 +182,11 @@ class GateProbe(SummingProbe):
     def files(self, records: Records) -> dict[str, Any]:
         """`passage.json`: consecutive tokens, each with its gate and its neighbours."""
         label = token_text(self.tokens).label
-        tokens = [
-            {
-                "text": label(token["token"]),
-                "probability": token["probability"],
-                "gate": token["gate"],
-                "neighbors": [label(other) if other >= 0 else None for other in token["neighbors"]],
-            }
-            for gate in records
-            for token in gate["passage"]
-        ]
+        tokens = []
+        for token in (token for record in records for token in record["passage"]):
+            names = [label(other) if other >= 0 else None for other in token["neighbors"]]
+            own = {name: token[name] for name in ("probability", "gate")}
+            tokens.append({"text": label(token["token"]), **own, "neighbors": names})
         place = {"split": self.split, "start": self.passage.start, "stop": self.passage.stop}
         return {"passage.json": {**place, "tokens": tokens}}
 
@@ -243,9 +205,27 @@ class GateProbe(SummingProbe):
         gate = metrics.get("gate")
         if gate is None:
             return []
-        charts = [_histogram(gate, metrics["split"])]
+        counts, title = gate["histogram"], f"Gate on {metrics['split']}, {gate['neighbors']} neighbours"
+        shares = {label: [n / max(1, sum(counts[kind])) for n in counts[kind]] for kind, label in KINDS.items()}
+        series = [Series(label, own) for label, own in shares.items()]
+        plot = Histogram(counts["edges"], series, gate["mean"], "gate g (0: memory, 1: context)")
+        caption = (
+            f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}."
+        )
+        charts = [Chart("gate-histogram", title, caption, plot)]
         if gate["neighbors_right"]:
             report = Report(metrics, scored(metrics))
             right = [(report, report.scored, gate["neighbors_right"])]
             charts.append(accuracy_chart("gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right))
-        return [*charts, _passage(files["passage.json"])] if "passage.json" in files else charts
+        if "passage.json" in files:
+            passage = files["passage.json"]
+            gates = [token["gate"] for token in passage["tokens"]]
+            labels = [spelled(token["text"]) for token in passage["tokens"]]
+            up = Side("dimensions, in groups" if len(gates[0]) > 1 else "", [""] * len(gates[0]))
+            title = f"Gate at tokens {passage['start']}:{passage['stop']} of {passage['split']}"
+            caption = (
+                "Where the gate opens to the memory and where it keeps to the context: tokens across, dimensions up."
+            )
+            heat_map = HeatMap(gates, Side("", labels, turned=True), up, Share("memory", "context"))
+            charts.append(Chart("gate-passage", title, caption, heat_map))
+        return charts

@@ -119,7 +119,8 @@ class Calls:
         """
         self.seconds = 0.0
         """Seconds spent on observing, which the model's own time includes."""
-        self._look, self._held, self._device = look, list[list[Any]](), device
+        self._look, self._device = look, device
+        self._held: list[list[Any]] = []
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
     def _keeper(self) -> Callable[[Any, Any, Any], None]:

@@ -109,8 +109,14 @@ TEMPLATE = Path(__file__).parent / "passage.html"
 
 
 def page(found: Inspected) -> str:
-    """The page as HTML; text of a corpus is escaped."""
-    return _rendered(title(found), found)
+    """The page as HTML; text of a corpus is escaped.
+
+    Its title: `Who predicted tokens 20,000 to 20,023 of test: model, datastore or cache`.
+    """
+    last = found.start + len(found.tokens) - 1
+    *others, latest = ["model", *found.memory_words]
+    asked = f"{', '.join(others)} or {latest}" if others else latest
+    return _rendered(f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}", found)
 
 
 def _rendered(title: str, found: Inspected, **values: Any) -> str:
@@ -141,14 +147,6 @@ def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
     first = passages[0].found
     heading = f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token"
     return _rendered(heading, first, passages=passages, report=report)
-
-
-def title(found: Inspected) -> str:
-    """`Who predicted tokens 20,000 to 20,023 of test: model, datastore or cache`."""
-    last = found.start + len(found.tokens) - 1
-    *others, latest = ["model", *found.memory_words]
-    asked = f"{', '.join(others)} or {latest}" if others else latest
-    return f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}"
 
 
 def coloured(found: Inspected) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.inspection.contexts import Context, EnteredContext, LookedUpContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.page import heaviest, page, title
+from stages.inspection.page import heaviest, page
 from stages.numbers import probability
 from stages.text.excerpt import Excerpt
 from stages.web import strength
@@ -105,7 +105,7 @@ def test_what_is_unlikely_is_told_by_its_size():
 def test_memories_are_called_by_what_they_are_and_white_space_is_seen():
     found = inspected(token("fox", 0.2, 0.4, 0.69), token("\n", 0.2, 0.4, 0.69))
     made = page(found)
-    assert title(found) in made and "datastore" in title(found)
+    assert "Who predicted tokens" in made and "model or datastore" in made
     assert '<span data-name="share of datastore">0.400</span>' in made
     assert "0.7500" in made
     assert '<span class="token">⏎</span>' in made
