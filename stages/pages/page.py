@@ -108,7 +108,7 @@ def _assemble(
     tables = {"results": results_csv, "artifacts": artifacts_csv(everything)}
     html = render(
         TEMPLATE,
-        texts=text_lines(everything),
+        texts=list(text_lines(everything)),
         sections=parts,
         artifacts=everything,
         lineage=lineage,

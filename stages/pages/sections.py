@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
 from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, weight_charts
@@ -41,36 +40,24 @@ class Section:
 def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Section]:
     """The sections that are not empty; no two figures share a name."""
     reports = [source.report for source in sources]
-    headings: Mapping[tuple[str, str], Iterable[Item]] = {
-        ("memory", "More memory"): [
-            *curve_charts(reports),
-            *datastore_charts(reports),
-            *accuracy_charts(reports),
-        ],
-        ("tuning", "Tuning"): [item for s in sources for item in _tuning(s)],
-        ("translations", "Translations"): [table for s in sources for table in changed_tables(s)],
-        ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
-        **{(name, name.replace("_", " ").capitalize()): _probe(name, sources) for name in PROBES.names()},
-        ("training", "Training"): training_charts(read_journals(members)),
+    headings: dict[tuple[str, str], list[Item]] = {
+        ("memory", "More memory"): [*curve_charts(reports), *datastore_charts(reports), *accuracy_charts(reports)],
+        ("tuning", "Tuning"): [],
+        ("translations", "Translations"): [table for source in sources for table in changed_tables(source)],
+        ("frequency", "Frequent and rare words"): [],
+        **{(name, name.replace("_", " ").capitalize()): [] for name in PROBES.names()},
+        ("training", "Training"): list(training_charts(read_journals(members))),
     }
+    by_anchor = {anchor: items for (anchor, _), items in headings.items()}
+    for source in sources:
+        by_anchor["tuning"] += [*source.labelled(weight_charts(source.metrics)), *bleu_tables(source)]
+        if source.metrics.get("frequency_buckets"):
+            by_anchor["frequency"] += [*source.labelled(frequency_charts(source.metrics)), bucket_table(source)]
+        for name, charts in probe_charts(source.metrics, source.files).items():
+            by_anchor[name] += source.labelled(charts)
     used: Counter[str] = Counter()
     made = [Section(*heading, list(_drawn(items, used))) for heading, items in headings.items()]
     return [section for section in made if section.items]
-
-
-def _probe(name: str, sources: Sequence[Source]) -> list[Chart]:
-    return [chart for one in sources for chart in one.labelled(probe_charts(one.metrics, one.files)[name])]
-
-
-def _tuning(source: Source) -> Iterator[Item]:
-    yield from source.labelled(weight_charts(source.metrics))
-    yield from bleu_tables(source)
-
-
-def _frequency(source: Source) -> Iterator[Item]:
-    if source.metrics.get("frequency_buckets"):
-        yield from source.labelled(frequency_charts(source.metrics))
-        yield bucket_table(source)
 
 
 def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:
@@ -89,46 +76,37 @@ JOURNAL = "training.jsonl"
 
 
 def read_journals(members: Sequence[Member]) -> list[Journal]:
-    """Read the journal of every model that has a `training.jsonl`; a single journal gets no label."""
-    read = [(member, records) for member in members if (records := _records(member))]
+    """Read the journal of every model that has one that is not damaged; a single journal gets no label."""
+    read = []
+    for member in members:
+        file = member.file(JOURNAL) if member.kind == "model" else None
+        try:
+            text = "" if file is None else file.read_text("utf-8")
+            records = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (OSError, ValueError, RecursionError):
+            continue
+        if records and all(isinstance(record, dict) for record in records):
+            read.append((member, records))
     return [Journal("" if len(read) == 1 else member.label, records) for member, records in read]
-
-
-def _records(member: Member) -> Sequence[Mapping[str, Any]]:
-    """The records of a model's journal; empty if the file is missing or damaged."""
-    journal = member.file(JOURNAL) if member.kind == "model" else None
-    try:
-        text = "" if journal is None else journal.read_text("utf-8")
-        records = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError, RecursionError):
-        return []
-    return records if all(isinstance(record, dict) for record in records) else []
 
 
 MOST_NAMED = 3
 """Maximum number of files or records that are named as the source of a split."""
 
 
-def text_lines(members: Sequence[Member]) -> list[str]:
-    """`wiki.txt: train 172,117, test 2,619 tokens`, for each tokens artifact in a lineage that is still stored."""
-    found = [member.artifact for member in members if member.kind == "tokens"]
-    return [line for tokens in found if tokens is not None for line in _lines(tokens)]
+def text_lines(members: Sequence[Member]) -> Iterator[str]:
+    """`wiki.txt: train 172,117, test 2,619 tokens`, for each tokens artifact in a lineage that is still stored.
 
-
-def _lines(tokens: Artifact) -> Iterator[str]:
-    """One line for each set of files, with all splits that come from it."""
-    by_files: dict[str, list[str]] = {}
-    for split in in_order(tokens.metrics["splits"]):
-        count = number(tokens.metrics["splits"][split]["tokens"])
-        by_files.setdefault(_files(names_in(tokens.path, split)), []).append(f"{split} {count}")
-    for files, splits in by_files.items():
-        yield f"{files or tokens.reference}: {', '.join(splits)} tokens"
-
-
-def _files(names: Sequence[str]) -> str:
-    """`a.txt, b.txt, c.txt and 4 more`."""
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    There is one line for each set of files, with all splits that come from it.
+    """
+    for tokens in (one.artifact for one in members if one.kind == "tokens" and one.artifact is not None):
+        by_files: dict[str, list[str]] = {}
+        for split in in_order(tokens.metrics["splits"]):
+            names, count = names_in(tokens.path, split), number(tokens.metrics["splits"][split]["tokens"])
+            more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+            by_files.setdefault(", ".join(names[:MOST_NAMED]) + more, []).append(f"{split} {count}")
+        for files, splits in by_files.items():
+            yield f"{files or tokens.reference}: {', '.join(splits)} tokens"
 
 
 def changed_tables(source: Source) -> list[Table]:

@@ -65,20 +65,30 @@ class Source:
 
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
-    read = [report.json(METRICS) for report in reports]
-    labels = _kept_apart([_label(members[one.reference], metrics) for one, metrics in zip(reports, read, strict=True)])
-    corpora = _corpora(read, members)
+    read = [(report, members[report.reference], report.json(METRICS)) for report in reports]
+    labels, seen = [], Counter[str]()
+    for _, member, metrics in read:
+        # A report without a name is `lm, knn-lm`; of equal labels the second becomes `a (2)`.
+        rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
+        label = member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
+        seen[label] += 1
+        labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    corpora = _corpora([metrics for *_, metrics in read], members)
     return [
         Source(
-            members[report.reference],
+            member,
             metrics,
-            {name: report.json(name) for name in _other_files(report)},
+            {
+                name: report.json(name)
+                for name in report.manifest.files
+                if "/" not in name and name.endswith(".json") and name != METRICS
+            },
             label,
             corpora[metrics["read"]["tokens"]],
             len(reports) == 1,
             [*remarks_on(REPORT, metrics), *more(report)],
         )
-        for report, metrics, label in zip(reports, read, labels, strict=True)
+        for (report, member, metrics), label in zip(read, labels, strict=True)
     ]
 
 
@@ -89,22 +99,6 @@ def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remar
         for remark in source.remarks:
             labels.setdefault(remark, []).append(source.label)
     return [([] if len(of) == len(sources) else of, remark) for remark, of in labels.items()]
-
-
-def _label(member: Member, metrics: Mapping[str, Any]) -> str:
-    """Name of a report; `lm, knn-lm` if it has none."""
-    rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
-    return member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
-
-
-def _kept_apart(labels: Sequence[str]) -> list[str]:
-    """Unique labels: the second `a` becomes `a (2)`."""
-    seen: Counter[str] = Counter()
-    apart = []
-    for label in labels:
-        seen[label] += 1
-        apart.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return apart
 
 
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
@@ -124,7 +118,3 @@ def _corpus(member: Member | None, split: str) -> str:
     path = member.file(names_file(split))
     named = {run.name for run in read_runs(path)} if path is not None and path.is_file() else set()
     return (named.pop() or "") if len(named) == 1 else ""
-
-
-def _other_files(report: Artifact) -> list[str]:
-    return [name for name in report.manifest.files if "/" not in name and name.endswith(".json") and name != METRICS]

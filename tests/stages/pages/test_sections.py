@@ -25,7 +25,7 @@ def test_splits_are_told_with_their_files(tmp_path: Path, given: str) -> None:
         (tmp_path / "a.txt").write_text("one two\n" * 20)
         read = {"source": [files["a"]]}
     tokens = make(Tokenize(), config, read, Store(tmp_path / "store"), Execution()).artifact
-    lines = text_lines([Member(tokens.reference, tokens), Member("tokens/0123456789ab", None)])
+    lines = list(text_lines([Member(tokens.reference, tokens), Member("tokens/0123456789ab", None)]))
     if given == "source":
         assert lines == ["a.txt: train 30, valid 15, test 15 tokens"]
     else:
