@@ -1,6 +1,6 @@
 """Titles of pages, which say the result in words, and the tables of reports: rows, ranks, means over seeds, BLEU."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isclose
 from typing import Any
 
@@ -142,20 +142,13 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     caption += "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
     caption += " Ties: above it by chance, perhaps." if any(row.ties for row in rows) else ""
     caption += " Counting: a trigram of what the row may read, to be beaten." if COUNTING in measures else ""
-    groups = [
-        Group(
-            [_result(row, measures) for row in rows if row.source is source],
-            Cell(source.label, None, _described(source), link=source.member.anchor),
-            f"row-{source.member.id}",
-        )
-        for source in sources
-    ]
+    groups = []
+    for source in sources:
+        facts = source.member.reference, source.metrics["method"], source.scored, f"{source.metrics['tokens']:,} tokens"
+        head = Cell(source.label, None, ", ".join(filter(None, (*facts, source.own_text))), link=source.member.anchor)
+        own = [_result(row, measures) for row in rows if row.source is source]
+        groups.append(Group(own, head, f"row-{source.member.id}"))
     return Table("Results", columns, groups, caption)
-
-
-def _described(source: Source) -> str:
-    parts = [source.member.reference, source.metrics["method"], source.scored, f"{source.metrics['tokens']:,} tokens"]
-    return ", ".join([*parts, *([source.own_text] if source.own_text else [])])
 
 
 def _result(row: Row, measures: Sequence[str]) -> tables.Row:
@@ -175,20 +168,15 @@ def ranking_table(ranking: Ranking) -> Table:
     for row in ranking.rows:
         of = row.over_seeds
         seeds = "" if of is None else f"({of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
-        rows.append(
-            tables.Row(
-                [
-                    Cell(row.source.label, link=f"row-{row.source.member.id}"),
-                    Cell(row.source.metrics["method"]),
-                    Cell(row.name, None, row.source.own_text),
-                    figure(row.typical, "perplexity", seeds),
-                    figure(row.values[COUNTING]),
-                    figure(row.values["tokens_per_second"], "tokens_per_second"),
-                ],
-                (),
-                row.best,
-            )
-        )
+        cells = [
+            Cell(row.source.label, link=f"row-{row.source.member.id}"),
+            Cell(row.source.metrics["method"]),
+            Cell(row.name, None, row.source.own_text),
+            figure(row.typical, "perplexity", seeds),
+            figure(row.values[COUNTING]),
+            figure(row.values["tokens_per_second"], "tokens_per_second"),
+        ]
+        rows.append(tables.Row(cells, (), row.best))
     seeds = "; reports that differ by the seed of training alone are one, with their mean"
     of_seeds = seeds if any(row.over_seeds for row in ranking.rows) else ""
     return Table(
@@ -261,26 +249,20 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
     return cell._replace(text=f"({cell.text})") if cell.text and tokens < FEW_TOKENS else cell
 
 
-def bleu_tables(source: Source) -> list[Table]:
+def bleu_tables(source: Source) -> Iterator[Table]:
     """Every candidate, in the order tried, of each row whose settings were chosen by BLEU."""
     tuning = source.metrics.get("tuning", {})
-    found = tuning.get(BLEU)
-    if found is None:
-        return []
-    return [_candidates(row, f"{found['sentences']:,} sentences of {tuning['split']}") for row in found["rows"]]
-
-
-def _candidates(row: Figures, tried: str) -> Table:
-    candidates = row["candidates"]
-    names = [name for name in candidates[0] if name != BLEU]
-    best = max(range(len(candidates)), key=lambda place: candidates[place][BLEU])
-    rows = []
-    for place, one in enumerate(candidates):
-        score = figure(one[BLEU], BLEU)._replace(mark="best" if place == best else "")
-        rows.append(tables.Row([*(_setting(one[name]) for name in names), score], (), place == best))
-    caption = f"{tried}, translated with each candidate. The best was chosen, the first of equals."
-    return Table(f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption)
-
-
-def _setting(value: float | None) -> Cell:
-    return Cell("\N{INFINITY}" if value is None else number(value), value)
+    found = tuning.get(BLEU) or {"rows": []}
+    for row in found["rows"]:
+        candidates = row["candidates"]
+        names = [name for name in candidates[0] if name != BLEU]
+        best = max(range(len(candidates)), key=lambda place: candidates[place][BLEU])
+        rows = []
+        for place, one in enumerate(candidates):
+            values = [one[name] for name in names]
+            settings = [Cell("\N{INFINITY}" if value is None else number(value), value) for value in values]
+            score = figure(one[BLEU], BLEU)._replace(mark="best" if place == best else "")
+            rows.append(tables.Row([*settings, score], (), place == best))
+        tried = f"{found['sentences']:,} sentences of {tuning['split']}"
+        caption = f"{tried}, translated with each candidate. The best was chosen, the first of equals."
+        yield Table(f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption)

@@ -104,4 +104,7 @@ def test_a_page_shows_what_was_tried_and_which_was_best(index: Artifact) -> None
     ]
     (best,) = [row for row in table.rows if row.cells[-1].mark == "best"]
     assert best.cells[-1].value == max(one["bleu"] for one in tried(report))
-    assert bleu_tables(page_source(evaluated(index, memory=("external:k=1,temperature=1,lambda=0.1",), **BEAM))) == []
+    assert (
+        list(bleu_tables(page_source(evaluated(index, memory=("external:k=1,temperature=1,lambda=0.1",), **BEAM))))
+        == []
+    )
