@@ -145,7 +145,12 @@ def compare_tokens(
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     all_tokens, *by_range = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
-    by_bucket = by_range[grouped[1][1] :]
+    by_range, by_bucket = by_range[: grouped[1][1]], by_range[grouped[1][1] :]
+    by_frequency = None
+    if frequencies is not None:
+        filled = buckets([0 if one is None else one["tokens"] for one in by_bucket])
+        found = [{**bounds, **(by_bucket[number] or {})} for number, bounds in filled]
+        by_frequency = {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": found}
     held, totals, gained = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0], pairs[0] - pairs[1]
     edges = all_tokens["interval"]
     return {
@@ -161,19 +166,10 @@ def compare_tokens(
             **units.facts(int(held.sum())),
             "units_won": int((totals[held] < 0).sum()),
         },
-        "by_frequency": None
-        if frequencies is None
-        else {
-            "counted_in": frequencies.counted_in,
-            "corpus": frequencies.corpus,
-            "buckets": [
-                {**bounds, **(by_bucket[number] or {})}
-                for number, bounds in buckets([0 if one is None else one["tokens"] for one in by_bucket])
-            ],
-        },
+        "by_frequency": by_frequency,
         "by_position": [
             {"from": range_bounds(number)[0], "to": range_bounds(number)[1] - 1, **one}
-            for number, one in enumerate(by_range[: grouped[1][1]])
+            for number, one in enumerate(by_range)
             if one is not None
         ],
         "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
