@@ -48,6 +48,9 @@ QUERIES = 256
 SHORT_GROUPS = 4
 """Factor on the keys that a thread takes, where short vectors are ready."""
 
+TRIED_LISTS, TRIED_QUERIES = 16, 128
+"""Lists, and queries of each, in which short vectors are tried first: a group of lists costs too much if they fail."""
+
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
 """Most scores and most keys of a group of lists, and groups per thread that the remaining work must allow.
 
@@ -122,6 +125,11 @@ class GroupedSearcher(ScanningSearcher):
         found = TopKBuffer(len(queries), most)
         blocks = self._short if k <= MOST_NEAREST else None
         short = None if blocks is None else ShortQueries(queries, bounds, blocks)
+        if blocks is not None and short is not None and not blocks.compared:
+            visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
+            for number in visited[:: max(1, len(visited) // TRIED_LISTS)].tolist():
+                ready, lying = blocks.short([number], scratch)
+                short.try_out(visits.of([number])[:TRIED_QUERIES] // probe, lying[0], ready, scratch)
 
         def scan(numbers: list[int]) -> None:
             which, counts = visits.of(numbers) // probe, visits.counts[numbers]

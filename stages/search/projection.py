@@ -25,7 +25,7 @@ VARIANCE = 0.8
 """Share of the variance that the axes must hold; with less, too many pairs are near as short vectors."""
 NARROWER = 2
 """Least ratio of the widths of keys and short vectors; with less, shorter products do not pay for more pairs."""
-MOST_LEFT, TRIED = 0.01, 1 << 24
+MOST_LEFT, TRIED = 0.01, 1 << 20
 """Most pairs that may be left to whole keys, as a share; with more, products of whole keys are faster. TRIED pairs are
 enough to measure it."""
 SLACK = 8 * ROUNDING
@@ -149,6 +149,10 @@ class ShortQueries:
         few = sum(len(which) * (part.stop - part.start) for which, part in tiles) <= SCORES
         for some in [tiles] if few else small_tiles(tiles, SCORES):
             yield from self.queries.pairs(some, keys, self._near(some, keys, scratch))
+
+    def try_out(self, which: Int64[np.ndarray, " q"], part: slice, keys: ShortKeys, scratch: Scratch) -> None:
+        """Compare some queries with some keys, only to count the pairs that would be left to whole keys."""
+        self._near([(which, part)], keys, scratch)
 
     def _near(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs that may lie within the bounds, of all tiles end to end."""
