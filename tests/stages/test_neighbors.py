@@ -18,6 +18,7 @@ from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
 from stages.search.config import forbidden_rows
+from stages.search.lists import InvertedLists
 from tests.oracles.search import nearest
 from tests.stages.kills import made_in_pieces
 from tests.stages.notes import Notes
@@ -271,8 +272,15 @@ def test_an_index_larger_than_memory_finds_the_same_and_stays_on_the_disk(
     held, notes = found(precompute(store, index, Notes(), exclude="window:70"), "train"), Notes()
     store.remove(store.artifacts("neighbors")[0].reference)
     monkeypatch.setattr("stages.search.open.free_memory_bytes", lambda: index.metrics["bytes"])
-    monkeypatch.setattr("stages.search.open.read_index", None)
+    mapped, open_lists = list[bool](), InvertedLists.__init__
+
+    def remembered(self: Any, ivf: Any) -> None:
+        open_lists(self, ivf)
+        mapped.append(self.mapped)
+
+    monkeypatch.setattr(InvertedLists, "__init__", remembered)
     read = found(precompute(store, index, notes, exclude="window:70"), "train")
+    assert mapped and all(mapped)
     assert any("from the disk" in note for note in notes.infos)
     for one, other in zip(held, read, strict=True):
         np.testing.assert_array_equal(one, other)
