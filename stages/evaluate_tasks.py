@@ -155,7 +155,10 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             matrix = score_matrices(score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan))
         else:
             matrix = matrices(plan, {key: record["correct"] for key, record in records.items()})
-        rows = [_row(job, plan, number) for number in range(plan.rows)]
+        rows = [{"row": row.spelled} for row in job.config.rows]
+        for number, row in enumerate(job.config.rows):
+            if len(row.readings) > 1:
+                rows[number]["chosen"] = row.readings[chosen(plan, number, job.draft.record)].spelled
         made = {
             "tasks": list(plan.order),
             "method": model.config["method"],
@@ -218,14 +221,6 @@ def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
             and reading.k != type(reading).model_fields["k"].default
         ):
             raise UsageError(f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}.")
-
-
-def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[str, Any]:
-    """The name of a row, and the reading chosen for it if it has several."""
-    row = job.config.rows[number]
-    if len(row.readings) == 1:
-        return {"row": row.spelled}
-    return {"row": row.spelled, "chosen": row.readings[chosen(plan, number, job.draft.record)].spelled}
 
 
 def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]]) -> int:

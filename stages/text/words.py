@@ -111,8 +111,7 @@ def _steps(step: dict[str, Any] | None) -> Iterator[str]:
 def _byte_level(token: str) -> bytes:
     """Bytes of a token in GPT-2's table, which has a printable character for each byte."""
     table = _bytes_of_symbols()
-    known = all(symbol in table for symbol in token)
-    return bytes(table[symbol] for symbol in token) if known else token.encode()
+    return bytes(map(table.__getitem__, token)) if table.keys() >= set(token) else token.encode()
 
 
 @cache

@@ -279,18 +279,13 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
         splits[split] = np.array([numbers[one.label] for _, one in every], np.int32), np.array(tasks, np.int32)
         asked[split] = [one.asked for _, one in every if one.asked is not None]
         if any(one.candidates for _, one in every):
-            candidates[split] = [_numbered(split, one.candidates, numbers) for _, one in every]
+            named = [one.candidates for _, one in every]
+            if unknown := [name for some in named for name in some or () if name not in numbers]:
+                raise DataError(f"{split} has the candidate {unknown[0]!r}, which is no label of train.")
+            candidates[split] = [None if some is None else [numbers[name] for name in some] for some in named]
     if config.candidates is not None and not candidates:
         raise DataError(f"--candidates {config.candidates}: no record has a field of that name.")
     return Tasks(labels, names, splits, asked, candidates)
-
-
-def _numbered(split: str, named: Sequence[str] | None, numbers: Mapping[str | None, int]) -> list[int] | None:
-    """Numbers of the named labels. Raises: DataError for a label that does not occur in train."""
-    for name in named or ():
-        if name not in numbers:
-            raise DataError(f"{split} has the candidate {name!r}, which is no label of train.")
-    return None if named is None else [numbers[name] for name in named]
 
 
 def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[TaskRecord]]]:
