@@ -49,18 +49,22 @@ def compare_text(
     held, difference = weights.any(axis=1), nll_b - nll_a
     totals = np.repeat(difference[held, None], len(counts), axis=1)
     intervals = settings.bootstrap.intervals(totals, weights[held], progress)
+    a_nats, b_nats = float(nll_a.sum()), float(nll_b.sum())
+    per = []
+    for (unit, parts), interval in zip(counts.items(), intervals, strict=True):
+        count = int(parts.sum())
+        change = (b_nats - a_nats) / count
+        means = {"unit": unit, "count": count, "nll_a": a_nats / count, "nll_b": b_nats / count, "difference": change}
+        edges = interval and [perplexity(edge, 1) for edge in interval]
+        ratios = {"perplexity_ratio": perplexity(change, 1), "perplexity_ratio_interval": edges}
+        per.append({**means, "interval": interval and list(interval), **ratios})
     return {
         "paired_on": "text",
         "tokens_a": len(a),
         "tokens_b": len(b),
         "unknown_rate_a": a.unknown_rate,
         "unknown_rate_b": b.unknown_rate,
-        "per": _meaningful(
-            [
-                {"unit": unit, **_means(int(count.sum()), float(nll_a.sum()), float(nll_b.sum()), interval)}
-                for (unit, count), interval in zip(counts.items(), intervals, strict=True)
-            ]
-        ),
+        "per": _meaningful(per),
         "bootstrap": {
             **asdict(settings.bootstrap),
             **part,
@@ -130,20 +134,6 @@ def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
     bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
     shown = [shown_word_perplexity(perplexity(words[n], 1), b) for n, b in zip(("nll_a", "nll_b"), bits, strict=True)]
     return per if None not in shown else [characters]
-
-
-def _means(count: int, nll_a: float, nll_b: float, interval: tuple[float, float] | None) -> dict[str, Any]:
-    """Means over `count` words or characters, and their difference; ratios are of exp(nats per unit)."""
-    difference = (nll_b - nll_a) / count
-    return {
-        "count": count,
-        "nll_a": nll_a / count,
-        "nll_b": nll_b / count,
-        "difference": difference,
-        "interval": interval and list(interval),
-        "perplexity_ratio": perplexity(difference, 1),
-        "perplexity_ratio_interval": interval and [perplexity(edge, 1) for edge in interval],
-    }
 
 
 UNITS = ("word", "character")
