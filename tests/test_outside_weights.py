@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
@@ -44,6 +44,10 @@ class MatchWeights:
     base: float
     slope: float
 
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**record)
+
     @property
     def record(self) -> Mapping[str, Any]:
         return asdict(self)
@@ -56,6 +60,8 @@ class MatchLength(PerContext):
     """More weight to a memory whose nearest entry follows the same tokens; the slope is fitted."""
 
     needs: ClassVar[Needs] = Needs(reach=LONGEST)
+    fitted: ClassVar[type[Any]] = MatchWeights
+    features: ClassVar[int] = 1
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Tensor:
         tokens = block.carried.joined_tokens(block.lm)
@@ -71,9 +77,6 @@ class MatchLength(PerContext):
     def fit(self, positions: Positions, weight: float) -> MatchWeights:
         tried = [MatchWeights(math.log(weight / (1 - weight)), slope) for slope in SLOPES]
         return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
-
-    def restore(self, record: Mapping[str, Any]) -> MatchWeights:
-        return MatchWeights(**record)
 
 
 @pytest.fixture(autouse=True)
