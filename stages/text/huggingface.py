@@ -28,8 +28,8 @@ LONGEST_WORD = 1000
 _LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 BATCH_CHARACTERS = 2**18
 """Characters encoded at once: an encoding takes a hundred times the memory of its ids."""
-_WORD_BEGINS = re.compile(r"(?= \S)")
-"""Where GPT-2's pattern cuts any text: before the last space that precedes a word or a sign."""
+_WORD_BEGINS = re.compile(r"(?<=\S)(?= \S)")
+"""Where GPT-2's pattern cuts any text: before a single space. Several stay whole, as they are before an added token."""
 
 
 @contextmanager

@@ -95,6 +95,11 @@ def test_characters_and_bytes(text: str) -> None:
     assert [names[id] for id in encode(characters, text)] == [c if c in known else "<unk>" for c in text]
 
 
+INDENTED = {
+    lowercase: TOKENIZERS.load("bpe").train([as_pieces(TRAIN + "    def \n" * 99)], 300, lowercase)
+    for lowercase in (False, True)
+}
+"""Tokenizers with tokens of several spaces."""
 LINES = st.lists(
     st.text(
         st.sampled_from("theWLsd 'cat's'll12½Ⅷ²_.,;…\t\r\n\x0b\x0c\x1c\x85\u00a0\u2028\u3000üΣßİ世a\u0301\u200d🌍"),
@@ -123,13 +128,14 @@ def ids_of_texts(tokenizer: TextTokenizer, texts: list[str]) -> list[list[int]]:
         "don't DON'T 'RE'",
         "two\nlines\n",
         "<eos> at the end<eos>\n",
+        "two   <eos>  new",
         "the cat's food",
     ]
 )
 @examples
 @given(texts=LINES)
 def test_bpe_encodes_a_word_once_with_the_ids_of_its_text(lowercase: bool, added: str, texts: list[str]) -> None:
-    library = Tokenizer.from_str(TOKENIZERS_MADE["bpe", lowercase].huggingface().to_str())
+    library = Tokenizer.from_str(INDENTED[lowercase].huggingface().to_str())
     library.add_tokens([added])
     expected = [library.encode(text, add_special_tokens=False).ids for text in texts]
     assert ids_of_texts(HuggingFaceTokenizer(library), texts) == expected
