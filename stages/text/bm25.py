@@ -84,12 +84,15 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
     array([[1, 2, 0],
            [0, 0, 1]], dtype=uint8)
     """
-    dtype, blocks = np.min_scalar_type(np.diff(offsets).max()), []
-    for start in range(0, len(offsets) - 1, BLOCK):
+    sizes, blocks = np.diff(offsets), []
+    longest = sizes.max()
+    for start in range(0, len(sizes), BLOCK):
         part = offsets[start : start + BLOCK + 1]
-        found = np.asarray(ids[int(part[0]) : int(part[-1])]).astype(np.int32)
-        begins = (part - part[0]).astype(np.int32)
-        block = csr_array((np.ones(len(found), dtype), found, begins), shape=(len(part) - 1, terms))
+        found = np.asarray(ids[int(part[0]) : int(part[-1])])
+        if sizes.min() == longest:  # rows of one length are sorted here, many times as fast as by SciPy
+            found = np.sort(found.reshape(-1, longest)).ravel()
+        ones, begins = np.ones(len(found), np.min_scalar_type(longest)), (part - part[0]).astype(np.int32)
+        block = csr_array((ones, found.astype(np.int32), begins), shape=(len(part) - 1, terms))
         block.sum_duplicates()
         blocks.append(block)
     return vstack(blocks, format="csr")
