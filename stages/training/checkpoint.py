@@ -215,13 +215,16 @@ class Saver:
             return Progress(), Carried()
         run, fabric = self._run, self._run.fabric
         saved = load_checkpoint(self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size)
-        progress = Progress(**saved.progress)
+        try:
+            progress = Progress(**saved.progress)
+            if isinstance(run.method, Remembers):
+                run.method.load_state_dict(saved.method)
+        except (KeyError, TypeError) as error:  # another version of the package keeps more, or less
+            raise damaged_checkpoint(self._path, f"it was saved by another version: {error}") from error
         if fabric.is_global_zero:
             best_file(run.folder, progress)
             if not is_whole(run.folder, progress.journal_bytes, progress.journal_digest):
                 raise damaged_checkpoint(self._path, f"{LINES} is not as it was saved")
-        if isinstance(run.method, Remembers):
-            run.method.load_state_dict(saved.method)
         run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
         return progress, saved.carried.each(lambda tensor: tensor.to(fabric.device))
 

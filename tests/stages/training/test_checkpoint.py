@@ -1,7 +1,11 @@
 """A checkpoint that cannot be read is said to be so."""
 
 import tracemalloc
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +13,9 @@ from torch import nn
 
 from stages.artifacts.durable import disk_failure
 from stages.errors import ArtifactError
-from stages.methods.method import Carried
-from stages.training.checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
+from stages.methods.method import Carried, Remembers
+from stages.training.checkpoint import CHECKPOINT, Saver, load_checkpoint, save_checkpoint
+from stages.training.journal import Progress
 from tests.cli.conftest import largest_file
 
 
@@ -57,3 +62,34 @@ def test_a_checkpoint_that_the_disk_refuses_leaves_the_one_before(tmp_path: Path
     assert disk_failure(refused.value, tmp_path) is not None
     assert load_checkpoint(tmp_path / CHECKPOINT, model, optimizer).progress == {"step": 3}
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+class Later(Remembers):
+    """A method that keeps more than it did in an earlier version."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batches": 1, "ended": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        assert (state["batches"], state["ended"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("progress", "kept"), [({}, {"batches": 1}), ({"later": 1}, Later().state_dict())], ids=["method", "progress"]
+)
+def test_a_checkpoint_of_another_version_is_named(
+    tmp_path: Path, progress: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    model, path = nn.Linear(3, 2), tmp_path / CHECKPOINT
+    optimizer = torch.optim.Adam(model.parameters())
+    fabric = SimpleNamespace(global_rank=0, world_size=1, is_global_zero=False, device="cpu")
+    reporter, config = SimpleNamespace(info=lambda words: None), SimpleNamespace(steps=9)
+    run: Any = SimpleNamespace(
+        folder=tmp_path, model=model, method=Later(), fabric=fabric, reporter=reporter, config=config
+    )
+    saved = asdict(Progress(step=3))
+    save_checkpoint(path, model, optimizer, [], saved, Later().state_dict())
+    assert Saver(run, optimizer).restore()[0].step == 3
+    save_checkpoint(path, model, optimizer, [], saved | progress, kept)
+    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors is damaged \(it was saved by another version"):
+        Saver(run, optimizer).restore()
