@@ -180,8 +180,8 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
     return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
 
 
-FEW_LAYERS = 64
-"""Largest number of layers for which the whole model is counted."""
+FEW_LAYERS = 256
+"""Largest number of layers for which the whole model is counted, which takes seconds."""
 
 
 def parameter_count(config: BackboneConfig) -> int:

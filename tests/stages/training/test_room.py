@@ -7,7 +7,7 @@ import pytest
 from stages.errors import ResourceError
 from stages.models import language_model
 from stages.models.config import parse_model
-from stages.models.language_model import FEW_LAYERS, LanguageModel, parameter_count
+from stages.models.language_model import LanguageModel, parameter_count
 from stages.training import sizes as room
 from stages.training.config import TrainConfig
 from stages.training.sizes import require_room
@@ -20,8 +20,14 @@ def model(**changes):
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
-def test_many_layers_are_counted_without_making_them(backbone):
-    config = model(backbone=backbone, layers=FEW_LAYERS + 40)
+def test_many_layers_are_counted_without_making_them(monkeypatch, backbone):
+    monkeypatch.setattr(language_model, "FEW_LAYERS", 4)
+    config = model(backbone=backbone, layers=44)
+    assert parameter_count(config) == sum(p.numel() for p in LanguageModel(config).parameters())
+
+
+def test_layers_in_chosen_blocks_of_a_deep_model_are_counted_as_they_are():
+    config = model(layers=100, feed_forward={"name": "product-keys", "layers": [64, 80]})
     assert parameter_count(config) == sum(p.numel() for p in LanguageModel(config).parameters())
 
 
