@@ -1,7 +1,7 @@
 """Completions for a shell: artifacts of the store, recipes, presets, methods, backbones.
 
-Typer calls each function with its context and the text typed so far; `words` makes one from names alone. No numerical
-library is imported, and no manifest is read.
+Typer calls each function with its context and the text typed so far; `words` makes such a function from names alone. No
+numerical library is imported, and no manifest is read.
 """
 
 from collections.abc import Callable, Iterable, Iterator

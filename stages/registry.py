@@ -91,7 +91,8 @@ class Registry:
     def _part(self, name: object) -> Part | str:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
-            elsewhere = next((f" (it is an {other.kind})" for other in self.others if name in other), "")
+            yours = f" ({OUTSIDE} adds your own)" if known.startswith("known") else ""
+            elsewhere = next((f" (it is an {other.kind})" for other in self.others if name in other), yours)
             told = f"There is no {self.kind} {name!r}; {known}{elsewhere}"
             raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
         return self.targets[str(name)]

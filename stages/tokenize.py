@@ -2,8 +2,8 @@
 
 The text is read once, as a stream, into a spool of shards of about 1 MB. The tokenizer is made from the shards of
 train; for words, its shards are part of the work. Then each shard is encoded separately, and the ids of each split are
-joined in whole rows. Memory holds one shard and the vocabulary, whatever the size of the corpus. The disk holds the
-text, and its ids twice, until the artifact is published.
+joined. Memory holds one shard and the vocabulary, whatever the size of the corpus. The disk holds the text, and its ids
+twice, until the artifact is published.
 """
 
 from collections.abc import Mapping, Sequence

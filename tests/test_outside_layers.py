@@ -23,7 +23,9 @@ from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, SublayerSettings
 from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
+from stages.training.config import TrainConfig
 from stages.training.loop import plain_step
+from stages.training.warnings import unlearned_memory
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.training.test_loop import V, trainer
@@ -298,7 +300,8 @@ def test_a_probe_from_outside_makes_reports_anew(memlm: Memlm, text: Path, monke
     ("arguments", "words"),
     [
         (("feed_forward.name=slot",), "There is no feed-forward layer 'slot'; did you mean 'slots'?"),
-        (("attention.name=softmax",), "There is no attention of a transformer-xl 'softmax'"),
+        (("attention.name=softmax",), "There is no attention of a transformer-xl 'softmax'; known: compressive"),
+        (("attention.name=mine",), "relative, summary (MEMLM_PARTS adds your own)"),
         (
             ("feed_forward.name=slots", "feed_forward.slot=1"),
             "no setting 'model.feed_forward.slot'; did you mean 'model.feed_forward.slots'?",
@@ -312,6 +315,24 @@ def test_messages_know_them(layers: None, memlm: Memlm, arguments: tuple[str, ..
     ended = memlm("train", "tokens/none", "--backbone", "transformer-xl", *told)
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    ("model", "accumulate", "told"),
+    [
+        ({"backbone": "transformer-xl", "attention": {"name": "recurrent"}}, 1, True),
+        ({"backbone": "transformer-xl", "attention": {"name": "recurrent"}}, 2, False),
+        ({"backbone": "transformer-xl", "attention": {"name": "summary"}}, 1, False),
+        ({"backbone": "memformer"}, 1, True),
+        ({"backbone": "memformer"}, 2, False),
+        ({"backbone": "memformer", "slots": 0}, 1, False),
+    ],
+)
+def test_what_writes_memory_learns_only_where_an_update_has_a_later_segment(
+    layers: None, model: dict[str, Any], accumulate: int, told: bool
+) -> None:
+    config = TrainConfig(model=parse_model(model), accumulate=accumulate)
+    assert (unlearned_memory(config) is not None) == told
 
 
 def test_a_window_has_attention_of_windows(layers: None) -> None:

@@ -95,7 +95,7 @@ class Probe(ABC):
     @classmethod
     @abstractmethod
     def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
-        """Charts of the probe; none if there are no numbers.
+        """Charts of the probe, their names after its own; none if there are no numbers.
 
         Args:
             metrics: the content of `metrics.json`.
@@ -361,6 +361,6 @@ EDGES = [place / BINS for place in range(BINS + 1)]
 def histogram_of_blocks(
     name: str, title: str, caption: str, blocks: Sequence[Figures], values: Sequence[float], across: str
 ) -> list[Chart]:
-    """The chart of the `histogram` of each block; `values`: the mean in each."""
+    """The chart of the `histogram` of each block; `values`: the mean in each; `across`: the axis of bins."""
     series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
     return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]

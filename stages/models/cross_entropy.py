@@ -97,7 +97,7 @@ class _Block(NamedTuple):
 def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterator[_Block]:
     """Yield one block of tokens at a time; the next block overwrites it.
 
-    The normalizer is computed from the largest probability, which is at least 1/V. That of the target may underflow.
+    The normalizer is computed from the largest probability, which is at least 1/V. The target's may underflow.
     """
     blocks = _blocks(len(hidden), weight)
     room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))

@@ -36,15 +36,15 @@ class StreamPlan(ShardPlan[TestRange]):
     """The stream of a model, and the parts of it to score."""
 
     order: tuple[str, ...]
-    """Names of the tasks in the order of learning; if all were learnt at once, in the order of the tokens."""
+    """Names of the tasks in the order of learning; if all were learnt at once, as tokens list them."""
     places: tuple[int, ...]
-    """Tasks after which weights are scored, counted from 1; 0: before the first."""
+    """Numbers of the tasks after which the weights are scored, from 1; 0: before the first."""
     counts: tuple[int, ...]
-    """Examples of each task's test."""
+    """Number of examples in each task's test."""
     rows: int
-    """Readings."""
+    """Number of readings."""
     tuned: int = 0
-    """Examples of the first task's tune split that each tried reading answers."""
+    """Number of examples of the first task's tune split that each tried reading answers."""
 
     @property
     def tests(self) -> list[TestRange]:
@@ -121,7 +121,7 @@ def drawn(count: int, examples: int) -> np.ndarray:
 
 
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
-    """R of each reading, [rows, places, K]: the share of right answers, from the counts of each shard."""
+    """R of each reading, [rows, places, K tasks]: the share of right answers, from the counts of each shard."""
     return _summed(plan, correct) / np.array(plan.counts)
 
 
@@ -142,5 +142,5 @@ def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[st
     with np.errstate(over="ignore"):
         found: np.ndarray = np.exp(mean)
     if not np.isfinite(found).all():
-        raise ArtifactError(f"A test has {mean.max():,.0f} nats a token, beyond any perplexity: train again.")
+        raise ArtifactError(f"A test has {mean.max():,.0f} nats a token, too many for a perplexity: train again.")
     return found

@@ -1,4 +1,4 @@
-"""Assembles the shards of a split: figures, arrays in whole rows, and names of documents."""
+"""Assembles the shards of a split: its figures, arrays, and names of documents."""
 
 import json
 from bisect import bisect_right
@@ -72,7 +72,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
 
 
 def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
-    """Figures of a shard: of its ids, and of its words if these were split first."""
+    """Figures of a shard's ids, and of its words if the text was split into words first."""
     split = words_key(shard)
     return (job.draft.record(split) if job.draft.done(split) else {}) | job.draft.record(shard.key)
 
@@ -106,7 +106,7 @@ def _write_arrays(
     records: Sequence[Mapping[str, int]],
     paragraphs_before: int,
 ) -> None:
-    """Write the arrays of one split in whole rows.
+    """Write the arrays of one split.
 
     `paragraphs_before`: number of paragraphs in the spool before this split.
     """
@@ -134,7 +134,7 @@ def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
 def write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
-    """Write one array of tokens in whole rows; `read(start, stop)` gives rows [start, stop)."""
+    """Write one array of tokens, Zarr shard by Zarr shard; `read(start, stop)` gives rows [start, stop)."""
     layout = array_layout(name, rows, dtype)
     job.draft.create(layout)
     for shard in range(layout.shards):
@@ -180,7 +180,7 @@ def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
 def _saved_rows(
     job: Job[TokenizeConfig], shards: Sequence[TextShard], records: Sequence[Mapping[str, int]]
 ) -> "tuple[_SavedRows, _SavedRows, _SavedRows]":
-    """Ids, and the tokens at which documents and paragraphs begin, with the end of the last; `records`: of shards."""
+    """Ids, and the tokens at which documents and paragraphs begin, with the end of the last."""
     *starts, end = accumulate((record["tokens"] for record in records), initial=0)
 
     def rows(name: str, count: str, shifts: Sequence[int], end: int | None = None) -> _SavedRows:
@@ -192,7 +192,7 @@ def _saved_rows(
 
 
 class _SavedRows:
-    """Values in files, end to end, each file's plus its shift, and `end` after them. A read opens only what it needs.
+    """Values of files, one file after another, and then `end`. A read opens only the files that it needs.
 
     Args:
         counts: number of values of each file.

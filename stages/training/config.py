@@ -76,7 +76,7 @@ class TrainConfig(StageConfig):
     steps: Annotated[Steps, Spelling("N|auto")] = AUTO
     """Updates of the weights; auto: a number that suits the text and the model, however fast the machine is."""
     epochs: Positive | None = None
-    """Passes over the training split, instead of `steps`."""
+    """Passes over the training split in whole batches, instead of `steps`."""
     batch_tokens: Size = 1024
     """Tokens of one forward batch over all ranks, a multiple of the segment length; for sentence pairs the most,
     with padding."""

@@ -43,9 +43,9 @@ UNREAD = {"cuda": 1}
 class Trainer:
     """Trains a model in a folder that keeps checkpoints; the same call resumes where the last one ended.
 
-    On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
-    uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds weights, optimizer, random
-    state, the state carried between batches, and the method's state.
+    On CPU, with the same number of threads, an interrupted run ends with the same bytes as an uninterrupted one.
+    The batches of step s depend on (seed, s) alone. The checkpoint holds weights, optimizer, random state, the state
+    carried between batches, and the method's state.
     """
 
     def __init__(self, run: Run) -> None:
@@ -88,7 +88,7 @@ class Trainer:
                 self._save_if_due(course, stop)
         # The weights after the last update have no loss yet.
         if not all(bool(weight.isfinite().all()) for weight in self.run.model.parameters()):
-            raise UsageError(f"The weights are no numbers after the last step. {self._remedy}")
+            raise UsageError(f"Some weights are not finite after the last step. {self._remedy}")
         return self.progress
 
     def _update(self) -> None:

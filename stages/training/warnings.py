@@ -3,8 +3,9 @@
 from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.examples import STREAMS
-from stages.models.backbones.stream_configs import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig, TransformerXLConfig
 from stages.models.config import BackboneConfig
+from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, remembers
 from stages.training.config import TrainConfig
 
@@ -56,8 +57,13 @@ def untrained_memory(config: TrainConfig) -> str | None:
 
 
 def unlearned_memory(config: TrainConfig) -> str | None:
-    """Warning if the slot writer of a memformer never learns, since an update has no later segment to train it."""
-    if not isinstance(config.model, MemformerConfig) or not config.model.slots or config.accumulate > 1:
+    """Warning if what writes memory never learns, since an update has no later segment to train it."""
+    model = config.model
+    if isinstance(model, TransformerXLConfig) and config.accumulate == 1:
+        learns = STREAM_ATTENTION.load(model.attention.name).keeps_graph
+    else:
+        learns = isinstance(model, MemformerConfig) and model.slots > 0
+    if not learns or config.accumulate > 1:
         return None
     return (
         "an update reads one segment of each stream, so what writes memory learns nothing. Add --accumulate 4 to let "

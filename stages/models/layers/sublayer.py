@@ -189,7 +189,10 @@ class StreamAttention(Sublayer, Generic[Memory]):
     """
 
     keeps_graph: ClassVar[bool] = False
-    """Whether gradients flow through the memory into earlier segments of the same update (`--accumulate`)."""
+    """Whether gradients flow through the memory into earlier segments of the same update (`--accumulate`).
+
+    Weights that only write memory learn so, or by an auxiliary loss.
+    """
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
