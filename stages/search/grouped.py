@@ -19,7 +19,7 @@ from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_ax
 from stages.search.ranking import pick
 from stages.search.scan import QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
-from stages.search.top_k import TooMany, TopKBuffer
+from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
 
 if TYPE_CHECKING:
@@ -220,31 +220,31 @@ class GroupedSearcher(ScanningSearcher):
         hold BOUND_KEYS * depth allowed rows. Each query keeps at most (BOUND_KEYS + 1) * depth of their best scores.
         """
         depth, radii = queries.depth(k), [np.float32(0)]
-        ranked = self._ranked_lists(queries, nearest, BOUND_KEYS * depth, pool)
-        visits = ListQueries(ranked, self.ivf.nlist, pool)
-        most = int(visits.counts @ np.minimum(self.lists.sizes, depth))
-        found = TopKBuffer(len(queries), most, missing=np.float32(np.inf))
+        sizes = self._scores_to_rank(queries, nearest, depth, pool)
+        table, most = ScoreTable(sizes, depth), sizes.shape[1]
+        # lists without a score are left out, so that none is compared in vain
+        visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
 
         def score(numbers: list[int]) -> None:
-            which, counts = visits.of(numbers) // ranked.shape[1], visits.counts[numbers]
+            pairs = visits.of(numbers)
+            which, counts = pairs // most, visits.counts[numbers]
             for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, scratch):
-                found.add(which[some], np.full(len(scores), scores.shape[1]), scores.ravel())
+                table.put(pairs[some], scores)
 
         pool(score, self._groups(visits, pool))
-        return queries.reach(found.kth(depth, pool), max(radii))
+        return queries.reach(table.ranked(pool), max(radii))
 
-    def _ranked_lists(self, queries: QueryBlock, nearest: np.ndarray, wanted: int, pool: ThreadPool) -> np.ndarray:
-        """The lists [n, m] whose keys are ranked for a query's bound, -1 for none: they hold `wanted` allowed rows."""
+    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, depth: int, pool: ThreadPool) -> np.ndarray:
+        """Number of scores [n, m] that `_bounds` ranks from each of the m nearest lists of a query."""
         seen = self._rows_to_see(queries, nearest, pool)
 
         def choose(part: slice) -> None:
             own = seen[part]
-            # lists without a row to see are left out, so that none is compared in vain
-            is_ranked = (np.cumsum(own, axis=1) - own < wanted) & (own > 0)
-            own[:] = np.where(is_ranked, nearest[part], -1)
+            is_ranked = np.cumsum(own, axis=1) - own < BOUND_KEYS * depth
+            own[:] = np.where(is_ranked, np.minimum(own, depth), 0)
 
         pool(choose, slices(len(seen), QUERIES_SORTED))
-        some = np.flatnonzero((seen >= 0).any(axis=0))
+        some = np.flatnonzero(seen.any(axis=0))
         return seen[:, : some[-1] + 1 if len(some) else 1]
 
     def _smallest(

@@ -1,13 +1,12 @@
-"""Pairs or scores of many queries, found in pieces: the smallest of each query."""
+"""Pairs and scores of many queries, found in pieces: the best of each query, or a bound on them."""
 
-from collections.abc import Callable
 from threading import Lock
 
 import numpy as np
-from jaxtyping import Float32, Int64, Integer, Shaped
+from jaxtyping import Float32, Int64, Integer
 
 from stages.search.ranking import MISSING, packed, unpacked
-from stages.threads import ThreadPool
+from stages.threads import ThreadPool, slices
 
 
 def runs(
@@ -28,83 +27,76 @@ def runs(
     return np.cumsum(out)  # in place it would block other threads
 
 
-TABLE_VALUES, TABLES = 1 << 18, 4
-"""Values that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
-
-
-NO_PAIR = np.int64(MISSING)
+TABLE_PAIRS, TABLES = 1 << 18, 4
+"""Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
 
 
 class TooMany(Exception):
-    """More values were found than the buffer holds."""
+    """More pairs were found than the buffer holds."""
 
 
 class TopKBuffer:
-    """Values of n queries, of which the k smallest are wanted; they come in any order, and from several threads.
+    """Pairs of n queries, of which the k best are wanted; they come in any order, and from several threads.
 
     Args:
-        most: largest number of values.
-        missing: the value where a query has fewer than k, in the dtype of values. By default they are `packed` pairs.
+        most: largest number of pairs.
 
     Attributes:
-        number: number of values in the buffer.
+        number: number of pairs in the buffer.
     """
 
-    def __init__(self, queries: int, most: int, missing: np.generic = NO_PAIR) -> None:
-        self.queries, self._missing, self._most = queries, missing, most
+    def __init__(self, queries: int, most: int) -> None:
+        self.queries, self._most = queries, most
         # pages take memory only once they are written; `take` refuses an empty array
-        self._values = np.empty(max(1, most), missing.dtype)
+        self._pairs = np.empty(max(1, most), np.int64)
         self._adding = Lock()
         self._forget()
 
     def _forget(self) -> None:
-        # each query begins with an empty run, which `smallest` fills up
+        # each query begins with an empty run, which `best` fills up
         none = np.zeros(self.queries, np.int64)
         self.number, self._runs = 0, [(np.arange(self.queries), none, none)]
 
     def add(
-        self, which: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], values: Shaped[np.ndarray, " v"]
+        self, which: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
     ) -> None:
-        """Add `counts` values for each of some queries, query after query. Raises: TooMany."""
-        # only the position is shared: threads then write to separate values
+        """Add `counts` of `packed` pairs for each of some queries, query after query. Raises: TooMany."""
+        # only the position is shared: threads then write to separate pairs
         with self._adding:
             start = self.number
-            if start + len(values) > self._most:
+            if start + len(pairs) > self._most:
                 raise TooMany
-            self.number += len(values)
-        self._values[start : start + len(values)] = values
-        self._runs.append((which, counts, np.cumsum(counts) - counts + start))
+            self.number += len(pairs)
+        self._pairs[start : start + len(pairs)] = pairs
+        # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the memory
+        some = np.flatnonzero(counts)
+        if len(some):
+            starts = np.cumsum(counts) - counts + start
+            self._runs.append((which[some], counts[some], starts[some]))
 
-    def smallest(self, k: int, pool: ThreadPool, use: Callable[[np.ndarray, np.ndarray], None]) -> None:
-        """Call `use` with numbers of queries [q], and a table of the k smallest values of each in any order, [q, k]."""
+    def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
+        """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
         which, counts, starts = (np.concatenate(parts) for parts in zip(*self._runs, strict=True))
         totals = np.bincount(which, counts, self.queries).astype(np.int64)
         # NumPy sorts 16-bit numbers by radix sort, which is several times faster
         order = np.argsort(which.astype(np.uint16) if self.queries <= 1 << 16 else which, kind="stable")
         counts, starts, number = counts[order], starts[order], np.bincount(which, minlength=self.queries)
         firsts = np.cumsum(number) - number
+        scores, rows = np.empty((self.queries, k), np.float32), np.empty((self.queries, k), np.int64)
 
-        def rank(some: np.ndarray) -> None:
+        def sort(some: np.ndarray) -> None:
             own, width = runs(firsts[some], number[some]), max(k, int(totals[some].max()))
             pads, lengths = width - totals[some], counts[own]
             lengths[np.cumsum(number[some]) - number[some]] = pads
-            table = self._values.take(runs(starts[own], lengths), mode="clip").reshape(len(some), width)
-            table[np.arange(width) < pads[:, None]] = self._missing
+            table = self._pairs.take(runs(starts[own], lengths), mode="clip").reshape(len(some), width)
+            table[np.arange(width) < pads[:, None]] = MISSING
             if width > k:
                 table.partition(k - 1, axis=1)
-            use(some, table[:, :k])
-
-        pool(rank, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
-
-    def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
-        """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
-        scores, rows = np.empty((self.queries, k), np.float32), np.empty((self.queries, k), np.int64)
-
-        def sort(some: np.ndarray, table: np.ndarray) -> None:
+            table = table[:, :k]
             table.sort(axis=1)
             scores[some], rows[some] = unpacked(table)
 
-        self.smallest(k, pool, sort)
+        pool(sort, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
@@ -114,34 +106,71 @@ class TopKBuffer:
         self.add(np.arange(self.queries), np.full(self.queries, k), packed(scores, rows).ravel())
         return scores[:, -1]
 
-    def kth(self, k: int, pool: ThreadPool) -> np.ndarray:
-        """The k-th smallest value of each query, [n].
-
-        The second smallest of two queries, one of which has a single score:
-
-        >>> from stages.threads import in_turn
-        >>> found = TopKBuffer(2, most=9, missing=np.float32(np.inf))
-        >>> found.add(np.array([0, 1]), np.array([2, 1]), np.array([5, 3, 4], np.float32))
-        >>> found.add(np.array([0]), np.array([1]), np.array([4], np.float32))
-        >>> found.kth(2, in_turn).tolist()
-        [4.0, inf]
-        """
-        out = np.empty(self.queries, self._missing.dtype)
-
-        def put(some: np.ndarray, table: np.ndarray) -> None:
-            out[some] = table.max(axis=1)
-
-        self.smallest(k, pool, put)
-        return out
-
 
 def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
-    """All queries in groups with similar numbers of values; a table has at most `most` rows and TABLE_VALUES values."""
+    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and TABLE_PAIRS pairs."""
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
     parts, stop = [], len(order)
     while stop:
-        start = max(0, stop - max(1, min(most, TABLE_VALUES // int(widths[stop - 1]))))
+        start = max(0, stop - max(1, min(most, TABLE_PAIRS // int(widths[stop - 1]))))
         parts.append(order[start:stop])
         stop = start
     return parts
+
+
+TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
+"""Scores and queries that a thread ranks at a time."""
+
+
+class ScoreTable:
+    """Scores of n queries, collected in cells to find the one of a given rank.
+
+    Args:
+        sizes: [n, m] number of scores in each of the m cells of a query; cell c of query q has the number q * m + c.
+        rank: rank of the wanted score; 1 is the smallest.
+    """
+
+    def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
+        ends = np.cumsum(sizes, axis=1)
+        self._rank, self._totals = rank, ends[:, -1].copy()
+        self._table = np.empty((len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32)
+        ends += np.arange(0, self._table.size, self._table.shape[1])[:, None]
+        self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
+
+    def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
+        """Put the scores of each row into its cell; scores beyond the cell's size are dropped."""
+        sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
+        # rows of one width are copied at once; uneven ones need a mask, which costs another pass
+        if (sizes == width).all():
+            self._from_any_place(width)[starts] = scores
+        else:
+            self._table.reshape(-1)[runs(starts, sizes)] = scores[np.arange(width) < sizes[:, None]]
+
+    def _from_any_place(self, width: int) -> np.ndarray:
+        """[places, width] view of the table: `width` numbers from each place onwards."""
+        return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
+
+    def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
+        """The score of the given rank for each query, +inf if it has fewer scores.
+
+        The second smallest of two queries, one of which has a single score:
+
+        >>> table = ScoreTable(np.array([[2, 1], [1, 0]]), rank=2)
+        >>> table.put(np.array([0, 2]), np.array([[5, 3], [4, 9]], np.float32))
+        >>> table.put(np.array([1]), np.array([[4]], np.float32))
+        >>> table.ranked(lambda work, parts: [*map(work, parts)]).tolist()
+        [4.0, inf]
+        """
+        out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
+
+        def rank(part: slice) -> None:
+            own, totals = self._table[part], self._totals[part]
+            least = int(totals.min())
+            own[:, least:][np.arange(least, width) >= totals[:, None]] = np.inf
+            own.partition(self._rank - 1, axis=1)
+            out[part] = own[:, self._rank - 1]
+
+        step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
+        pool(rank, slices(len(out), step))
+        return out

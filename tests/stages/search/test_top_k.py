@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.search import top_k as module
 from stages.search.ranking import packed
-from stages.search.top_k import TooMany, TopKBuffer, runs
+from stages.search.top_k import ScoreTable, TooMany, TopKBuffer, runs
 from stages.threads import in_turn
 
 PIECES = st.lists(
@@ -32,7 +34,7 @@ def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]]) -> No
 @given(pieces=PIECES, k=st.integers(1, 12), table=st.integers(1, 40))
 def test_the_best_of_all_pieces_come_first(pieces: list[dict], k: int, table: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TABLE_VALUES", table)
+        patch.setattr(module, "TABLE_PAIRS", table)
         scores, rows = filled(pieces).best(k, in_turn)
     for query in range(6):
         pairs = sorted(pair for piece in pieces for pair in piece.get(query, []))[:k]
@@ -68,20 +70,34 @@ def test_without_steps_each_is_repeated(dtype: type) -> None:
 def test_the_score_of_a_rank_is_found_among_those_of_a_query(
     rank: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TABLE_VALUES", at_a_time)
-    scores, which = np.random.default_rng(0).random((12, 4), np.float32), np.array([0, 1, 3, 1, 3, 0, 3, 3, 3, 0, 0, 0])
-    found = TopKBuffer(4, scores.size, missing=np.float32(np.inf))
-    for some in ([0, 1, 2], [3], [4, 5, 6, 7], [8, 9, 10, 11]):
-        found.add(which[some], np.full(len(some), 4), scores[some].ravel())
-    kth = found.kth(rank, in_turn)
-    for query in range(4):
-        own = np.sort(scores[which == query], axis=None)
-        assert kth[query] == (own[rank - 1] if len(own) >= rank else np.inf)
+    """Of a row put into a cell the first scores count, as many as the cell takes."""
+    monkeypatch.setattr(module, "TABLE_SCORES", at_a_time)
+    random = np.random.default_rng(0)
+    sizes = np.array([[4, 4, 0], [4, 1, 3], [0, 0, 0], [0, 2, 4]])
+    table, given = ScoreTable(sizes, rank), np.sort(random.random((12, 4), np.float32), axis=1)
+    for cells in ([0, 1, 3], [4, 5, 2], [6, 7, 8, 9], [10, 11]):
+        table.put(np.array(cells), given[cells])
+    found = table.ranked(in_turn)
+    for query, own in enumerate(sizes):
+        scores = np.sort(np.concatenate([given[3 * query + cell][:size] for cell, size in enumerate(own)]))
+        assert found[query] == (scores[rank - 1] if len(scores) >= rank else np.inf)
 
 
-def test_more_values_than_it_holds_are_refused() -> None:
+def test_more_pairs_than_it_holds_are_refused() -> None:
     found = TopKBuffer(2, most=3)
     found.add(np.array([1]), np.array([2]), np.array([7, 8]))
     with pytest.raises(TooMany):
         found.add(np.array([0]), np.array([2]), np.array([7, 8]))
     assert found.number == 2
+
+
+def test_pieces_without_pairs_take_no_memory() -> None:
+    found, everyone = TopKBuffer(1000, most=10), np.arange(1000)
+    found.add(everyone, np.eye(1, 1000, 7, dtype=np.int64)[0], np.array([3]))
+    tracemalloc.start()
+    for _ in range(200):
+        found.add(everyone, np.zeros(1000, np.int64), np.zeros(0, np.int64))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 1 << 16
+    np.testing.assert_array_equal(np.flatnonzero(found.best(1, in_turn)[1][:, 0] >= 0), [7])
