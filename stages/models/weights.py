@@ -38,7 +38,7 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
     # The model is built only if the file has enough weights, because invalid settings may name millions of layers.
-    with content_of(settings, RuntimeError, UsageError):
+    with content_of(settings, RuntimeError, UsageError, AssertionError):
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
         model = unfilled_model(config)

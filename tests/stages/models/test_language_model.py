@@ -119,6 +119,8 @@ def test_weights_survive_the_disk(settings, tmp_path):
         ("config.json", b"[" * 100_000),
         ("config.json", b"[]"),
         ("config.json", b'{"model": 3}'),
+        ("config.json", b'{"model": {"backbone": "transformer"}}'),
+        ("config.json", b'{"model": {"backbone": "memformer", "vocab_size": 50}}'),
         ("config.json", b"\xff"),
         ("model.safetensors", b"\xff" * 100),
         ("model.safetensors", b""),
