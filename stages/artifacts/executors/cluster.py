@@ -325,7 +325,9 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    needed = FORECASTS.load(stage.name)().memory(config, inputs) if stage.name in FORECASTS else None
+    # tokenize has no estimate of memory, and would read text for its others
+    known = stage.name in FORECASTS and stage.name != "tokenize"
+    needed = FORECASTS.load(stage.name)().cost(config, inputs).memory if known else None
     memory = min(needed or 0, max(room, default=0))
     if memory:
         side_by_side = max(1, min(side_by_side, min(room) // memory))

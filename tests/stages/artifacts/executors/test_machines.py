@@ -1,6 +1,7 @@
 """How a command joins a cluster, and what its workers take there."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import ResourceError
+from stages.forecasts import Cost, Forecast, Work
 from tests.stages.artifacts.toy import SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")
@@ -56,11 +58,12 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
     assert cluster.pinned(Sums(tmp_path), Execution()).device == "cpu"
 
 
-class Heavy:
-    """A forecast."""
+class Heavy(Forecast[SquaresConfig]):
+    def cost(self, config: SquaresConfig, inputs: Inputs) -> Cost:
+        return Cost(memory=10)
 
-    def memory(self, config: SquaresConfig, inputs: Inputs) -> int:
-        return 10
+    def work(self, config: SquaresConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize(
