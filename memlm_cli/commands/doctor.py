@@ -21,13 +21,14 @@ from memlm_cli.tables import Row, table
 from stages.artifacts.durable import place_of
 from stages.errors import MemlmError, UsageError
 from stages.numbers import size
+from stages.registry import import_outside
 
 Facts = dict[str, Any]
 COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "vl_convert")
 """Modules that may be installed and broken: they are imported as a test."""
 EITHER = ("cpu", "gpu")
 """Alternative extras: one is needed, and only one can be installed."""
-VARIABLES = ("MEMLM_STORE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
+VARIABLES = ("MEMLM_STORE", "MEMLM_PARTS", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
 """Environment variables that memlm and its libraries read."""
 
 
@@ -171,3 +172,7 @@ def _problems(found: Facts, packages: list[Dependency], broken: Facts, defaults:
         yield f"the store: {found['store']['problem']}"
     if defaults.error is not None:
         yield str(defaults.error)
+    try:
+        import_outside()
+    except UsageError as error:
+        yield str(error)

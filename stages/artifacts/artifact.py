@@ -102,7 +102,7 @@ class Artifact:
     def _find_input(self, role: str) -> Artifact:
         if role not in self.manifest.inputs:
             roles = ", ".join(self.manifest.inputs) or "none"
-            raise ArtifactError(f"{self.reference} was made from no {role!r} (it has: {roles}).")
+            raise ArtifactError(f"{self.reference} was made without {role!r}; it was made from: {roles}.")
         record = self.manifest.inputs[role]
         try:
             found = self.store.open(record.reference)
@@ -116,7 +116,7 @@ class Artifact:
         self.store.check_files(found)
         if not found.matches(record):
             raise ArtifactError(
-                f"{self.reference} was made from a {found.reference} with other bytes than the one there now; "
+                f"{self.reference} was made from {found.reference} when that had other bytes than now; "
                 f"make it again: {self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
             )
         return found

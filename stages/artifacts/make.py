@@ -228,7 +228,7 @@ def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
     for role, read in work.inputs.artifacts.items():
         if not read.matches(artifact.manifest.inputs.get(role)):
             raise ArtifactError(
-                f"{work.reference} is there, but was made from a {read.reference} with other bytes; "
+                f"{work.reference} is there, but was made from {read.reference} when that had other bytes; "
                 f"make it again: {advised(store.root, *REMOVE, work.reference)}, then the same command."
             )
     return artifact

@@ -60,8 +60,8 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         why = "has no layer with a long memory"
         if remembers(model, own):
             why = (
-                "remembers streams of any length in as many numbers as training settled (model.attention); at test "
-                "--context and --mem-length may be others"
+                "has a memory whose size is settled in training (model.attention), so at test only --context and "
+                "--mem-length may change"
             )
         raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")
     windows = WindowSettings(

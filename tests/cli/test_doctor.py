@@ -12,6 +12,7 @@ from memlm_cli.commands import doctor as checks
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Dependency, dependencies, install_command
 from stages.machine import memory_bytes
+from stages.registry import import_outside
 from tests.cli.conftest import Memlm
 
 
@@ -57,6 +58,14 @@ def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
     assert ended.code == 2
     assert "Versions" in ended.out
     assert "'steps'" in ended.err
+
+
+def test_a_module_of_parts_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLM_PARTS", "no_such_layers")
+    import_outside.cache_clear()
+    ended = memlm("doctor")
+    assert ended.code == 2
+    assert "$MEMLM_PARTS" in ended.out and "there is no module no_such_layers" in " ".join(ended.out.split())
 
 
 def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:

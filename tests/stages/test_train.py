@@ -250,9 +250,14 @@ class Interrupt(Silent):
 
 
 def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path, monkeypatch):
-    tokens, count = small_tokens(store), Progress.count
+    tokens, add = small_tokens(store), Progress.add
+
+    def slowly(self, *figures):
+        add(self, *figures)
+        self.seconds += 100
+
     with monkeypatch.context() as slow, pytest.raises(KeyboardInterrupt):
-        slow.setattr(Progress, "count", lambda self, seconds: count(self, seconds + 100))
+        slow.setattr(Progress, "add", slowly)
         train(store, tokens, reporter=Interrupt(step=5))
     second = Interrupt()
     resumed = train(store, tokens, reporter=second)
@@ -495,7 +500,7 @@ class TestNeighbors:
         artifact, above = (index, neighbors) if changed == "index" else (index.input("datastore"), index)
         made_anew(artifact)
         message = (
-            f"{above.reference} was made from a {artifact.reference} with other bytes .*: "
+            f"{above.reference} was made from {artifact.reference} when that had other bytes .*: "
             f"memlm artifacts rm --force {above.reference} --store {store.root}, then memlm {KINDS[above.kind].command}"
         )
         with pytest.raises(ArtifactError, match=message):
