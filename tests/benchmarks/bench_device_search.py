@@ -49,26 +49,11 @@ Found = tuple[np.ndarray, np.ndarray]
 """Rows and squared distances [n, k] of the neighbours of queries."""
 
 
-class SortedLists:
-    """Lists as slices of keys [n, d] float16 that lie list by list: `Lists` without a copy."""
-
-    def __init__(self, keys: np.ndarray, sizes: np.ndarray) -> None:
-        self.sizes, self._starts, self._codes = sizes, np.cumsum(sizes) - sizes, keys.view(np.uint8)
-
-    def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        rows = part or range(int(self.sizes[number]))
-        return int(self._starts[number]) + np.arange(rows.start, rows.stop)
-
-    def codes(self, number: int, part: range | None = None) -> np.ndarray:
-        rows, first = part or range(int(self.sizes[number])), int(self._starts[number])
-        return self._codes[first + rows.start : first + rows.stop]
-
-
 class Made:
     """Keys float16 around random centres, sorted by the list of each, and queries that are moved keys.
 
     Attributes:
-        index: knows the centres; the keys are in `lists` alone.
+        index: holds a copy of the keys, in lists.
         rows: [queries] of the key that each query was.
     """
 
@@ -84,23 +69,17 @@ class Made:
         self.rows = torch.randint(keys, (queries,)).numpy()
         moved = self.keys[self.rows] + 0.1 * torch.randn(queries, dim).numpy()
         self.queries = moved.astype(np.float16).astype(np.float32)
-        self.lists = SortedLists(self.keys, torch.bincount(owners, minlength=lists).cpu().numpy())
         self.index = _trained(centres.cpu().numpy())
-        self.index.ntotal = keys
-        self._centres = centres.cpu().numpy()
+        self.index.ntotal, self.index.nprobe = keys, PROBE
+        first = 0
+        for number, size in enumerate(torch.bincount(owners, minlength=lists).tolist()):
+            ids, codes = np.arange(first, first + size), self.keys[first : first + size]
+            self.index.invlists.add_entries(number, size, faiss.swig_ptr(ids), faiss.swig_ptr(codes.view(np.uint8)))
+            first += size
 
     def searcher(self, device: str) -> Searcher:
         """Search by lists on `cpu` or `cuda`."""
-        return searcher_of(self.index, "l2", PROBE, device, self.lists)
-
-    def faiss_index(self) -> faiss.IndexIVF:
-        """The same lists as FAISS holds them, copied."""
-        index, sizes = _trained(self._centres), self.lists.sizes.tolist()
-        index.ntotal, index.nprobe = len(self.keys), PROBE
-        for number, size in enumerate(sizes):
-            ids, codes = self.lists.ids(number), np.ascontiguousarray(self.lists.codes(number))
-            index.invlists.add_entries(number, size, faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        return index
+        return searcher_of(self.index, "l2", PROBE, device)
 
 
 def _trained(centres: np.ndarray) -> faiss.IndexIVF:
@@ -154,7 +133,7 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> dict[str, An
         "lists": made.searcher(device_name(device)),
         "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", device_name(device)),
     }
-    others, notes = rivals(made.faiss_index()) if arguments.rivals else ({}, [])
+    others, notes = rivals(made.index) if arguments.rivals else ({}, [])
     for search in (plain.search, *(one.search for one in ours.values()), *others.values()):
         search(made.queries[:FEW], 1)  # brings keys to the GPU, and what computes with them
     rows = []

@@ -23,7 +23,7 @@ def made() -> Made:
 
 def test_made_keys_are_those_of_both_kinds_of_lists(made: Made) -> None:
     ids, _ = made.searcher("cpu").search(made.queries, 3)
-    _, by_faiss = made.faiss_index().search(made.queries, 3)
+    _, by_faiss = made.index.search(made.queries, 3)
     want, _ = nearest(made.queries, made.keys, 3, "l2")
     np.testing.assert_array_equal(ids, want)
     np.testing.assert_array_equal(by_faiss, want)
@@ -31,7 +31,7 @@ def test_made_keys_are_those_of_both_kinds_of_lists(made: Made) -> None:
 
 
 def test_an_engine_that_is_not_installed_is_a_note(made: Made) -> None:
-    found, notes = rivals(made.faiss_index())
+    found, notes = rivals(made.index)
     assert list(found) == ["FAISS on the host"] and len(notes) == len(ENGINES)
 
 
