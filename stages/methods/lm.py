@@ -13,7 +13,7 @@ T = TypeVar("T", bound=MethodSettings)
 
 
 class LanguageModeling(Method[T]):
-    """Mean negative log-likelihood of the targets; through backbones that carry state, over aligned streams."""
+    """Mean negative log-likelihood of the targets; backbones that carry state read aligned streams."""
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         encoding = model.read(batch, carried.state)

@@ -81,7 +81,7 @@ class Segmented(Backbone):
         """`Passage.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and device."""
 
     @abstractmethod
-    def left(self, x: Tensor) -> Tensor:
+    def block_output(self, x: Tensor) -> Tensor:
         """Compute f [B, n, d] from the last block's output [B, n, d]."""
 
     def read(self, inputs: Inputs) -> Encoding:
@@ -145,7 +145,7 @@ class Segmented(Backbone):
                 memory = memory_of({name: part.detach() for name, part in present(memory).items()}, memory)
             memories.append(memory)
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
-        return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
+        return self.block_output(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """Spans by segment of the `number` positions after the cached ones."""
@@ -170,5 +170,5 @@ class SegmentedByDistance(Segmented):
         vectors = sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
         return self.dropout(vectors)
 
-    def left(self, x: Tensor) -> Tensor:
+    def block_output(self, x: Tensor) -> Tensor:
         return self.norm(x)

@@ -186,5 +186,5 @@ class SRUPlusPlus(Segmented):
         """Return an empty tensor: the recurrence gives the order, so there are no relative positions."""
         return like.new_empty(0)
 
-    def left(self, x: Tensor) -> Tensor:
+    def block_output(self, x: Tensor) -> Tensor:
         return self.dropout(x)

@@ -13,7 +13,7 @@ from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import BlockMemory, in_blocks, of_blocks
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.stacks import ChosenLayers, let_begin
+from stages.models.layers.stacks import ChosenLayers, initialize_layers
 
 
 class Positions(nn.Module):
@@ -77,7 +77,7 @@ class Transformer(Backbone, Compilable):
         self.positions = Positions(config)
         self.dropout = Dropout(config.dropout)
         blocks = [Block(config, number + 1, WINDOW_ATTENTION) for number in range(config.layers)]
-        let_begin(blocks, config.layers)
+        initialize_layers(blocks, config.layers)
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(config.width)
 

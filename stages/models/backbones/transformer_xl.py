@@ -10,7 +10,7 @@ from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
 from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import BlockMemory
-from stages.models.layers.stacks import ChosenLayers, let_begin
+from stages.models.layers.stacks import ChosenLayers, initialize_layers
 from stages.models.layers.sublayer import Attended, Passage, StreamInputs
 
 
@@ -49,7 +49,7 @@ class TransformerXL(SegmentedByDistance, Compilable):
 
     def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
-        let_begin(blocks, config.layers)
+        initialize_layers(blocks, config.layers)
         return [*blocks]
 
     def compiled_parts(self) -> list[nn.Module]:

@@ -1,4 +1,4 @@
-"""Attention over given keys and values, and the blocks of encoders and decoders."""
+"""Attention over given keys and values, the chosen layers of a block, and the blocks of encoders and decoders."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ class ChosenLayers(nn.Module):
         self.dropout = Dropout(config.dropout)
 
 
-def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
+def initialize_layers(blocks: Iterable[ChosenLayers], number: int) -> None:
     """Share weights between blocks, then initialize all weights; `number` is the number of blocks in the stack."""
     blocks = list(blocks)
     share_weights(nn.ModuleList(blocks))

@@ -122,7 +122,7 @@ SENTENCES = {
             "perplexity, exp(nats a word)."
         ),
         "plan": "{line}.",
-        "passes": "The model read its text for {passes}.",
+        "passes": "The model read its text for {passes}, in whole batches.",
         "never-validated": "No validation split says when it is enough.",
         "validated-once": (
             "It was validated once only, at step {step}; --set valid_every=N tells whether the loss still falls."
