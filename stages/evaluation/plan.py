@@ -93,8 +93,11 @@ class RangePass:
         where: PredictedGain | None = None,
     ) -> RangeResult:
         """Read a part with the model, resuming from the part before it; `where` selects the tokens to search for."""
-        carried, tokens = self._carried_into(part, reader, states), (self.split, part.start, part.stop)
-        result = reader.read(*tokens, carried, probed=self.name == SCORE, contexts=self.contexts, where=where)
+        carried = self._carried_into(part, reader, states)
+        probed = self.name == SCORE
+        result = reader.read(
+            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, where=where
+        )
         # no later part reaches back to this state, so its file can be deleted
         idle = self.number(part) - self._parts_back - 1
         states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
