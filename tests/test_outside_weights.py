@@ -24,7 +24,9 @@ from stages.memory.weight_network import Positions
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights import WEIGHTS
+from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import PerContext
+from stages.retrieval.weights.policy import Weight
 from stages.search.config import IndexConfig
 from tests.cli.conftest import Memlm, logs, memlm
 from tests.oracles import knn_lm as oracle
@@ -79,34 +81,44 @@ class MatchLength(PerContext):
         return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
 
 
+class Nearest(Grid):
+    """λ = 1 / (2 + d), where d is the squared distance to the nearest entry; nothing is fitted."""
+
+    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+        return [1 / (2 - retrieved[-1].scored(self.best[-1].cutoff)[0].amax(-1))]
+
+
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry line; and weights of a few hundred tokens are read, whatever they gain."""
     monkeypatch.setitem(WEIGHTS.targets, "match", "tests.test_outside_weights:MatchLength")
+    monkeypatch.setitem(WEIGHTS.targets, "nearest", "tests.test_outside_weights:Nearest")
     monkeypatch.setattr(weight_network, "SHORTEST", 10)
     monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
 
 
 @dataclass(frozen=True)
 class SlowSplit:
-    """A split, token by token in float64: probabilities of the model and of the memory, and lengths of matches."""
+    """A split, token by token in float64: probabilities of model and memory, matches, and distances of the nearest."""
 
     model: np.ndarray
     memory: np.ndarray
     matches: np.ndarray
+    nearest: np.ndarray
 
     @classmethod
     def of(cls, model: Artifact, datastore: Artifact, split: str) -> "SlowSplit":
         log_p, queries, ids = slow_plain(model, split)
         keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
-        memory, matches = [], []
+        memory, matches, nearest = [], [], []
         for i, target in enumerate(ids):
             rows, distances = oracle.neighbours(keys, queries[i], K, "l2")
             memory.append(oracle.memory_probability(distances, values[rows], target, TEMPERATURE, "l2"))
+            nearest.append(distances[0])
             before = range(1, 1 + min(LONGEST, i, rows[0]))
             differs = (back - 1 for back in before if ids[i - back] != values[rows[0] - back])
             matches.append(next(differs, len(before)))
-        return cls(np.exp(log_p), np.array(memory), np.array(matches))
+        return cls(np.exp(log_p), np.array(memory), np.array(matches), np.array(nearest))
 
     def log_p(self, weight: float, slope: float) -> np.ndarray:
         lam = 1 / (1 + np.exp(-(math.log(weight / (1 - weight)) + slope * self.matches)))
@@ -144,6 +156,25 @@ def test_it_is_fitted_read_and_reported_like_any_other(
     assert (memory["learned"], memory["policy"], memory["tuned"]) == ("lambda", "match", ["lambda"])
     assert report.json("weight-network.json") == {"base": math.log(one_for_all / (1 - one_for_all)), "slope": slope}
     assert [reading.weight for reading in reported_readings(report, model)] == ["match"]
+
+
+def test_weights_that_are_not_fitted_are_those_that_score(memlm: Memlm, tmp_path: Path) -> None:
+    """A curve over k would have one weight for all contexts in their place."""
+    store = Store(tmp_path / "store")
+    model = small_model(store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2))
+    datastore = made(store, BuildDatastore(), DatastoreConfig(), model)
+    index = made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
+    reading = f"external:k={K},temperature={TEMPERATURE:g},lambda=nearest"
+    figures = json.loads(memlm("evaluate", index.reference, "--memory", reading, "--json", "--device", "cpu").out)
+    slow = SlowSplit.of(model, datastore, "test")
+    weights = 1 / (2 + slow.nearest)
+    want = -np.log((1 - weights) * slow.model + weights * slow.memory).mean()
+    assert figures["metrics"]["rows"][1]["nll"] == pytest.approx(want, abs=1e-5)
+
+
+def test_what_a_policy_lacks_is_named_before_anything_is_scored() -> None:
+    with pytest.raises(TypeError, match="features, fit, fitted, inputs"):
+        type("Bare", (PerContext,), {})(None, [])
 
 
 def test_a_name_that_nobody_registered_is_refused(memlm: Memlm) -> None:

@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
     """B windows of L inputs, with their state, source and masks."""
 
     embedded: Tensor
-    """Embeddings of the inputs, [B, L, d]."""
+    """Embeddings of the inputs, [B, L, d]; their norm begins near 0.3."""
     state: State = None
     """The state after the previous windows; None: streams begin."""
     document_offset: Tensor | None = None

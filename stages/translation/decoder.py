@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from stages.errors import UsageError
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 
@@ -104,7 +105,14 @@ class ModelDecoder:
         """Read tokens [B, L]; the result has a row for each, B · L in all."""
         with torch.no_grad(), autocast(tokens.device, self.precision):
             encoding = self.model.encode(tokens, state)
+        after = encoding.state or {}
+        if not state.keys() <= after.keys() or any(len(tensor) != len(tokens) for tensor in after.values()):
+            shapes = {name: tuple(tensor.shape) for name, tensor in after.items()}
+            raise UsageError(
+                f"The backbone {self.model.config.backbone!r} gives a state of {shapes} for {len(tokens)} rows: `read` "
+                "gives every tensor that the state had, with rows as the first dimension."
+            )
         hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)
         before = tokens.masked_fill(tokens == self.start, self.eos).flatten()
         log_z = self.model.log_prob(hidden, before)[1] if self.scores else None
-        return Step(before, self.model.log_probs(hidden), log_z, key, encoding.state or {})
+        return Step(before, self.model.log_probs(hidden), log_z, key, after)

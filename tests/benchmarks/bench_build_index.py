@@ -55,7 +55,7 @@ def _keys(datastore: Artifact) -> StoredKeys:
 
 
 def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> dict[str, Seconds]:
-    """What `build-index` does, but for recall."""
+    """Seconds of each part of `build-index`, without recall."""
     empty, whole = folder / "empty.faiss", folder / "ours.faiss"
     taken = {"train": timed(lambda: build.train(config, keys, empty))[0]}
     trained, parts = read_index(empty), list[build.FilledLists]()
@@ -72,7 +72,7 @@ def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> 
 
 
 def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Path) -> tuple[dict[str, Seconds], Any]:
-    """The same with FAISS's index alone."""
+    """Seconds of the same with FAISS's index alone, and that index."""
     index = empty_index(config, keys.dim, keys.dtype.name)
     taken = {"train": timed(lambda: index.train(sample))[0]}
 
@@ -86,7 +86,7 @@ def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Pa
 
 
 def products(sample: np.ndarray, means: np.ndarray) -> None:
-    """Of all keys of a sample with all means."""
+    """Multiply all keys of a sample with all means."""
     columns, rows = np.ascontiguousarray(means.T), max(1, TILE_SCORES // len(means))
     with thread_pool() as share:
         share(lambda first: sample[first : first + rows] @ columns, range(0, len(sample), rows))

@@ -356,7 +356,7 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
 def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
     store: Store, monkeypatch: pytest.MonkeyPatch, damaged: tuple[int, ...], read_again: list[tuple[int, int]]
 ) -> None:
-    """Of a split whose first 90 tokens are stored, in shards of 96, the state is read again as they cut it."""
+    """The state after 90 stored tokens is read again as shards of 96 cut it."""
     model = small_model(store, small_tokens(store, lengths={"train": 400}), model=XL)
     references, config = {"source": model.reference}, DatastoreConfig(fraction=0.225, dtype="float32")
     stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact

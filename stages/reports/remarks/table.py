@@ -62,8 +62,8 @@ SENTENCES = {
             "{name} is hardly needed: the lowest {weight}{above} that was tried, {value}, gains {gain} on {split}."
         ),
         "unsure-learned-weight": (
-            "A learned {name} does not surely gain on {parts} held-out parts of {split} ({change}). One {name} for "
-            "all ({one}) is read."
+            "A learned {name} does not surely gain on {parts} held-out parts of {split} (perplexity {change}). One "
+            "{name} for all ({one}) is read."
         ),
         "too-short-to-learn": (
             "{split} is too short to learn {name} ({tokens} tokens): one for all ({one}) is read.{searches}"

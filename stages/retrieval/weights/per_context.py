@@ -28,8 +28,11 @@ class OnPositions(Grid):
     step: ClassVar[Pass]
     kind: ClassVar[type[Any]] = Positions
     """Class of the positions: tensors [n, …] by name, with methods `joined` and `taken`."""
-    fitted: ClassVar[type[Any]]
-    """Class of the fitted model, with a method `of_record`."""
+
+    @property
+    @abstractmethod
+    def fitted(self) -> type[Any]:
+        """Class of the fitted model, with a method `of_record`; an attribute of the subclass."""
 
     @abstractmethod
     def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Any:
@@ -87,8 +90,11 @@ class PerContext(OnPositions):
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
     step: ClassVar[Pass] = WEIGH
-    features: ClassVar[int]
-    """Number of features of a context."""
+
+    @property
+    @abstractmethod
+    def features(self) -> int:
+        """Number of features of a context; an attribute of the subclass."""
 
     @abstractmethod
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:

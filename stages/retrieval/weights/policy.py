@@ -131,7 +131,9 @@ class WeightPolicy(ABC):
 
     @cached_property
     def curve(self) -> list[Point]:
-        """The settings of a lone reading for every cut-off; empty if no curve is reported."""
+        """The settings of a lone reading for every cut-off; empty if weights differ by context, or none is reported."""
+        if type(self).weights is not WeightPolicy.weights:
+            return []
         return [self.grids[0].point_at(*indices) for indices in self.chosen.by_cutoff]
 
     @property

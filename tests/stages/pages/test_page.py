@@ -29,7 +29,7 @@ EVIL = '<script>alert("x")</script>'
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """That of one report with something for every part."""
+    """The page of one report with something for every part."""
     store = Store(tmp_path_factory.mktemp("page"))
     return page_of(store, made.chain(store).reference)
 
@@ -135,7 +135,7 @@ def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
 
 
 def make_again(artifact: Artifact) -> None:
-    """As if it had been made again, with other bytes."""
+    """Change an artifact as if it had been made again, with other bytes."""
     restate(artifact.path, lambda manifest: manifest["files"]["config.json"].update(blake2b="0" * 128))
 
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from stages.errors import UsageError
+from stages.models.backbone import Encoding, State
 from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.translation.beam import BeamSettings, beam_search
@@ -34,6 +36,20 @@ def test_steps_are_one_pass_and_rows_stand_alone(model: LanguageModel) -> None:
         scores = read.hidden[:, place] @ model.vocabulary.embedding.T
         torch.testing.assert_close(step.log_z, scores.logsumexp(-1), rtol=1e-11, atol=1e-12)
         state = step.state
+
+
+@pytest.mark.parametrize("given", [None, {}, {"hidden": torch.zeros(1, 2, 8)}])
+def test_a_state_without_a_row_for_each_is_refused_with_its_shapes(
+    model: LanguageModel, given: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch's GRU gives it: layers first. Chosen rows would silently be wrong ones."""
+    ids, mask = torch.tensor([[3, EOS], [5, EOS]]), torch.ones(2, 2, dtype=torch.bool)
+    state = ModelDecoder(model, EOS).begin(ids, mask)
+    after = None if given is None else {**(state if given else {}), **given}
+    read = Encoding(torch.zeros(2, 1, 8), None, after)
+    monkeypatch.setattr(model.backbone, "read", lambda inputs: read)
+    with pytest.raises(UsageError, match=r"'encoder-decoder' gives a state of .* for 2 rows"):
+        ModelDecoder(model, EOS).step(torch.tensor([EOS, EOS]), state)
 
 
 def test_a_search_over_it_finds_what_greedy_steps_of_whole_prefixes_find(model: LanguageModel) -> None:
