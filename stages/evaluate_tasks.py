@@ -67,7 +67,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             raise UsageError(
                 f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
             )
-        if head["name"] == "matcher" and any(getattr(reading, "part", "all") == "head" for reading in config.readings):
+        if head["name"] == "matcher" and any(isinstance(one, Coarse) and one.part == "head" for one in config.readings):
             raise UsageError(
                 f"--memory: {model.reference} reads prototypes instead of its head's weights: leave part=head out."
             )
@@ -155,10 +155,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             matrix = score_matrices(score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan))
         else:
             matrix = matrices(plan, {key: record["correct"] for key, record in records.items()})
-        rows = [{"row": row.spelled} for row in job.config.rows]
-        for number, row in enumerate(job.config.rows):
+        rows = list[dict[str, Any]]()
+        for number, (row, own) in enumerate(zip(job.config.rows, matrix, strict=True)):
+            rows.append({"row": row.spelled})
             if len(row.readings) > 1:
-                rows[number]["chosen"] = row.readings[chosen(plan, number, job.draft.record)].spelled
+                rows[-1]["chosen"] = row.readings[chosen(plan, number, job.draft.record)].spelled
+            rows[-1] |= {"matrix": own.tolist(), **figures(own, plan.places)}
         made = {
             "tasks": list(plan.order),
             "method": model.config["method"],
@@ -167,10 +169,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             **({"score": PERPLEXITY} if text else {}),
             **({"scores": list(score.values())} if words else {}),
             **({"candidates": True} if job.config.candidates else {}),
-            "rows": [
-                {**row, "matrix": own.tolist(), **figures(own, plan.places)}
-                for row, own in zip(rows, matrix, strict=True)
-            ],
+            "rows": rows,
         }
         answers = [
             {
