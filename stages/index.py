@@ -123,8 +123,9 @@ class Work:
     @property
     def wanted(self) -> "Callable[[np.ndarray], np.ndarray] | None":
         """Gives the mask of the rows that are added; None: all are."""
-        if self.counts is not None:
-            return (self.counts > 0).take
+        counts = self.counts
+        if counts is not None:
+            return lambda rows: counts[rows] > 0  # of the mapped file only these rows
         return None if self.plan.kept is None else self.plan.kept.are_new
 
     @property

@@ -89,11 +89,8 @@ def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     if not frequency:
         return
     first, *others = frequency["rows"]
-    counts, labels, text = (
-        [one["tokens"] for one in frequency["buckets"]],
-        bucket_labels(frequency),
-        counted_in(metrics),
-    )
+    counts = [one["tokens"] for one in frequency["buckets"]]
+    labels, text = bucket_labels(frequency), counted_in(metrics)
     for suffix, rows in in_charts(others):
         series = []
         for row in rows:

@@ -1,6 +1,6 @@
 """Comparison of two reports on the same tokens: sums by group and by unit, and single tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError
-from stages.evaluation.figures.breakdown import BOUNDS, buckets, find_frequencies
+from stages.evaluation.figures.breakdown import BOUNDS, Frequencies, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.places import Places, scored_places, units_of
 from stages.evaluation.figures.token_scores import TokenScores
@@ -135,22 +135,17 @@ def compare_tokens(
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
     targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
     pairs = a.nll(0, n), b.nll(0, n)
-    # Every token is in three groups: all tokens, its bucket of frequency, its range of positions.
-    everything, ranges = np.zeros(n, np.int64), position_range(places.positions(at))
-    grouped = [(everything, 1), (ranges, int(ranges.max()) + 1)]
+    # Every token is in three groups: all tokens, its range of positions, its bucket of frequency.
+    ranges = position_range(places.positions(at))
+    number_of_ranges = int(ranges.max()) + 1
+    grouped = [(np.zeros(n, np.int64), 1), (ranges, number_of_ranges)]
     if frequencies is not None:
         grouped.append((frequencies.bucket_of[targets], len(BOUNDS) + 1))
     of, bootstrap = units.of(at), settings.bootstrap
     sums = np.concatenate([tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2)
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
-    all_tokens, *by_range = group_figures(sums, bootstrap, progress)
+    all_tokens, *parts = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
-    by_range, by_bucket = by_range[: grouped[1][1]], by_range[grouped[1][1] :]
-    by_frequency = None
-    if frequencies is not None:
-        filled = buckets([0 if one is None else one["tokens"] for one in by_bucket])
-        found = [{**bounds, **(by_bucket[number] or {})} for number, bounds in filled]
-        by_frequency = {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": found}
     held, totals, gained = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0], pairs[0] - pairs[1]
     edges = all_tokens["interval"]
     return {
@@ -166,12 +161,19 @@ def compare_tokens(
             **units.facts(int(held.sum())),
             "units_won": int((totals[held] < 0).sum()),
         },
-        "by_frequency": by_frequency,
-        "by_position": [
-            {"from": range_bounds(number)[0], "to": range_bounds(number)[1] - 1, **one}
-            for number, one in enumerate(by_range)
-            if one is not None
-        ],
+        "by_frequency": None if frequencies is None else _by_frequency(parts[number_of_ranges:], frequencies),
+        "by_position": _by_position(parts[:number_of_ranges]),
         "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
         "most_lost": list(token_rows(a, b, largest(-gained, settings.most), places, settings.around)),
     }
+
+
+def _by_frequency(groups: Sequence[dict[str, Any] | None], frequencies: Frequencies) -> dict[str, Any]:
+    filled = buckets([0 if one is None else one["tokens"] for one in groups])
+    found = [{**bounds, **(groups[number] or {})} for number, bounds in filled]
+    return {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": found}
+
+
+def _by_position(groups: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    found = [(*range_bounds(number), one) for number, one in enumerate(groups) if one is not None]
+    return [{"from": start, "to": stop - 1, **one} for start, stop, one in found]

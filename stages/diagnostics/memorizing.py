@@ -125,9 +125,8 @@ class MemorizingProbe(LayerProbe):
             lines.append(Line(label, [(age, share) for age, share in one["by_age"]]))
         ages = sorted({age for one in blocks for age, _ in one["by_age"]})
         middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
-        mean = sum(m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True)) / len(
-            blocks
-        )
+        total = sum(m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True))
+        mean = total / len(blocks)
         return [
             Chart(
                 "memorizing-ages",

@@ -314,10 +314,8 @@ class LayerProbe(SummingProbe):
 
     def metrics(self, records: Records) -> dict[str, Any]:
         """The figures of each block."""
-        tokens, by_block = (
-            sum(record["tokens"] for record in records),
-            zip(self.blocks, self.sums(records), strict=True),
-        )
+        tokens = sum(record["tokens"] for record in records)
+        by_block = zip(self.blocks, self.sums(records), strict=True)
         return {"blocks": [{"block": block, **self.figures(sums, tokens)} for block, sums in by_block]}
 
     @abstractmethod

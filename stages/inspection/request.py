@@ -204,11 +204,6 @@ def find(
         read["tokens"] = with_passage(read["tokens"])
     else:
         require_split(read["tokens"], split)
-    numbers: Literal["given", "reported", "elsewhere", "default"] = "given" if report is None else "reported"
-    if request.memory is None and report is None:
-        numbers = "default"
-    elif report is not None and memory is not None and "datastore" in recorded:
-        numbers = "reported" if memory.find("datastore").matches(recorded["datastore"]) else "elsewhere"
     readings = default_readings(read) if asked is None else asked
     complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
     config = {} if report is None else report.config
@@ -216,7 +211,7 @@ def find(
         read,
         split or PASSAGE,
         complete,
-        numbers,
+        _numbers(request, report, memory),
         _windows(request, config, model, complete, stride),
         # A text from outside the corpus has no stored neighbours.
         resolve_options(reported_options(config), read, () if split is None else (split,)),
@@ -224,6 +219,16 @@ def find(
         None if report is None else reported_choices(report),
         config.get("exclude") or "self",
     )
+
+
+def _numbers(
+    request: Request, report: Artifact | None, memory: Artifact | None
+) -> Literal["given", "reported", "elsewhere", "default"]:
+    if report is None:
+        return "default" if request.memory is None else "given"
+    recorded = report.manifest.inputs.get("datastore")
+    same = memory is None or recorded is None or memory.find("datastore").matches(recorded)
+    return "reported" if same else "elsewhere"
 
 
 def _windows(

@@ -44,10 +44,8 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
     if loses_to_counting:
         gain = f", no better than {_counting(lowest)}"
-    elif (
-        of and of.first != rows[0].source.member.reference
-    ):  # changes of means are against the first row of the first model
-        gain = ""
+    elif of and of.first != rows[0].source.member.reference:
+        gain = ""  # changes of means are against the first row of the first model
     if len(sources) > (1 if of is None else of.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{hardly}{flaw}"
@@ -101,12 +99,10 @@ def _against(row: Row, first: Row) -> str:
 def _on_new_text(row: Row, gain: str) -> str:
     """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds."""
     change = row.change_on_new_text
-    below = gain and not row.over_seeds and (row.change or 0) < 0
-    return (
-        f"; on new text {tenths(-change)}%"
-        if below and change is not None and notably_repeated(row.source.metrics)
-        else ""
-    )
+    falls = gain and not row.over_seeds and (row.change or 0) < 0
+    if not falls or change is None or not notably_repeated(row.source.metrics):
+        return ""
+    return f"; on new text {tenths(-change)}%"
 
 
 def _counting(row: Row) -> str:

@@ -177,14 +177,14 @@ class Narrowing:
     """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows are found."""
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
-        self.queries, self.k, self.step = queries, k, max(KEYS, KEPT * k)
+        self.queries, self.k = queries, k
         self.everyone = np.arange(len(queries))
         self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
-        self.found = TopKBuffer(len(queries), most=len(queries) * (KEPT * k + self.step))
+        self.found = TopKBuffer(len(queries))
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
         self.radius = max(self.radius, keys.radius)
-        for part in slices(len(keys.rows), self.step):
+        for part in slices(len(keys.rows), max(KEYS, KEPT * self.k)):
             self._scan(keys.part(part), scratch)
 
     def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:

@@ -39,16 +39,16 @@ class TopKBuffer:
     """Pairs of n queries, of which the k best are wanted; they come in any order, and from several threads.
 
     Args:
-        most: largest number of pairs.
+        most: largest number of pairs; None: any number, but only one thread may add them.
 
     Attributes:
         number: number of pairs in the buffer.
     """
 
-    def __init__(self, queries: int, most: int) -> None:
+    def __init__(self, queries: int, most: int | None = None) -> None:
         self.queries, self._most = queries, most
         # pages take memory only once they are written; `take` refuses an empty array
-        self._pairs = np.empty(max(1, most), np.int64)
+        self._pairs = np.empty(max(1, most or 0), np.int64)
         self._adding = Lock()
         self._forget()
 
@@ -63,11 +63,15 @@ class TopKBuffer:
         """Add `counts` of `packed` pairs for each of some queries, query after query. Raises: TooMany."""
         # only the position is shared: threads then write to separate pairs
         with self._adding:
-            start = self.number
-            if start + len(pairs) > self._most:
+            start, stop = self.number, self.number + len(pairs)
+            if self._most is not None and stop > self._most:
                 raise TooMany
-            self.number += len(pairs)
-        self._pairs[start : start + len(pairs)] = pairs
+            if stop > len(self._pairs):
+                more = np.empty(2 * stop, np.int64)
+                more[:start] = self._pairs[:start]
+                self._pairs = more
+            self.number = stop
+        self._pairs[start:stop] = pairs
         # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the memory
         some = np.flatnonzero(counts)
         if len(some):

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.search import top_k as module
+from stages.search.exact import Narrowing
 from stages.search.ranking import packed
+from stages.search.scan import QueryBlock
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer, runs
 from stages.threads import in_turn
 
@@ -18,7 +20,7 @@ PIECES = st.lists(
 
 
 def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> TopKBuffer:
-    found = TopKBuffer(6, most=1000)
+    found = TopKBuffer(6)
     put(found, pieces)
     return found
 
@@ -101,3 +103,13 @@ def test_pieces_without_pairs_take_no_memory() -> None:
     tracemalloc.stop()
     assert held < 1 << 16
     np.testing.assert_array_equal(np.flatnonzero(found.best(1, in_turn)[1][:, 0] >= 0), [7])
+
+
+def test_many_queries_of_a_scan_take_room_only_for_what_they_found() -> None:
+    """A scan has a buffer for every 256 queries; room for all pairs of a piece would be 8 MB each."""
+    block = QueryBlock(np.zeros((256, 2), np.float32), np.zeros(2, np.float32), "l2", None)
+    tracemalloc.start()
+    held = [Narrowing(block, 4) for _ in range(10)]
+    took = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert took < len(held) << 16
