@@ -39,7 +39,10 @@ RECALL = (
     "recall@k: of the k nearest keys of each of these queries, the share that is found; queries/s@k: how many a second "
     "are answered with k of them"
 )
-OF_THE_TABLE = ("unlike-baseline", "other-form", "no-intervals", "rough-intervals")
+OF_THE_TABLE = (
+    *("unlike-baseline", "other-form", "no-intervals", "rough-intervals"),
+    *("unsure-learned-weight", "too-short-to-learn"),
+)
 """Codes of remarks without which figures in a report's table would be misread."""
 SPLIT_WORDS = {
     "documents": "files or records, or what --documents says",

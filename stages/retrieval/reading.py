@@ -113,7 +113,7 @@ class Reading(Settings):
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
         if self.per_context and self.weight not in typed_policies():
             known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
-            raise ValueError(f"{self.weight_name} has no value {self.weight!r} but numbers; {known}")
+            raise ValueError(f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {known}")
         if self.weight == "length" and "keys" in self.reads:
             raise ValueError(f"{self.weight_name}=length is of exact and exact-stream: only they find matches")
         if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):

@@ -46,8 +46,10 @@ def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -
     assert "".join(remark.code for remark in to_mind(remarks)) == minded
 
 
-@pytest.mark.parametrize("code", ["unlike-baseline", "other-form", "no-intervals", "rough-intervals"])
-def test_what_makes_a_change_doubtful_is_said_whatever_else_is_minded(code: str) -> None:
+@pytest.mark.parametrize(
+    "code", ["unlike-baseline", "other-form", "no-intervals", "rough-intervals", "unsure-learned-weight"]
+)
+def test_what_makes_a_row_doubtful_is_said_whatever_else_is_minded(code: str) -> None:
     doubt = Remark(code, Severity.CAUTION, "")
     severe, caution = Remark("a", Severity.SEVERE, ""), Remark("b", Severity.CAUTION, "")
     assert to_mind([severe, caution, doubt]) == [severe, doubt]
