@@ -102,11 +102,12 @@ def outside_code(names: Container[str]) -> list[list[str]]:
     """Role (`part.MODULE`) and digest of each outside module with a part of one of these names.
 
     This code affects results without being a setting, so ids cover it like an input file.
-    A module without a file, such as a notebook, is left out.
+    A module without a file, such as a notebook, is left out, and so is one of this package that a part uses again.
     """
     import_outside()
     modules = sorted(set().union(*(registry.outside_modules(names) for registry in Registry.all)))
-    specs = [(module, find_spec(module) if module != "__main__" else None) for module in modules]
+    outside = [module for module in modules if module != "__main__" and not module.startswith("stages.")]
+    specs = [(module, find_spec(module)) for module in outside]
     files = [(module, spec.origin) for module, spec in specs if spec is not None and spec.origin is not None]
     return [[f"{CODE}.{module}", hashlib.blake2b(Path(file).read_bytes()).hexdigest()] for module, file in files]
 
