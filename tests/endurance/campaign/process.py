@@ -82,8 +82,13 @@ def preload() -> None:
     for package in ("memlm_cli", "pipelines", "stages"):
         root = importlib.import_module(package)
         for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-            if not module.name.endswith("__main__"):
+            if module.name.endswith("__main__"):
+                continue
+            try:
                 importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                if error.name != "triton":  # only its kernels need it
+                    raise
     for name in ("faiss", "lightning_fabric", "numcodecs", "tensorboard", "tokenizers", "torch.utils.tensorboard"):
         importlib.import_module(name)
     platform.platform()  # asks a program, once; forks are to run none
