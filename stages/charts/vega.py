@@ -61,7 +61,7 @@ CONFIG: Spec = {
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "minExtent": 36},
     "legend": {
         **{"orient": "top", "direction": "horizontal", "title": None, "padding": 0, "offset": 10, "labelLimit": 1000},
-        **{"labelColor": LIGHT["ink"], "labelFontSize": 12, "labelOffset": 16, "columnPadding": 20, "rowPadding": 4},
+        **{"labelColor": LIGHT["ink"], "labelFontSize": 12, "labelOffset": 16, "columnPadding": 36, "rowPadding": 4},
         **{"symbolOffset": 8, "symbolSize": 50, "symbolOpacity": 1, "symbolStrokeWidth": 2},
         "gradientStrokeColor": LIGHT["paper"],
         "layout": {"bottom": {"direction": "vertical", "margin": 10}},
@@ -292,7 +292,7 @@ def _rule(axis: str, value: float) -> Spec:
 def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
     """A layer without data that has the legend; the library joins the legends of channels with the same domain."""
     labels = [fitted(look.label) for look in looks]
-    columns = max(1, min(len(looks), int((WIDTH + 50) / (46 + LETTER * max(map(len, labels))))))
+    columns = max(1, min(len(looks), int((WIDTH + 50) / (62 + LETTER * max(map(len, labels))))))
     legend = {"columns": columns, "labelExpr": f"{json.dumps(labels)}[datum.index]", "orient": orient}
     ranges = {
         "fill": [look.colour for look in looks],
