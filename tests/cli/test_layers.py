@@ -240,7 +240,7 @@ def test_what_training_settled_of_a_continuous_memory_is_said(memlm: Memlm, toke
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     for command in ("evaluate", "build-datastore", "generate"):
         for options, words in (
-            (("--long-length", 16), "as training settled (model.attention); at test --context and --mem-length may be"),
+            (("--long-length", 16), "(model.attention), so at test only --context and --mem-length may change"),
             (("--mem-length", 20), "a multiple of the segment length (--context at test), 16; 20 is none: 16 is"),
         ):
             ended = memlm(command, model, *options)
