@@ -49,12 +49,16 @@ MODULES = {
 
 
 class AllCommands(TyperGroup):
-    """All commands; each is imported and built when it is asked for, since one process needs only one."""
+    """All commands; each is imported and built when it is asked for, since one process needs only
+    one.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.lists = False
-        """Whether commands are asked for their summaries alone: making options from settings takes longest."""
+        """Whether commands are asked for their summaries alone: making options from settings takes
+        longest.
+        """
         self.commands = _Built(self.build)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -62,9 +66,13 @@ class AllCommands(TyperGroup):
         return list(NAMES)
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
-        """The command that some words name; the name of one of `memlm artifacts` suffices for a hint."""
+        """The command that some words name; the name of one of `memlm artifacts` suffices for a
+        hint.
+        """
         if words[0] not in NAMES and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
-            raise UsageError(f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?")
+            raise UsageError(
+                f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?"
+            )
         return super().resolve_command(context, words)
 
     def build(self, name: str) -> Any:
@@ -73,7 +81,9 @@ class AllCommands(TyperGroup):
         if isinstance(found, typer.Typer):
             alone.add_typer(found, name=name)
         else:
-            alone.command(name, **({"context_settings": PASSED_ON} if name == "plan" else {}))(found)
+            alone.command(name, **({"context_settings": PASSED_ON} if name == "plan" else {}))(
+                found
+            )
         return typer.main.get_group(alone).commands[name]
 
     def _function(self, name: str) -> Any:
@@ -114,7 +124,13 @@ class _Built(UserDict[str, Any]):
         return self.data[name]
 
 
-app = Commands(name="memlm", cls=AllCommands, no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
+app = Commands(
+    name="memlm",
+    cls=AllCommands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings=HELP,
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -129,13 +145,17 @@ def _print_version(wanted: bool) -> None:
 def memlm(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
-    """Train and evaluate memory-augmented language models, from text to perplexity, in resumable stages.
+    """Train and evaluate memory-augmented language models, from text to perplexity, in resumable
+    stages.
 
     Each stage prints a reference to its result; the next stage reads it from standard input:
-    memlm tokenize --train a.txt --test c.txt | memlm train | memlm build-datastore | memlm build-index | memlm evaluate
+    memlm tokenize --train a.txt --test c.txt | memlm train | memlm build-datastore | memlm
+    build-index | memlm evaluate
     """
 
 
@@ -155,22 +175,31 @@ def check_origin() -> None:
 
 
 def invoke(arguments: Sequence[str]) -> None:
-    """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
+    """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into
+    others).
+    """
     # First: otherwise a package that hides ours fails somewhere deep, with an unrelated message.
     check_origin()
     command = typer.main.get_command(app)
     defaults = read_defaults(command)
     if COMPLETION in os.environ:
         asked = os.environ[COMPLETION]
-        raise typer.Exit(shell_complete(command, {"default_map": defaults.by_command}, "memlm", COMPLETION, asked))
-    with command.make_context("memlm", list(arguments), default_map=defaults.by_command, obj=defaults) as context:
+        raise typer.Exit(
+            shell_complete(
+                command, {"default_map": defaults.by_command}, "memlm", COMPLETION, asked
+            )
+        )
+    with command.make_context(
+        "memlm", list(arguments), default_map=defaults.by_command, obj=defaults
+    ) as context:
         command.invoke(context)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run memlm with these arguments (by default the process's own) and return the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    # Threads that spin while they wait would take the cores of workers. Libraries read it once, when they are loaded.
+    # Threads that spin while they wait would take the cores of workers. Libraries read it once,
+    # when they are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # To look for plugins, pydantic reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -178,10 +207,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = 2 if arguments[:1] == ["artifacts"] else 1
     name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])
     if argv is None:
-        # Libraries define a million objects that live until the end. To look through all of them for garbage takes a
-        # tenth of a second each time, so it is done a tenth as often.
+        # Libraries define a million objects that live until the end. To look through all of them
+        # for garbage takes a tenth of a second each time, so it is done a tenth as often.
         gc.set_threshold(*gc.get_threshold()[:2], 100)
-        # Objects of options live until the end. A search for garbage at exit takes a fifth of a help page's time.
+        # Objects of options live until the end. A search for garbage at exit takes a fifth of a
+        # help page's time.
         atexit.register(gc.freeze)
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     if argv is None:
@@ -192,10 +222,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def end_zarr() -> None:
     """End the thread in which zarr reads and writes, if it runs. Nothing can be read afterwards.
 
-    At exit zarr waits 0.2 seconds for it. On a busy machine that may not suffice, and zarr prints a traceback.
+    At exit zarr waits 0.2 seconds for it. On a busy machine that may not suffice, and zarr prints a
+    traceback.
     """
     # These names are private to zarr. A version without them may print the traceback again.
-    loops, threads = (getattr(sys.modules.get("zarr.core.sync"), name, [None]) for name in ("loop", "iothread"))
+    loops, threads = (
+        getattr(sys.modules.get("zarr.core.sync"), name, [None]) for name in ("loop", "iothread")
+    )
     if threads[0] is not None and not threads[0].is_alive():
         # a signal came before the thread started; zarr would fail to join it
         loops[0] = threads[0] = None
@@ -208,12 +241,16 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     """SIGINT and SIGTERM end the command by an exception.
 
     Args:
-        at_the_end: the process ends when this has returned. Later signals are ignored: the work is done, and its exit
-            code stands.
+        at_the_end: the process ends when this has returned. Later signals are ignored: the work is
+            done, and its exit code stands.
     """
     handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated}
-    # A shell without job control starts `memlm … &` with SIGINT ignored; memlm handles it all the same.
-    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler):  # else it is somebody else's
+    # A shell without job control starts `memlm … &` with SIGINT ignored; memlm handles it all the
+    # same.
+    if signal.getsignal(signal.SIGINT) in (
+        signal.SIG_IGN,
+        signal.default_int_handler,
+    ):  # else it is somebody else's
         handlers[signal.SIGINT] = signal.default_int_handler
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
@@ -222,5 +259,6 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
         for signum, handler in previous.items():
             signal.signal(signum, signal.SIG_IGN if at_the_end else handler)
         if at_the_end:
-            # Python kills itself with SIGINT at exit if Ctrl-C ended the last code that ran, for example an import.
+            # Python kills itself with SIGINT at exit if Ctrl-C ended the last code that ran, for
+            # example an import.
             exec("")

@@ -1,4 +1,6 @@
-"""Arguments of a command: settings, names and references of artifacts; and the line that answers them."""
+"""Arguments of a command: settings, names and references of artifacts; and the line that answers
+them.
+"""
 
 import json
 import sys
@@ -24,24 +26,37 @@ LENGTHS = (("steps", "epochs"),)
 """Settings with the same meaning: the one given later, or typed, replaces the other."""
 
 
-def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}) -> Settings:
-    """All settings that a user gave for a stage, as nested tables. Settings not given have their defaults.
+def given_settings(
+    common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}
+) -> Settings:
+    """All settings that a user gave for a stage, as nested tables. Settings not given have their
+    defaults.
 
     Typed settings win over memlm.toml, whichever way they were typed.
 
     Args:
         common: has --config, --set and --precision.
         given: values of the command's own options by name; None: not given.
-        options: options whose setting has another name; the others give the setting of their own name.
+        options: options whose setting has another name; the others give the setting of their own
+        name.
     """
     result: Settings = {}
     # memlm.toml comes first: whatever was typed wins over it.
     for by_default in (True, False):
-        named = {name: value for name, value in given.items() if (name in common.by_default) == by_default}
-        own = {options[name].setting if name in options else name: value for name, value in named.items()}
+        named = {
+            name: value
+            for name, value in given.items()
+            if (name in common.by_default) == by_default
+        }
+        own = {
+            options[name].setting if name in options else name: value
+            for name, value in named.items()
+        }
         chosen = ("config" in common.by_default) == by_default
         file = read_toml(common.config) if common.config and chosen else {}
-        assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
+        assigned = [
+            assignment(text) for text in (common.default_set if by_default else common.set or ())
+        ]
         said = merged(*assigned, nested(own))
         _require_one(said)
         for layer in (file, said):
@@ -51,7 +66,12 @@ def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[st
 
 def _giving_way(settings: Settings, later: Settings) -> Settings:
     """Settings without those that a later layer gives under another name, in nested groups too."""
-    replaced = {name for one, other in LENGTHS for name, said in ((one, other), (other, one)) if said in later}
+    replaced = {
+        name
+        for one, other in LENGTHS
+        for name, said in ((one, other), (other, one))
+        if said in later
+    }
     return {
         name: _giving_way(value, later[name])
         if isinstance(value, dict) and isinstance(later.get(name), dict)
@@ -77,8 +97,11 @@ def publish_name(common: Common, artifact: "Artifact") -> None:
         artifact.store.name(artifact, common.name)
 
 
-def read_reference(argument: str | None, name: str = "an artifact (kind/id; memlm artifacts list)") -> str:
-    """The reference that a command works on: its argument, else the last line that the previous stage printed.
+def read_reference(
+    argument: str | None, name: str = "an artifact (kind/id; memlm artifacts list)"
+) -> str:
+    """The reference that a command works on: its argument, else the last line that the previous
+    stage printed.
 
     `name`: what the message asks for if nothing comes.
 
@@ -87,7 +110,9 @@ def read_reference(argument: str | None, name: str = "an artifact (kind/id; meml
     if argument not in (None, "-"):
         return argument
     if _terminal_asks():
-        raise UsageError(f"No artifact reference given: name {name}, or pipe the stage before into this one.")
+        raise UsageError(
+            f"No artifact reference given: name {name}, or pipe the stage before into this one."
+        )
     line = _last_line()
     if line is None:
         raise ArtifactError(

@@ -22,7 +22,13 @@ from stages.errors import UsageError
 from stages.registry import load
 from stages.reporting import first_process
 
-ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
+ALTERNATIVES = (
+    ("steps", "epochs"),
+    ("memory", "report"),
+    ("text", "position"),
+    ("text", "split"),
+    ("text", "length"),
+)
 """Options with the same meaning: if one is typed, a default of the other is ignored."""
 SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
 """The name of a setting at the beginning of an error message."""
@@ -34,7 +40,9 @@ SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
 
 
 class Commands(typer.Typer):
-    """Commands that show that they are at work, and whose options may have defaults in `memlm.toml`."""
+    """Commands that show that they are at work, and whose options may have defaults in
+    `memlm.toml`.
+    """
 
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
@@ -49,7 +57,9 @@ class Commands(typer.Typer):
 
 
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one value."""
+    """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one
+    value.
+    """
     own = inspect.signature(function).parameters
     marks = {
         name: mark
@@ -61,7 +71,12 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     common = next((name for name in SHARED if name in own), "")
     shared = parameters_of(SHARED[common]) if common else []
     parsed = inspect.Parameter("parsed", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    written = [one for p in own.values() if p.name not in (common, "parsed") for one in groups.get(p.name, [p])]
+    written = [
+        one
+        for p in own.values()
+        if p.name not in (common, "parsed")
+        for one in groups.get(p.name, [p])
+    ]
     parameters = [*written, *shared, parsed]
 
     @wraps(function)
@@ -70,16 +85,21 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(parsed, values | ({"parsed": parsed} if "parsed" in own else {}))
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
-        # What a command left open is closed by one search for garbage, before `main` ends all searches. Python would
-        # search several times, which takes a third of a second with torch.
+        # What a command left open is closed by one search for garbage, before `main` ends all
+        # searches. Python would search several times, which takes a third of a second with torch.
         atexit.unregister(gc.collect)
         atexit.register(gc.collect)
-        if context.obj.error is not None and context.info_name != "doctor":  # which examines memlm.toml
+        if (
+            context.obj.error is not None and context.info_name != "doctor"
+        ):  # which examines memlm.toml
             raise context.obj.error
         entries = context.obj.of(words_of(context))
-        typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
+        typed = [
+            name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")
+        ]
         defaults = in_force(entries, typed)
-        # Click filled in the value of memlm.toml; where that gives way, the option's own default holds.
+        # Click filled in the value of memlm.toml; where that gives way, the option's own default
+        # holds.
         for name in {entry.parameter for entry in entries} - defaults.keys():
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)
@@ -90,7 +110,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             if common == "common":
                 if "set" in defaults:
                     given["default_set"] = tuple(defaults["set"].value)
-                    given["set"] = given["set"] if _source(context, "set") == "COMMANDLINE" else None
+                    given["set"] = (
+                        given["set"] if _source(context, "set") == "COMMANDLINE" else None
+                    )
                 given["by_default"] = frozenset(defaults)
             if common:
                 values[common] = SHARED[common](**given)
@@ -117,12 +139,16 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
 
     options = options_of(load(group.target))
     typed = {name: value for name, value in given.items() if value is not None}
-    values = nested({options[name].setting: options[name].value(value) for name, value in typed.items()})
+    values = nested(
+        {options[name].setting: options[name].value(value) for name, value in typed.items()}
+    )
     try:
         return validated(load(group.target), values)
     except UsageError as error:
         flags = {name: option.flag for name, option in options.items()}
-        raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
+        raise UsageError(
+            SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))
+        ) from None
 
 
 def words_of(context: typer.Context) -> tuple[str, ...]:
@@ -133,12 +159,17 @@ def words_of(context: typer.Context) -> tuple[str, ...]:
 def in_force(entries: Iterable[Default], typed: Collection[str]) -> dict[str, Default]:
     """The defaults of a command that hold when the parameters in `typed` are typed, by parameter.
 
-    A default gives way to the same option if typed, and to one with the same meaning. A default of `--set` is added.
+    A default gives way to the same option if typed, and to one with the same meaning. A default of
+    `--set` is added.
     """
     pairs = [pair for one, other in ALTERNATIVES for pair in ((one, other), (other, one))]
     replaced = {name for name, alternative in pairs if alternative in typed}
     kept = (entry for entry in entries if entry.parameter not in replaced)
-    return {entry.parameter: entry for entry in kept if entry.parameter == "set" or entry.parameter not in typed}
+    return {
+        entry.parameter: entry
+        for entry in kept
+        if entry.parameter == "set" or entry.parameter not in typed
+    }
 
 
 def _source(context: typer.Context, parameter: str) -> str:
@@ -154,7 +185,9 @@ def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
     except UsageError as error:
         named = [d.shown for d in defaults.values() if d.parameter not in HOW]
         if named and type(error) is UsageError:
-            raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}.") from error
+            raise UsageError(
+                f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}."
+            ) from error
         raise
 
 

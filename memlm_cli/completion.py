@@ -1,7 +1,7 @@
 """Completions for a shell: artifacts of the store, recipes, presets, methods, backbones.
 
-Typer calls each function with its context and the text typed so far; `words` makes such a function from names alone. No
-numerical library is imported, and no manifest is read.
+Typer calls each function with its context and the text typed so far; `words` makes such a function
+from names alone. No numerical library is imported, and no manifest is read.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,9 @@ Offered = list[str | tuple[str, str]]
 
 
 def artifacts(*kinds: str) -> Callable[[typer.Context, str], Offered]:
-    """References of the kinds; none given means any. Names stand before ids, latest artifacts before older ones."""
+    """References of the kinds; none given means any. Names stand before ids, latest artifacts
+    before older ones.
+    """
 
     def offered(ctx: typer.Context, incomplete: str) -> Offered:
         try:
@@ -28,8 +30,14 @@ def artifacts(*kinds: str) -> Callable[[typer.Context, str], Offered]:
     return offered
 
 
-def _references(store: Path, kinds: tuple[str, ...], incomplete: str) -> Iterator[str | tuple[str, str]]:
-    wanted = [kind for kind in kinds if f"{kind}/".startswith(incomplete) or incomplete.startswith(f"{kind}/")]
+def _references(
+    store: Path, kinds: tuple[str, ...], incomplete: str
+) -> Iterator[str | tuple[str, str]]:
+    wanted = [
+        kind
+        for kind in kinds
+        if f"{kind}/".startswith(incomplete) or incomplete.startswith(f"{kind}/")
+    ]
     for kind in wanted:
         yield from ((f"{kind}/{name}", id) for name, id in names(store, kind).items())
     found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
@@ -62,9 +70,14 @@ def presets(ctx: typer.Context, incomplete: str) -> Offered:
 
 
 def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
-    from stages.training.presets import preset_file, preset_names  # settings of models, for this list alone
+    from stages.training.presets import (
+        preset_file,
+        preset_names,
+    )  # settings of models, for this list alone
 
-    heads = {name: preset_file(name).read_text("utf-8").partition("\n")[0] for name in preset_names()}
+    heads = {
+        name: preset_file(name).read_text("utf-8").partition("\n")[0] for name in preset_names()
+    }
     return [(name, head.removeprefix("#").strip()) for name, head in heads.items()]
 
 
@@ -90,4 +103,8 @@ def _files(incomplete: str, pattern: str) -> list[str]:
         found = [*folder.glob(pattern), *(path for path in folder.iterdir() if path.is_dir())]
     except OSError:
         return []
-    return sorted(f"{path}/" if path.is_dir() else str(path) for path in found if not path.name.startswith("."))
+    return sorted(
+        f"{path}/" if path.is_dir() else str(path)
+        for path in found
+        if not path.name.startswith(".")
+    )

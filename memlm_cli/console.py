@@ -17,7 +17,9 @@ class Listener(Protocol):
     """Something that draws on the terminal, and makes room when other text is written there."""
 
     def hear(self, *, amid_line: bool = False) -> None:
-        """Called before a text is written; `amid_line`: it does not end its line, so nothing may be drawn after it."""
+        """Called before a text is written; `amid_line`: it does not end its line, so nothing may be
+        drawn after it.
+        """
 
 
 @dataclass
@@ -25,9 +27,13 @@ class State:
     """Present destinations of messages."""
 
     reporter: Listener | None = None
-    """The innermost reporter of work under way; None: there is no work, or the command waits for something else."""
+    """The innermost reporter of work under way; None: there is no work, or the command waits for
+    something else.
+    """
     screen: TextIO | None = None
-    """Stream of messages while work is reported, even if a library's own output is redirected meanwhile."""
+    """Stream of messages while work is reported, even if a library's own output is redirected
+    meanwhile.
+    """
 
 
 state = State()
@@ -55,10 +61,11 @@ def answer_part(text: str) -> bool:
 
 
 def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> bool:
-    """Write, unless the reader has gone away. That is no error: work continues. Returns whether there is a reader.
+    """Write, unless the reader has gone away. That is no error: work continues. Returns whether
+    there is a reader.
 
-    Answers are data, and stay unchanged outside a terminal. Messages are made harmless everywhere, since logs are read
-    in terminals.
+    Answers are data, and stay unchanged outside a terminal. Messages are made harmless everywhere,
+    since logs are read in terminals.
     """
     shown = harmless(text, styled=styled) if stream.isatty() or stream is screen() else text
     try:
@@ -73,7 +80,9 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
             raise
         write_nowhere(stream)  # unwritten data would fail again when the process ends
         name = "stdout" if stream is sys.stdout else "stderr"
-        raise ResourceError(f"There is no room where {name} goes ({error.strerror}). {MAKE_ROOM}") from None
+        raise ResourceError(
+            f"There is no room where {name} goes ({error.strerror}). {MAKE_ROOM}"
+        ) from None
     return True
 
 
@@ -85,11 +94,12 @@ def write_nowhere(stream: TextIO) -> None:
 def open_closed_streams() -> None:
     """Point standard streams that the caller closed (`memlm train >&-`) to the null device.
 
-    Otherwise a file opened later would get the free descriptor, and with it the output of libraries.
+    Otherwise a file opened later would get the free descriptor, and with it the output of
+    libraries.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - it stays open as long as the process
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 
@@ -110,12 +120,15 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str, *, styled: bool = False) -> str:
-    """A text that is safe on a terminal: control characters and changes of writing direction are spelled out.
+    """A text that is safe on a terminal: control characters and changes of writing direction are
+    spelled out.
 
     `styled`: bold and colours stay.
     """
     parts = _STYLES.split(text) if styled else [text]
-    return "".join(part if place % 2 else _COMMANDS.sub(_spelled, part) for place, part in enumerate(parts))
+    return "".join(
+        part if place % 2 else _COMMANDS.sub(_spelled, part) for place, part in enumerate(parts)
+    )
 
 
 _STYLES = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -143,8 +156,12 @@ def write_html(command: str, path: Path, text: str) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser could open a window; a browser in the terminal would take the terminal over."""
-    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    """Whether a browser could open a window; a browser in the terminal would take the terminal
+    over.
+    """
+    return sys.platform in ("darwin", "win32") or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    )
 
 
 def open_page(command: str, page: Path) -> None:
@@ -152,4 +169,6 @@ def open_page(command: str, page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        say(f"{command}: no browser here; {page.resolve()} is complete in itself: copy it to where there is one")
+        say(
+            f"{command}: no browser here; {page.resolve()} is complete in itself: copy it to where there is one"
+        )

@@ -74,7 +74,9 @@ class Defaults:
 
 
 def read_defaults(group: Any, path: Path = FILE) -> Defaults:
-    """The defaults in a file, checked against the commands of `group`; empty if there is no such file."""
+    """The defaults in a file, checked against the commands of `group`; empty if there is no such
+    file.
+    """
     if not path.exists():
         return Defaults()
     # importing settings takes a quarter of the time of a help page
@@ -91,8 +93,15 @@ def _shared(table: Mapping[str, Any], group: Any) -> Iterator[Default]:
     """Values for all commands that have the option."""
     for option in SHARED:
         if (key := option.replace("-", "_")) in table:
-            having = [(words, command) for words, command in _below(group.commands) if option in _options(command)]
-            yield from (_default(words, command, option, table[key], shared=True) for words, command in having)
+            having = [
+                (words, command)
+                for words, command in _below(group.commands)
+                if option in _options(command)
+            ]
+            yield from (
+                _default(words, command, option, table[key], shared=True)
+                for words, command in having
+            )
 
 
 def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> Iterator[Default]:
@@ -102,7 +111,9 @@ def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> I
         place = (*above, name)
         if name in below:
             if not isinstance(value, dict):
-                raise UsageError(f"{FILE}: {name!r} is a command, and takes options: [{'.'.join(place)}].")
+                raise UsageError(
+                    f"{FILE}: {name!r} is a command, and takes options: [{'.'.join(place)}]."
+                )
             yield from _own(value, below[name], place)
         elif name in options:
             yield _default(above, group, name, value)
@@ -112,11 +123,14 @@ def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> I
             raise UsageError(f"{FILE}: {what} {name!r}; {known}")
 
 
-def _default(words: tuple[str, ...], command: Any, option: str, value: Any, *, shared: bool = False) -> Default:
+def _default(
+    words: tuple[str, ...], command: Any, option: str, value: Any, *, shared: bool = False
+) -> Default:
     """A value as parsed by its option. Raises: UsageError if the option refuses it."""
     parameter, place = _options(command)[option], option if shared else ".".join((*words, option))
     try:
-        # Click parses the value, so that the file is as strict as the command line, with the same messages.
+        # Click parses the value, so that the file is as strict as the command line, with the same
+        # messages.
         typed = _as_typed(parameter, value)
         context = typer.Context(command, info_name=" ".join(("memlm", *words)))
         parameter.handle_parse_result(context, {parameter.name: typed}, [])
@@ -133,11 +147,15 @@ def _as_typed(parameter: Any, value: Any) -> Any:
         return value
     values = value if parameter.multiple and isinstance(value, list) else [value]
     if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in values):
-        raise UsageError(f"takes {'texts or numbers' if parameter.multiple else 'a text or a number'}, not {value!r}.")
+        raise UsageError(
+            f"takes {'texts or numbers' if parameter.multiple else 'a text or a number'}, not {value!r}."
+        )
     return [str(one) for one in values] if parameter.multiple else str(value)
 
 
-def _below(commands: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _below(
+    commands: Mapping[str, Any], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, command in commands.items():
         if below := getattr(command, "commands", None):
             yield from _below(below, (*above, name))
@@ -146,6 +164,10 @@ def _below(commands: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator
 
 
 def _options(command: Any) -> dict[str, Any]:
-    """The options of a command by their names without dashes; those that `--help` hides are for memlm itself."""
+    """The options of a command by their names without dashes; those that `--help` hides are for
+    memlm itself.
+    """
     shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
-    return {opt[2:]: parameter for parameter in shown for opt in parameter.opts if opt.startswith("--")}
+    return {
+        opt[2:]: parameter for parameter in shown for opt in parameter.opts if opt.startswith("--")
+    }

@@ -1,4 +1,6 @@
-"""Exit codes: only this module turns exceptions into an exit code and one or two sentences on stderr."""
+"""Exit codes: only this module turns exceptions into an exit code and one or two sentences on
+stderr.
+"""
 
 import errno
 import os
@@ -65,12 +67,16 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
     rules = (_shortage, _refusal, _removal, _missing_package)
-    known = (failure for rule in rules for link in causes(error) if (failure := rule(link)) is not None)
+    known = (
+        failure for rule in rules for link in causes(error) if (failure := rule(link)) is not None
+    )
     return next(known, None) or Failure(BUG, _bug_message(error))
 
 
 @contextmanager
-def resumable(kept: str = "what is done is kept, and the same command goes on from there") -> Iterator[None]:
+def resumable(
+    kept: str = "what is done is kept, and the same command goes on from there",
+) -> Iterator[None]:
     """Context for work on an artifact: if it is interrupted, the message says what is kept."""
     try:
         yield
@@ -80,13 +86,19 @@ def resumable(kept: str = "what is done is kept, and the same command goes on fr
 
 
 def _stopped(how: str, error: BaseException) -> str:
-    """Message about an interruption. Work on artifacts adds a note of what is kept; other commands start again."""
-    notes = getattr(error, "__notes__", ("finished results are kept, and the same command does the rest again",))
+    """Message about an interruption. Work on artifacts adds a note of what is kept; other commands
+    start again.
+    """
+    notes = getattr(
+        error, "__notes__", ("finished results are kept, and the same command does the rest again",)
+    )
     return "; ".join((how, *notes)) + "."
 
 
 def _reader_has_gone(error: BaseException) -> bool:
-    """Whether the reader of stdout has closed it (`memlm --help | head`). Rich then raises `SystemExit` in help."""
+    """Whether the reader of stdout has closed it (`memlm --help | head`). Rich then raises
+    `SystemExit` in help.
+    """
     gone = error.__context__ if isinstance(error, SystemExit) else error
     if isinstance(gone, BrokenPipeError):
         write_nowhere(sys.stdout)
@@ -104,7 +116,9 @@ def usage_message(error: BaseException) -> str:
 
 
 BEGINNING = 5
-"""Number of first letters that a suggested option shares with the typed one: `--vocabulary`, `--vocab-size`."""
+"""Number of first letters that a suggested option shares with the typed one: `--vocabulary`,
+`--vocab-size`.
+"""
 
 
 def _suggestion(option: str, context: Any) -> str:
@@ -112,13 +126,20 @@ def _suggestion(option: str, context: Any) -> str:
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
-    spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
+    spelled = {
+        n.lstrip("-"): n
+        for p in options
+        for n in (*p.opts, *p.secondary_opts)
+        if n.startswith("--")
+    }
     if "memory" in spelled:
         from stages.retrieval.hyperparameters import settable
 
         spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
     name = option.lstrip("-")
-    near = get_close_matches(name, spelled, n=1) or [one for one in spelled if one[:BEGINNING] == name[:BEGINNING]]
+    near = get_close_matches(name, spelled, n=1) or [
+        one for one in spelled if one[:BEGINNING] == name[:BEGINNING]
+    ]
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
@@ -138,10 +159,15 @@ def _refusal(error: BaseException) -> Failure | None:
     if not isinstance(error, OSError):
         return None
     if error.errno in _NO_PATH:
-        return Failure(USAGE, f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.")
+        return Failure(
+            USAGE,
+            f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.",
+        )
     if error.errno == errno.EROFS or (error.errno in _DENIED and error.filename):
         refused = f"{error.filename or 'The store'} cannot be written ({error.strerror})"
-        return Failure(USAGE, f"{refused}; name a writable store with --store, or change its permissions.")
+        return Failure(
+            USAGE, f"{refused}; name a writable store with --store, or change its permissions."
+        )
     return None
 
 
@@ -151,7 +177,10 @@ def _removal(error: BaseException) -> Failure | None:
     for folder in file.parents if isinstance(error, FileNotFoundError) else ():
         if folder.parent.name in KINDS and is_id(folder.name):
             reference = f"{folder.parent.name}/{folder.name}"
-            return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
+            return Failure(
+                ArtifactError.exit_code,
+                f"{reference} is damaged, or was removed: {file} is missing.",
+            )
     return None
 
 
@@ -161,7 +190,9 @@ def _missing_package(error: BaseException) -> Failure | None:
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if not package or package in OWN:
         return None
-    return Failure(USAGE, f"This needs the package {package}, which is not installed: {installation(package)}")
+    return Failure(
+        USAGE, f"This needs the package {package}, which is not installed: {installation(package)}"
+    )
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

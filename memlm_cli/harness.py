@@ -1,6 +1,7 @@
 """memlm's models, memories included, for EleutherAI's lm-evaluation-harness (extra `harness`).
 
-    python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y --tasks lambada_openai
+    python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y --tasks
+    lambada_openai
 
 registers `memlm` and starts the harness; all its other options work as usual.
 """
@@ -18,7 +19,9 @@ from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.inspection.settings import ReadSettings
 
 OF_REPORT = "report"
-"""Default: the memories of the report. None, the harness's value for `memory=none`, is the model alone."""
+"""Default: the memories of the report. None, the harness's value for `memory=none`, is the model
+alone.
+"""
 UNASKED_DEVICE = "cuda:0"
 """The harness's default device, even on machines without a GPU."""
 MOST_TOKENS = 256
@@ -27,7 +30,9 @@ MOST_TOKENS = 256
 
 @register_model("memlm")
 class MemlmLM(TemplateLM):
-    """A model with the memories of a report; every request begins a fresh stream, so a cache sees it alone."""
+    """A model with the memories of a report; every request begins a fresh stream, so a cache sees
+    it alone.
+    """
 
     def __init__(
         self,
@@ -41,7 +46,8 @@ class MemlmLM(TemplateLM):
         max_batch_size: int | None = None,
         **settings: Any,
     ) -> None:
-        """Args: those of `memlm inspect`, and `seed` for tasks that sample. Requests are read one at a time.
+        """Args: those of `memlm inspect`, and `seed` for tasks that sample. Requests are read one
+        at a time.
 
         Raises: UsageError or ArtifactError for arguments that do not fit each other.
         """
@@ -53,9 +59,13 @@ class MemlmLM(TemplateLM):
             if name not in known:
                 raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
         if str(batch_size) != "1" or max_batch_size is not None:
-            raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
+            raise UsageError(
+                "Requests are read one at a time: leave --batch_size and --max_batch_size out."
+            )
         readings = None if memory == OF_REPORT else memory or "none"
-        self._reader = open_store(store).read(ref, report=report, memory=readings, device=_device(device), **settings)
+        self._reader = open_store(store).read(
+            ref, report=report, memory=readings, device=_device(device), **settings
+        )
         self._seed = seed
         if self._reader.loaded.text.eos_is_newline:
             raise UsageError(
@@ -77,7 +87,9 @@ class MemlmLM(TemplateLM):
         read = {role: artifact.reference for role, artifact in self._reader.loaded.read.items()}
         return {"memlm": {"read": read, "memories": self._reader.loaded.memories}}
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
+    ) -> list[int]:
         return self._reader.loaded.text.ids(string)
 
     def _loglikelihood_tokens(
@@ -89,8 +101,12 @@ class MemlmLM(TemplateLM):
         from stages.inspection.reading import continuation_scores
 
         answers = []
-        for pair, context, continuation in tqdm(requests, desc="memlm: loglikelihood", disable=disable_tqdm):
-            behind = [] if not pair[0] else context  # an empty context is a lone <eos>, which is there in any case
+        for pair, context, continuation in tqdm(
+            requests, desc="memlm: loglikelihood", disable=disable_tqdm
+        ):
+            behind = (
+                [] if not pair[0] else context
+            )  # an empty context is a lone <eos>, which is there in any case
             log_p, best = continuation_scores(self._reader.loaded, behind, continuation)
             answers.append((float(log_p.sum()), bool(best.all())))
             self.cache_hook.add_partial("loglikelihood", pair, answers[-1])
@@ -107,7 +123,9 @@ class MemlmLM(TemplateLM):
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         return self._answered(requests, "generate_until", disable_tqdm, self._written)
 
-    def _answered(self, requests: list[Any], what: str, hidden: bool, answer: Callable[..., Any]) -> list[Any]:
+    def _answered(
+        self, requests: list[Any], what: str, hidden: bool, answer: Callable[..., Any]
+    ) -> list[Any]:
         """Answer requests one by one; the harness's cache keeps each."""
         answers = []
         for request in tqdm(requests, desc=f"memlm: {what}", disable=hidden):
@@ -122,7 +140,11 @@ class MemlmLM(TemplateLM):
         wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
         ends = [end for end in wanted["until"] if end]
         temperature = float(wanted.get("temperature", 0.0))
-        drawn = {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")} if temperature else {}
+        drawn = (
+            {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")}
+            if temperature
+            else {}
+        )
         written = ""
         for part in self._reader.parts(
             prompt,
@@ -135,16 +157,24 @@ class MemlmLM(TemplateLM):
             written += part
             if any(end in written for end in ends):
                 break
-        return written[: min((place for end in ends if (place := written.find(end)) >= 0), default=len(written))]
+        return written[
+            : min(
+                (place for end in ends if (place := written.find(end)) >= 0), default=len(written)
+            )
+        ]
 
 
 def _device(asked: str | None) -> str:
-    """memlm's device for the harness's `--device`. Raises: UsageError for a GPU other than the first."""
+    """memlm's device for the harness's `--device`. Raises: UsageError for a GPU other than the
+    first.
+    """
     if asked == UNASKED_DEVICE:
         return "auto"
     kind, _, index = (asked or "auto").partition(":")
     if index not in ("", "0"):
-        raise UsageError(f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}.")
+        raise UsageError(
+            f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}."
+        )
     return kind
 
 

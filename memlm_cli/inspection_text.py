@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def reading_line(memory: Mapping[str, Any]) -> str:
-    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
+    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on
+    valid)`.
+    """
     from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 
     memory = that_matter(memory)
@@ -32,7 +34,9 @@ def reading_line(memory: Mapping[str, Any]) -> str:
 
 
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each reading with settled numbers: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
+    """One line for each reading with settled numbers: `datastore: external, interpolate, k 1,024,
+    lambda 0.25`.
+    """
     from stages.retrieval.hyperparameters import memory_words
 
     remarks = {
@@ -47,7 +51,11 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def source_line(context: "Context") -> str:
     """The place of a context, and its text with its token in brackets."""
     where = place_of(context.source) if context.back is None else f"{context.back} back"
-    matched = "" if context.matched is None else f", {context.matched} token{'s' * (context.matched != 1)} the same"
+    matched = (
+        ""
+        if context.matched is None
+        else f", {context.matched} token{'s' * (context.matched != 1)} the same"
+    )
     return f"{where}{matched}: {text_around(context.source)}"
 
 
@@ -57,9 +65,13 @@ def place_of(source: "Excerpt") -> str:
 
 
 def text_around(source: "Excerpt") -> str:
-    """The text around a token in one line, with the token in brackets and its white space spelled out."""
+    """The text around a token in one line, with the token in brackets and its white space spelled
+    out.
+    """
     space = " " if source.token[:1].isspace() else ""
-    return printable(" ".join(f"{source.before}{space}[{shown(source.token)}]{source.after}".split()))
+    return printable(
+        " ".join(f"{source.before}{space}[{shown(source.token)}]{source.after}".split())
+    )
 
 
 def shown(label: str) -> str:
@@ -79,7 +91,9 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     Args:
         terminal: whether it is for a terminal; then it has colours.
     """
-    parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
+    parts = [
+        f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"
+    ]
     parts += memory_lines(found.memories)
     parts += filter(None, [found.shares_line])
     memories = [name for word in found.memory_words for name in (word, "share")]
@@ -92,8 +106,16 @@ def inspected_text(found: "Inspected", *, terminal: bool) -> str:
 def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
     label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
-    memories = [cell for one in token.memories for cell in (probability(one.probability), f"{one.share:.3f}")]
-    model, final, columns = probability(token.model), probability(token.final), map(number, token.columns.values())
+    memories = [
+        cell
+        for one in token.memories
+        for cell in (probability(one.probability), f"{one.share:.3f}")
+    ]
+    model, final, columns = (
+        probability(token.model),
+        probability(token.final),
+        map(number, token.columns.values()),
+    )
     return [str(token.position), label, model, *memories, *columns, final, f"{gain:+.2f}"]
 
 

@@ -7,7 +7,8 @@ from stages.artifacts.artifact import Artifact, ancestors, descendants, reached
 
 
 def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str:
-    """Draw each artifact under the latest of its inputs; inputs that do not lead there are named next to it.
+    """Draw each artifact under the latest of its inputs; inputs that do not lead there are named
+    next to it.
 
     Args:
         artifacts: what to draw; inputs that are not among them are left out.
@@ -31,7 +32,9 @@ def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str
 
 
 def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Each reference with its prefix, from the top down; `below`: the children of each, and the roots under None."""
+    """Each reference with its prefix, from the top down; `below`: the children of each, and the
+    roots under None.
+    """
     # A stack instead of recursion: a lineage may be thousands deep.
     waiting = [("", "", reference) for reference in reversed(below.get(None, ()))]
     while waiting:
@@ -40,7 +43,9 @@ def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, 
         under = below.get(reference, ())
         for number, child in enumerate(reversed(under)):
             last = number == 0
-            waiting.append((trunk + ("└── " if last else "├── "), trunk + ("    " if last else "│   "), child))
+            waiting.append(
+                (trunk + ("└── " if last else "├── "), trunk + ("    " if last else "│   "), child)
+            )
 
 
 def relatives(reference: str, artifacts: Sequence[Artifact]) -> list[Artifact]:
@@ -50,9 +55,13 @@ def relatives(reference: str, artifacts: Sequence[Artifact]) -> list[Artifact]:
 
 
 def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
-    """The artifacts in topological order, inputs first; as they are if one is its own ancestor, in a crafted store."""
+    """The artifacts in topological order, inputs first; as they are if one is its own ancestor, in
+    a crafted store.
+    """
     known = {artifact.reference: artifact for artifact in artifacts}
-    parents = {reference: sorted(artifact.parents & known.keys()) for reference, artifact in known.items()}
+    parents = {
+        reference: sorted(artifact.parents & known.keys()) for reference, artifact in known.items()
+    }
     try:
         return [known[reference] for reference in TopologicalSorter(parents).static_order()]
     except CycleError:

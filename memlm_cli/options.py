@@ -1,4 +1,6 @@
-"""The options of every stage's command, passed as one value, and options that several commands share."""
+"""The options of every stage's command, passed as one value, and options that several commands
+share.
+"""
 
 import inspect
 from dataclasses import dataclass
@@ -32,7 +34,8 @@ ReadArgument = Annotated[
 
 
 HtmlOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Also write a self-contained web page.")
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a self-contained web page."),
 ]
 
 
@@ -52,7 +55,9 @@ JsonOption = Annotated[bool, everywhere("--json", "Print JSON on stdout.")]
 
 @dataclass(frozen=True)
 class OptionsOf:
-    """Marks a parameter of a command as a group of settings, each an option: `Annotated[T, OptionsOf("m:T")]`."""
+    """Marks a parameter of a command as a group of settings, each an option: `Annotated[T,
+    OptionsOf("m:T")]`.
+    """
 
     target: str
     """The class of the settings, as `module:Class`; imported when the options are needed."""
@@ -67,7 +72,10 @@ class Asked:
     """Values of the options of all commands that answer questions about artifacts."""
 
     store: Annotated[
-        Path, everywhere("--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder)
+        Path,
+        everywhere(
+            "--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder
+        ),
     ] = DEFAULT_STORE
     json: JsonOption = False
 
@@ -82,13 +90,20 @@ class Asked:
 class Common(Asked):
     """Values of the options of every stage's command. Raises UsageError for an invalid one."""
 
-    name: Annotated[str | None, everywhere("--name", "Give the artifact a name, for references KIND/NAME.")] = None
+    name: Annotated[
+        str | None, everywhere("--name", "Give the artifact a name, for references KIND/NAME.")
+    ] = None
     device: Annotated[
-        Literal["auto", "cpu", "cuda"], everywhere("--device", f"Device to compute on; {ON_CPU} use the CPU.")
+        Literal["auto", "cpu", "cuda"],
+        everywhere("--device", f"Device to compute on; {ON_CPU} use the CPU."),
     ] = "auto"
     workers: Annotated[
         int,
-        everywhere("--workers", "Processes that share the work of a stage; for train, use torchrun.", metavar="N"),
+        everywhere(
+            "--workers",
+            "Processes that share the work of a stage; for train, use torchrun.",
+            metavar="N",
+        ),
     ] = 1
     executor: Annotated[
         Literal["local", "ray"],
@@ -99,28 +114,45 @@ class Common(Asked):
     ] = "local"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
-        everywhere("--precision", f"Precision of models; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none."),
+        everywhere(
+            "--precision",
+            f"Precision of models; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none.",
+        ),
     ] = None
-    config: Annotated[Path | None, everywhere("--config", "TOML file with settings of this command.")] = None
-    set: Annotated[list[str] | None, everywhere("--set", "Value of one setting; repeatable.", metavar="A.B=VALUE")] = (
-        None
-    )
+    config: Annotated[
+        Path | None, everywhere("--config", "TOML file with settings of this command.")
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        everywhere("--set", "Value of one setting; repeatable.", metavar="A.B=VALUE"),
+    ] = None
     checkpoint_seconds: Annotated[
-        float, everywhere("--checkpoint-seconds", "Seconds between checkpoints of train; others save every shard.")
+        float,
+        everywhere(
+            "--checkpoint-seconds", "Seconds between checkpoints of train; others save every shard."
+        ),
     ] = 60.0
     no_wait: Annotated[
-        bool, everywhere("--no-wait", "Exit 75, without waiting, if another process makes the same artifact.")
+        bool,
+        everywhere(
+            "--no-wait", "Exit 75, without waiting, if another process makes the same artifact."
+        ),
     ] = False
-    verbose: Annotated[bool, everywhere("--verbose", "Print all details of a result, not only its table.")] = False
+    verbose: Annotated[
+        bool, everywhere("--verbose", "Print all details of a result, not only its table.")
+    ] = False
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="Same as memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
-    """Parameters of the command with defaults from `memlm.toml`; everything typed wins over them."""
+    """Parameters of the command with defaults from `memlm.toml`; everything typed wins over them.
+    """
     default_set: tuple[str, ...] = ()
     """Values of `set` in `memlm.toml`; typed values of `--set` are added, and win."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
-            raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
+            raise UsageError(
+                f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}."
+            )
         if self.workers < 1:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
         if self.name is not None:
@@ -131,7 +163,9 @@ class Common(Asked):
         from stages.artifacts.stage import Execution
 
         cluster = None if self.executor == "local" else self.executor
-        return Execution(self.device, self.checkpoint_seconds, not self.no_wait, reporter, self.workers, cluster)
+        return Execution(
+            self.device, self.checkpoint_seconds, not self.no_wait, reporter, self.workers, cluster
+        )
 
 
 NOT_OPTIONS = ("by_default", "default_set")
@@ -140,4 +174,6 @@ NOT_OPTIONS = ("by_default", "default_set")
 def parameters_of(group: type) -> list[inspect.Parameter]:
     """The options of a group, as parameters of a command."""
     found = inspect.signature(group).parameters.values()
-    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.name not in NOT_OPTIONS]
+    return [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.name not in NOT_OPTIONS
+    ]

@@ -29,7 +29,11 @@ class Dependency:
         """A problem of the package; empty if there is none."""
         if self.fits:
             return ""
-        return "missing" if self.installed is None else f"{self.installed} is installed, memlm wants {self.line}"
+        return (
+            "missing"
+            if self.installed is None
+            else f"{self.installed} is installed, memlm wants {self.line}"
+        )
 
 
 def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
@@ -48,7 +52,9 @@ def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
             extra = re.search(r"""extra == ['"]([\w-]+)""", condition)
             there = installed(requirement.name)
             fits = there is not None and requirement.specifier.contains(there, prereleases=True)
-            found.append(Dependency(requirement.name, line.strip(), extra[1] if extra else None, there, fits))
+            found.append(
+                Dependency(requirement.name, line.strip(), extra[1] if extra else None, there, fits)
+            )
     return found
 
 
@@ -69,7 +75,8 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
     """The commands that install a module's distribution, and the extras of memlm that contain it.
 
     Args:
-        module: import name (`faiss`); distributions have the same name, or begin with it (`faiss-cpu`).
+        module: import name (`faiss`); distributions have the same name, or begin with it
+        (`faiss-cpu`).
         requirements: those of memlm; None: as its installation says.
 
     >>> installation("faiss", ["zarr>=3", 'faiss-cpu>=1.10; extra == "cpu"', 'faiss-gpu>=1.10; extra == "gpu"'])

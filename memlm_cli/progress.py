@@ -1,4 +1,6 @@
-"""Progress of work: a bar on a terminal, else a line now and then; and a sign of life without progress."""
+"""Progress of work: a bar on a terminal, else a line now and then; and a sign of life without
+progress.
+"""
 
 import math
 import shutil
@@ -16,7 +18,9 @@ SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_TICKS = 1.0
 SECONDS_BETWEEN_DRAWINGS = 0.1
 QUIET_SECONDS = 2.0
-"""Seconds without a message or progress after which a terminal or a notebook shows that work continues."""
+"""Seconds without a message or progress after which a terminal or a notebook shows that work
+continues.
+"""
 
 
 class Work:
@@ -38,7 +42,9 @@ class Work:
 
     def line(self) -> str:
         """`30 of 1,000 steps (3%), loss 4.25, 16:10 left`."""
-        counted = f"{self.done:,} of {self.total:,} {self.unit} ({self.done / max(self.total, 1):.0%})"
+        counted = (
+            f"{self.done:,} of {self.total:,} {self.unit} ({self.done / max(self.total, 1):.0%})"
+        )
         return ", ".join([counted, *self._words(), *(self._time_left() or self._silence())])
 
     def bar(self) -> str:
@@ -62,22 +68,27 @@ class Work:
         return [f"{duration(left)} left"] if left > 0 else []
 
     def _silence(self) -> list[str]:
-        """`["working, 95 s"]`: time since the last report, if that is longer than the expected total."""
+        """`["working, 95 s"]`: time since the last report, if that is longer than the expected
+        total.
+        """
         silent = int(self._clock() - self._heard)
         return [f"working, {silent} s"] if silent >= SECONDS_BETWEEN_LINES else []
 
 
 class ConsoleReporter:
-    """Messages of a stage on stderr, and its progress: as a bar on a terminal, else as a line every 30 seconds.
+    """Messages of a stage on stderr, and its progress: as a bar on a terminal, else as a line every
+    30 seconds.
 
-    Inside `with` the bar counts seconds, and lines continue. Without progress a line says after a while that work
-    continues. Among nested reporters the innermost one writes.
+    Inside `with` the bar counts seconds, and lines continue. Without progress a line says after a
+    while that work continues. Among nested reporters the innermost one writes.
     """
 
-    def __init__(self, command: str, clock: Callable[[], float] = time.monotonic, *, soon: bool = False) -> None:
+    def __init__(
+        self, command: str, clock: Callable[[], float] = time.monotonic, *, soon: bool = False
+    ) -> None:
         """Args:
-        soon: the first line comes after two seconds even without a terminal, for a person who watches a notebook; this
-            also holds for nested reporters.
+        soon: the first line comes after two seconds even without a terminal, for a person who
+            watches a notebook; this also holds for nested reporters.
         """
         self.command = command
         outer = state.reporter
@@ -124,7 +135,9 @@ class ConsoleReporter:
                 self._show()
 
     def hear(self, *, amid_line: bool = False) -> None:
-        """Called before a text is written; `amid_line`: on a terminal it does not end its line, so nothing is drawn."""
+        """Called before a text is written; `amid_line`: on a terminal it does not end its line, so
+        nothing is drawn.
+        """
         with self._lock:
             self._draw("")
             self._amid_line, self._heard = amid_line, self._clock()
@@ -163,7 +176,9 @@ class ConsoleReporter:
                 self._show()
 
     def _write_line_if_due(self) -> None:
-        """Write the line of the last report, or a sign of life; on a terminal there is a bar instead."""
+        """Write the line of the last report, or a sign of life; on a terminal there is a bar
+        instead.
+        """
         now, heard = self._clock(), self._heard
         if not self._in_place and now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
@@ -187,7 +202,9 @@ class ConsoleReporter:
 
 
 def telling(command: str) -> AbstractContextManager[object]:
-    """Context that shows that a command is at work; a command run by another counts as part of that."""
+    """Context that shows that a command is at work; a command run by another counts as part of
+    that.
+    """
     return ConsoleReporter(command) if state.reporter is None else nullcontext()
 
 

@@ -1,4 +1,6 @@
-"""The commands that made artifacts; and remarks on a report that need other reports: its baseline, its twin."""
+"""The commands that made artifacts; and remarks on a report that need other reports: its baseline,
+its twin.
+"""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +33,8 @@ def script(members: Mapping[str, "Member"]) -> str:
 
 
 def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
-    """The page of some reports, with the commands that made them and remarks that need other reports.
+    """The page of some reports, with the commands that made them and remarks that need other
+    reports.
 
     Args:
         more: arguments of `stages.pages.page.build_page`.
@@ -42,11 +45,16 @@ def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
 
 
 def command_line(member: "Member") -> str:
-    """The command that made an artifact, lines joined by backslashes; a comment if its manifest is gone."""
+    """The command that made an artifact, lines joined by backslashes; a comment if its manifest is
+    gone.
+    """
     if member.artifact is None:
         return "# It is no longer in the store, and with it how it was made."
     lines = [""]
-    for word in [*_words(member.artifact), *(word for name in member.names[:1] for word in ("--name", name))]:
+    for word in [
+        *_words(member.artifact),
+        *(word for name in member.names[:1] for word in ("--name", name)),
+    ]:
         if len(lines[-1]) + len(shlex.quote(word)) > 110:
             lines.append("   ")
         lines[-1] += f" {shlex.quote(word)}"
@@ -59,18 +67,30 @@ def report_with_scores(report: "Artifact") -> str:
 
 
 def _words(artifact: "Artifact") -> list[str]:
-    """The words of its command, with choices that depended on the machine (precision) or the store (an old index)."""
+    """The words of its command, with choices that depended on the machine (precision) or the store
+    (an old index).
+    """
     words, previous = ["memlm", *artifact.manifest.command], artifact.manifest.inputs.get(PREVIOUS)
     chosen = {"--precision": artifact.config.get("precision")}
     if artifact.kind == "index" and previous is not None:
         chosen["--update"] = previous.reference
-    return [*words, *(w for option, one in chosen.items() if one and option not in words for w in (option, one))]
+    return [
+        *words,
+        *(
+            w
+            for option, one in chosen.items()
+            if one and option not in words
+            for w in (option, one)
+        ),
+    ]
 
 
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
-    """Comparison with the baseline, if token scores allow it, and the fair baseline of a model with memory.
+    """Comparison with the baseline, if token scores allow it, and the fair baseline of a model with
+    memory.
 
-    There is no remark if an artifact that it needs is gone, or has a part that is not installed here.
+    There is no remark if an artifact that it needs is gone, or has a part that is not installed
+    here.
     """
     found: list[Remark] = []
     for remarks in (_against_baseline, twin_remarks):
@@ -92,9 +112,11 @@ def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
 
 
 def twin_remarks(report: "Artifact") -> "list[Remark]":
-    """The twin in the store, or the command that trains it; empty for a model that was trained without memory.
+    """The twin in the store, or the command that trains it; empty for a model that was trained
+    without memory.
 
-    A model that began with the weights of another has no twin of the same cost, so there is no remark.
+    A model that began with the weights of another has no twin of the same cost, so there is no
+    remark.
     """
     from stages.models.config import NEIGHBOR_SETTINGS
     from stages.reports.remarks.table import remark
@@ -103,7 +125,12 @@ def twin_remarks(report: "Artifact") -> "list[Remark]":
     if model.config.get("method", "lm") in ("lm", "imported") or "init" in model.manifest.inputs:
         return []
     plain = {name: None for name in NEIGHBOR_SETTINGS if name in model.config["model"]}
-    config = {**model.config, "method": "lm", "memory": None, "model": {**model.config["model"], **plain}}
+    config = {
+        **model.config,
+        "method": "lm",
+        "memory": None,
+        "model": {**model.config["model"], **plain},
+    }
     tokens = model.input("tokens")
     for other in report.store.artifacts("model"):
         if other.config == config and other.manifest.inputs["tokens"].reference == tokens.reference:

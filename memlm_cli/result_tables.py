@@ -1,4 +1,6 @@
-"""The result of a stage on stderr: tables; for a report also its meaning, warnings, and the place of its page."""
+"""The result of a stage on stderr: tables; for a report also its meaning, warnings, and the place
+of its page.
+"""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +31,12 @@ SPLIT_COLUMNS = {
 """Figures of a split of tokens, and their headers; fractions are shares of a whole."""
 FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "bytes": ("on disk", size),
-    "key": ("key", lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(key, key)),
+    "key": (
+        "key",
+        lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(
+            key, key
+        ),
+    ),
     "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
 }
 """Figures of artifacts that are not shown under their own names."""
@@ -49,12 +56,17 @@ SPLIT_WORDS = {
     "paragraphs": "lines up to a blank one, by which shared text is found",
     "types": "types of the vocabulary that occur in a split",
 }
-EXAMPLE_WORDS = {"pairs": {"documents": "pairs of sentences"}, "documents": {"documents": "records with a label"}}
+EXAMPLE_WORDS = {
+    "pairs": {"documents": "pairs of sentences"},
+    "documents": {"documents": "records with a label"},
+}
 """Meaning of the column if examples are not streams of text."""
 UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 
 
-def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *, verbose: bool = False) -> None:
+def show_result(
+    artifact: "Artifact", named: bool = False, variant: str = "", *, verbose: bool = False
+) -> None:
     """Show the tables of an artifact's kind; `named`: its reference is on the screen already.
 
     Args:
@@ -75,7 +87,9 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
 
 
 def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
-    """Write the page of a report into the store, if a person watches, and name it; other artifacts have no page."""
+    """Write the page of a report into the store, if a person watches, and name it; other artifacts
+    have no page.
+    """
     if artifact.kind != "report" or not first_process():
         return
     if on_terminal():
@@ -87,7 +101,9 @@ def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
         write_atomically(page, page_of([artifact]).html)
         say(f"page: {page}")
     elif not verbose:
-        say(f"all remarks, settings and figures: {artifact.advise('report', artifact.reference)}, or --verbose")
+        say(
+            f"all remarks, settings and figures: {artifact.advise('report', artifact.reference)}, or --verbose"
+        )
 
 
 def _show_figures(title: str, artifact: "Artifact") -> None:
@@ -104,7 +120,9 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
 
 def _show_matrix(title: str, matrix: "Artifact") -> None:
-    """Show the scores after each task and the figures of the stream: percent with a control, or perplexities."""
+    """Show the scores after each task and the figures of the stream: percent with a control, or
+    perplexities.
+    """
     from stages.charts.training import named_figures
     from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 
@@ -125,12 +143,16 @@ def _show_matrix(title: str, matrix: "Artifact") -> None:
     show_table(title_of(title, metrics["method"], memory), ("", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
         figures = named_figures(metrics).items()
-        known = [f"{said} {spelled.format(row[name])}" for name, said in figures if row[name] is not None]
+        known = [
+            f"{said} {spelled.format(row[name])}" for name, said in figures if row[name] is not None
+        ]
         say(f"{row['row']}: {', '.join(known)}")
 
 
 def _validated(model: "Artifact") -> Figures:
-    """The validation split of a model, and its share of unknown tokens; empty if the tokens are gone."""
+    """The validation split of a model, and its share of unknown tokens; empty if the tokens are
+    gone.
+    """
     if model.metrics.get("valid_perplexity") is None:
         return {}
     try:
@@ -160,14 +182,22 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
 def artifact_rows(artifact: "Artifact", names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """An artifact for people: how it was made, and its figures; a report has one line per row."""
     manifest, metrics = artifact.manifest, artifact.metrics
-    yield "artifact", ", ".join([artifact.reference, *(f"{artifact.kind}/{name}" for name in names)])
+    yield (
+        "artifact",
+        ", ".join([artifact.reference, *(f"{artifact.kind}/{name}" for name in names)]),
+    )
     yield "command", shlex.join(["memlm", *manifest.command])
     if manifest.inputs:
-        yield "from", " ".join(dict.fromkeys(record.reference for record in manifest.inputs.values()))
+        yield (
+            "from",
+            " ".join(dict.fromkeys(record.reference for record in manifest.inputs.values())),
+        )
     yield "made", f"{manifest.created[:16].replace('T', ' ')}, in {duration(manifest.seconds)}"
     yield "size", f"{size(artifact.bytes)}, {len(manifest.files)} files"
     if artifact.kind == "report":
-        yield from ((row["row"], f"perplexity {cell_text(row['perplexity'])}") for row in metrics["rows"])
+        yield from (
+            (row["row"], f"perplexity {cell_text(row['perplexity'])}") for row in metrics["rows"]
+        )
         return
     if artifact.kind == "tokens":
         for split in SPLITS:
@@ -178,7 +208,10 @@ def artifact_rows(artifact: "Artifact", names: Sequence[str]) -> Iterator[tuple[
 
 def _show_splits(title: str, artifact: "Artifact") -> None:
     metrics, asked = artifact.metrics, artifact.config.get("vocab_size")
-    types, columns = metrics["vocabulary_size"], {name for split in metrics["splits"].values() for name in split}
+    types, columns = (
+        metrics["vocabulary_size"],
+        {name for split in metrics["splits"].values() for name in split},
+    )
     fewer = f" (of {asked:,} at most: train gives no more)" if asked and types < asked else ""
     title = title_of(title, metrics["tokenizer"], f"{types:,} types{fewer}")
     show_table(title, *splits_table(metrics["splits"]))
@@ -191,7 +224,13 @@ def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[st
     """Headers and cells: one row per split of tokens; rates and shares in percent."""
     columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
     rows = [
-        [split, *(f"{v:.2%}" if isinstance(v, float) else cell_text(v) for v in map(splits[split].get, columns))]
+        [
+            split,
+            *(
+                f"{v:.2%}" if isinstance(v, float) else cell_text(v)
+                for v in map(splits[split].get, columns)
+            ),
+        ]
         for split in SPLITS
         if split in splits
     ]
@@ -210,7 +249,11 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     rows = headline([source])
     results = results_table([source], rows)
     metrics = source.metrics
-    passages = f"the last words of {metrics['words']:,} passages" if metrics.get("score") == "last-word" else ""
+    passages = (
+        f"the last words of {metrics['words']:,} passages"
+        if metrics.get("score") == "last-word"
+        else ""
+    )
     title = title_of(title, metrics["split"], f"{metrics['tokens']:,} tokens", passages)
     show_table(title, results.columns, results.lines, whole=verbose)
     say(page_title([source], rows))
@@ -238,17 +281,24 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
     severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
     first = severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]
-    return [*first, *(remark for remark in remarks if remark.code in OF_THE_TABLE and remark not in first)]
+    return [
+        *first,
+        *(remark for remark in remarks if remark.code in OF_THE_TABLE and remark not in first),
+    ]
 
 
-def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
+def groups_text(
+    found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False
+) -> str:
     """Text for `compare_groups`: a line for each row of each group, then the groups.
 
     Args:
         labels: names of the groups; None: A, B, …
         terminal: whether it is for a terminal.
     """
-    names = labels or [chr(ord("A") + n) if n < 26 else f"A{n}" for n in range(len(found["groups"]))]
+    names = labels or [
+        chr(ord("A") + n) if n < 26 else f"A{n}" for n in range(len(found["groups"]))
+    ]
     from stages.pages.tables import seeds_table
     from stages.reports.remarks.table import SEEDS, remarks_on
 

@@ -28,13 +28,14 @@ COMMON = {field.name for field in fields(Common)} - {*NOT_OPTIONS, "json", "plan
 
 
 def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any]) -> "Artifact":
-    """Make or find the artifact of a command, with the defaults of `memlm.toml`, as if it were typed.
+    """Make or find the artifact of a command, with the defaults of `memlm.toml`, as if it were
+    typed.
 
     Args:
         command: its name.
         sources: its argument; nothing is read from standard input.
-        settings: options by name with `_` for `-`, lists for several values; other names are settings, as after
-            `--set`, groups of them as nested mappings.
+        settings: options by name with `_` for `-`, lists for several values; other names are
+            settings, as after `--set`, groups of them as nested mappings.
     Raises: the errors of the stage; UsageError for settings that it does not have.
     """
     if command not in COMMANDS:
@@ -65,7 +66,10 @@ def default_store() -> Path:
     """
     if named := os.environ.get("MEMLM_STORE"):
         return Path(named)
-    return next((Path(e.value) for e in _defaults().entries if e.shared and e.parameter == "store"), DEFAULT_STORE)
+    return next(
+        (Path(e.value) for e in _defaults().entries if e.shared and e.parameter == "store"),
+        DEFAULT_STORE,
+    )
 
 
 def _defaults() -> Defaults:
@@ -77,7 +81,9 @@ def _defaults() -> Defaults:
 
 
 def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
-    """Values of the options of all commands, and values of other options. Raises: UsageError for a wrong one."""
+    """Values of the options of all commands, and values of other options. Raises: UsageError for a
+    wrong one.
+    """
     given = {**{name: default.value for name, default in held.items() if name != "set"}, **typed}
     shared = {name: given.pop(name) for name in COMMON & given.keys()}
     if isinstance(shared.get("set"), str):
@@ -87,5 +93,7 @@ def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Comm
     try:
         return TypeAdapter(Common).validate_python({**shared, "by_default": frozenset(held)}), given
     except ValidationError as error:
-        wrong = (": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors())
+        wrong = (
+            ": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors()
+        )
         raise UsageError("; ".join(wrong).replace("Value error, ", "")) from None

@@ -21,7 +21,9 @@ Row = Sequence[Cell]
 FIGURE = re.compile(r"\(?[+\-−]?(\.?\d|$)")
 """The beginning of a figure, or a lone sign for a missing one; `--store` is not a figure."""
 LONGEST_FIGURE = 32
-"""Characters of the longest figure: `-10.0% [-12.0, -8.1]`; a longer cell is a text that begins with a number."""
+"""Characters of the longest figure: `-10.0% [-12.0, -8.1]`; a longer cell is a text that begins
+with a number.
+"""
 GAP = 2
 """Blanks between two columns."""
 READABLE = 20
@@ -43,7 +45,12 @@ class Column:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False, whole: bool = True
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    terminal: bool = False,
+    whole: bool = True,
 ) -> str:
     """A table as text; columns of figures are right-aligned.
 
@@ -51,12 +58,17 @@ def table(
         title: the line above it; empty for none.
         columns: headers; all empty for none.
         rows: cells, one for each header.
-        terminal: whether it is for a terminal: then it has colours and fits the width. Texts wrap, and columns without
-            room follow below, in parts that each begin with the first column.
+        terminal: whether it is for a terminal: then it has colours and fits the width. Texts wrap,
+            and columns without room follow below, in parts that each begin with the first column.
         whole: whether columns without room are shown at all.
     """
-    cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
-    held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
+    cells = [
+        [(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row]
+        for row in rows
+    ]
+    held = [
+        _column(header, [row[number] for row in cells]) for number, header in enumerate(columns)
+    ]
     # Elsewhere a row is a line of any length, for grep and awk.
     if not terminal:
         heads = [[one.header for one in held]] * any(columns)
@@ -98,17 +110,20 @@ def answer_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = T
     answer(table("", columns, rows, terminal=answers_on_terminal(), whole=whole), styled=True)
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True) -> None:
+def show_table(
+    title: str, columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True
+) -> None:
     """Write a table to stderr after an empty line; `whole` as in `table`."""
     if first_process():
         say("\n" + table(title, columns, rows, terminal=on_terminal(), whole=whole), styled=True)
 
 
 def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, int]]]:
-    """The columns and their widths in each part of a table; every part begins with the first column.
+    """The columns and their widths in each part of a table; every part begins with the first
+    column.
 
-    rich would truncate figures if columns had no room. A column that is too wide even next to the first alone is
-    folded.
+    rich would truncate figures if columns had no room. A column that is too wide even next to the
+    first alone is folded.
     """
     if not columns:
         return
@@ -141,7 +156,9 @@ def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
     """Make a column: headers and texts wrap between words; figures stay in one piece."""
     from rich.cells import cell_len
 
-    figures = all(not cell or (FIGURE.match(cell) and len(cell) <= LONGEST_FIGURE) for cell, _ in cells)
+    figures = all(
+        not cell or (FIGURE.match(cell) and len(cell) <= LONGEST_FIGURE) for cell, _ in cells
+    )
     widest = max((cell_len(cell) for cell, _ in cells), default=0)
     words = max((cell_len(word) for cell, _ in cells for word in cell.split()), default=0)
     least = widest if figures else max(min(words, LONGEST_WORD), min(widest, READABLE))
@@ -155,15 +172,20 @@ def _line(row: Sequence[str], columns: Sequence[Column]) -> str:
 
     blanks = [" " * (one.full - cell_len(text)) for text, one in zip(row, columns, strict=True)]
     padded = [
-        blank + text if one.figures else text + blank for text, blank, one in zip(row, blanks, columns, strict=True)
+        blank + text if one.figures else text + blank
+        for text, blank, one in zip(row, blanks, columns, strict=True)
     ]
     return (" " * GAP).join(padded).rstrip()
 
 
 def _grid(
-    rows: Sequence[Sequence[tuple[str, str]]], columns: Sequence[tuple[Column, int]], foot: bool = False
+    rows: Sequence[Sequence[tuple[str, str]]],
+    columns: Sequence[tuple[Column, int]],
+    foot: bool = False,
 ) -> list[str]:
-    """Lines of cells in columns of given widths; `foot`: cells with fewer lines are bottom-aligned, as in headers."""
+    """Lines of cells in columns of given widths; `foot`: cells with fewer lines are bottom-aligned,
+    as in headers.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -171,7 +193,12 @@ def _grid(
     grid = Table.grid(padding=(0, GAP, 0, 0))
     for one, width in columns:
         vertical: VerticalAlignMethod = "bottom" if foot else "top"
-        grid.add_column(width=width, justify="right" if one.figures else "left", vertical=vertical, overflow="fold")
+        grid.add_column(
+            width=width,
+            justify="right" if one.figures else "left",
+            vertical=vertical,
+            overflow="fold",
+        )
     for row in rows:
         grid.add_row(*(Text.assemble((text, style)) for text, style in row))
     room = sum(width + GAP for _, width in columns)

@@ -117,9 +117,12 @@ COMMANDS = {
             "tokens": Reference("Another corpus to score instead of the model's.", ("tokens",)),
             "index": Reference("Index of another encoder, to search as memory.", ("index",)),
             "neighbors": Reference(
-                "Neighbours of another encoder, to read as memory; or those that a spalm model reads.", ("neighbors",)
+                "Neighbours of another encoder, to read as memory; or those that a spalm model reads.",
+                ("neighbors",),
             ),
-            "baseline": Reference("Report of an ordinary model, as a first row to compare with.", ("report",)),
+            "baseline": Reference(
+                "Report of an ordinary model, as a first row to compare with.", ("report",)
+            ),
         },
     ),
     "build-episodes": Command(

@@ -1,4 +1,6 @@
-"""Estimates of commands, and whether they fit: disk by arithmetic, time from similar work done in this store."""
+"""Estimates of commands, and whether they fit: disk by arithmetic, time from similar work done in
+this store.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +43,9 @@ class ExpectedStore(Store):
             if file in cost.copies:
                 digest = work.inputs[cost.copies[file]].manifest.files[file]["blake2b"]
             files[file] = {"bytes": count, "blake2b": digest}
-        manifest = work.manifest(files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={})
+        manifest = work.manifest(
+            files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={}
+        )
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
         if cost.approximate:
@@ -63,7 +67,8 @@ DONE, CONTINUES, NEW = "done", "continues", "new"
 RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
 """Factors of the expected time: with a comparable amount done before, and without.
 
-Starting a program and loading a model do not grow with the work. So a small run predicts a large one badly.
+Starting a program and loading a model do not grow with the work. So a small run predicts a large
+one badly.
 """
 FAR = 3.0
 """Ratio from which on two amounts are not comparable."""
@@ -112,15 +117,19 @@ class Estimate:
 def tasks_of(recipe: Recipe) -> list[Task]:
     """The stages of a recipe."""
     return [
-        Task(name, stage.command, recipe.config(name), stage.all_references) for name, stage in recipe.stages.items()
+        Task(name, stage.command, recipe.config(name), stage.all_references)
+        for name, stage in recipe.stages.items()
     ]
 
 
-def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, sizes: bool = True) -> Iterator[Estimate]:
+def estimates(
+    tasks: Sequence[Task], store: Store, execution: Execution, *, sizes: bool = True
+) -> Iterator[Estimate]:
     """Estimate each task, in order; later tasks read its expected artifact.
 
     Args:
-        sizes: whether sizes and times are estimated, too, besides the state of each task and its reason.
+        sizes: whether sizes and times are estimated, too, besides the state of each task and its
+        reason.
     Raises: the errors of a task that do not depend on artifacts not made yet.
     """
     expected = ExpectedStore(store.root)
@@ -128,7 +137,9 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
     new: set[str] = set()
     names = {task.name for task in tasks}
     for task in tasks:
-        reads = [value for value in task.references.values() if isinstance(value, str) and value in names]
+        reads = [
+            value for value in task.references.values() if isinstance(value, str) and value in names
+        ]
         why = f"reads {', '.join(name for name in reads if name in new)}"
         try:
             if any(name not in made for name in reads):
@@ -146,17 +157,25 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
 
 
 def _estimate(
-    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, execution: Execution, sizes: bool
+    task: Task,
+    made: Mapping[str, Artifact],
+    store: ExpectedStore,
+    execution: Execution,
+    sizes: bool,
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
     work = plan(stage, task.config, bound(task.references, made), store, execution)
     config, inputs = work.config, work.inputs
     if store.has(work.kind, work.id):
         artifact = store.open(work.reference)
-        found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
+        found = Estimate(
+            task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0
+        )
         return found, artifact
     if not sizes:
-        return Estimate(task.name, task.command, NEW, work.reference, why=why_new(work, store)), None
+        return Estimate(
+            task.name, task.command, NEW, work.reference, why=why_new(work, store)
+        ), None
     forecast = forecast_of(task.command)  # loads modules for arithmetic, so not for finished tasks
     cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
     sampled = store.approximate & {artifact.reference for artifact in inputs.artifacts.values()}
@@ -169,9 +188,13 @@ def _estimate(
         name=task.name,
         command=task.command,
         state=CONTINUES if draft.is_dir() else NEW,
-        reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
+        reference=None
+        if any(map(store.is_expected, inputs.artifacts.values()))
+        else work.reference,
         work=amount,
-        seconds=None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store)),
+        seconds=None
+        if amount is None
+        else expected_seconds(amount, _runs(task.command, amount, device, store)),
         disk=cost.disk,
         scratch=cost.scratch,
         memory={name: count for name, count in needed.items() if count is not None},
@@ -198,12 +221,16 @@ def why_new(work: ResolvedWork[Any], store: Store) -> str:
 
 def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:
     """The roles (`train`, `source`, `tokenizer`) whose files differ."""
-    different = {tuple(file) for file in artifact.manifest.outside_files} ^ {tuple(file) for file in work.files}
+    different = {tuple(file) for file in artifact.manifest.outside_files} ^ {
+        tuple(file) for file in work.files
+    }
     return {file[0].partition(".")[0] for file in different}
 
 
 def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
-    """Describe the only difference between a piece of work and a finished one; None if there are several."""
+    """Describe the only difference between a piece of work and a finished one; None if there are
+    several.
+    """
     other = _other_files(artifact, work)
     if other & TEXTS:
         return "not made of this text yet"
@@ -216,7 +243,9 @@ def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
     ]
     own = dict(leaves(artifact.config))
     settings = [
-        f"{name}: {own.get(name)} -> {value}" for name, value in leaves(work.config.stored()) if own.get(name) != value
+        f"{name}: {own.get(name)} -> {value}"
+        for name, value in leaves(work.config.stored())
+        if own.get(name) != value
     ]
     if inputs and not settings:
         return ", ".join(inputs)
@@ -233,11 +262,19 @@ def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
     """Amount and seconds of artifacts that the same kind of work made on this kind of device."""
     stage, forecast = stage_of(command), forecast_of(command)
     for artifact in store.artifacts(stage.kind):
-        if artifact.manifest.stage != stage.name or artifact.manifest.producer.get("device") != device:
+        if (
+            artifact.manifest.stage != stage.name
+            or artifact.manifest.producer.get("device") != device
+        ):
             continue
         # An artifact of another version may have settings that no longer exist.
-        with suppress(MemlmError, ValueError, LookupError, TypeError):  # inputs are gone, or a part is missing
-            inputs = {role: store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
+        with suppress(
+            MemlmError, ValueError, LookupError, TypeError
+        ):  # inputs are gone, or a part is missing
+            inputs = {
+                role: store.open(record.reference)
+                for role, record in artifact.manifest.inputs.items()
+            }
             config = stage.Config.model_validate(artifact.config)
             other = forecast.work(config, Inputs(inputs), artifact.metrics)
             if other.amount > 0 and work.is_like(other):
@@ -245,7 +282,8 @@ def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
 
 
 def expected_seconds(work: Work, before: Iterable[Run]) -> tuple[float, float] | None:
-    """The range of expected times, from the median rate of the runs nearest in amount; None without runs.
+    """The range of expected times, from the median rate of the runs nearest in amount; None without
+    runs.
 
     >>> expected_seconds(Work(2000, "tokens", {}), [(1000, 1000.0)])
     (1400.0, 3000.0)

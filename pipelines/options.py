@@ -1,7 +1,8 @@
 """Options of commands, derived from settings; and the words of a command, to type it again.
 
-A field of a settings class is an option, and its docstring the help. A `Spelling` next to the field adds what these do
-not contain. Groups of settings, fields in `not_options`, and `precision`, which all commands share, are not options.
+A field of a settings class is an option, and its docstring the help. A `Spelling` next to the field
+adds what these do not contain. Groups of settings, fields in `not_options`, and `precision`, which
+all commands share, are not options.
 """
 
 import ast
@@ -69,7 +70,9 @@ def options_of(config: type[Settings]) -> dict[str, Option]:
     >>> options_of(DatastoreConfig)["fraction"].help
     'Share of the split to store, from its start (above 0, at most 1; default: 1).'
     """
-    found = [_option(path, field, owner, config.has_presets) for path, field, owner in _fields(config)]
+    found = [
+        _option(path, field, owner, config.has_presets) for path, field, owner in _fields(config)
+    ]
     return {option.name: option for option in found}
 
 
@@ -85,7 +88,9 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
             # Settings of memlm's own parts are not options here, so help loads none of them.
             outside = [group for mark in parts for group in mark.outside_classes()]
             for path, inner, owner in _spelled_below(name, outside):
-                if path.rpartition(".")[2] not in config.model_fields:  # the stage's own options keep such names
+                if (
+                    path.rpartition(".")[2] not in config.model_fields
+                ):  # the stage's own options keep such names
                     yield path, inner, owner
         elif groups := groups_of(field):
             yield from ((f"{name}.{mark.by}", field, config) for mark in parts)
@@ -94,11 +99,15 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
             yield name, field, config
 
 
-def _spelled_below(above: str, groups: Sequence[type[BaseModel]]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+def _spelled_below(
+    above: str, groups: Sequence[type[BaseModel]]
+) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
     """Fields with a `Spelling` in groups of settings."""
     for group in groups:
         below = (
-            (name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field)
+            (name, field)
+            for name, field in group.model_fields.items()
+            if _spelling(field) and not groups_of(field)
         )
         yield from ((f"{above}.{name}", field, group) for name, field in below)
 
@@ -137,7 +146,9 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> str:
-    """A docstring as help: names of settings become options; range and default are added at the end."""
+    """A docstring as help: names of settings become options; range and default are added at the
+    end.
+    """
     text = " ".join(doc.split())
     without = WITHOUT.search(text)
     text = (text[: without.start()] if without else text).rstrip(".")
@@ -158,12 +169,18 @@ def _spelled(default: Any) -> str:
     if isinstance(default, tuple):
         return ",".join(map(str, default))
     return (
-        f"{default:,}" if isinstance(default, int) else f"{default:g}" if isinstance(default, float) else str(default)
+        f"{default:,}"
+        if isinstance(default, int)
+        else f"{default:g}"
+        if isinstance(default, float)
+        else str(default)
     )
 
 
 def _range(field: FieldInfo) -> Iterator[str]:
-    """Bounds of a number with an upper bound; without one, that it is not negative needs no mention."""
+    """Bounds of a number with an upper bound; without one, that it is not negative needs no
+    mention.
+    """
     bounds = {BOUNDS[type(mark)]: mark for mark in _marks(field) if type(mark) in BOUNDS}
     if _kind(field.annotation)[0] is float and any(name in ("lt", "le") for name, _ in bounds):
         yield ", ".join(f"{word} {getattr(mark, name):g}" for (name, word), mark in bounds.items())
@@ -174,12 +191,16 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
     yield from field.metadata
     for one in get_args(field.annotation):
         if get_origin(one) is Annotated:
-            yield from (mark for info in one.__metadata__ for mark in getattr(info, "metadata", (info,)))
+            yield from (
+                mark for info in one.__metadata__ for mark in getattr(info, "metadata", (info,))
+            )
 
 
 def docstring(config: type, name: str) -> str:
     """The text under a field, in the nearest class that has one; empty if none has."""
-    classes = (base for base in config.__mro__ if issubclass(base, Settings) and base is not Settings)
+    classes = (
+        base for base in config.__mro__ if issubclass(base, Settings) and base is not Settings
+    )
     texts = (_texts(base.__module__).get((base.__name__, name)) for base in classes)
     return next(filter(None, texts), "")
 
@@ -199,7 +220,10 @@ def _texts(module: str) -> dict[tuple[str, str], str]:
 
 
 def command_words(
-    command: str, references: Mapping[str, Any], settings: Mapping[str, Any], preset: str | None = None
+    command: str,
+    references: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    preset: str | None = None,
 ) -> tuple[str, ...]:
     """A command: its arguments, other references and settings as options, the rest by `--set`.
 
@@ -214,16 +238,24 @@ def command_words(
     """
     first = COMMANDS[command].first
     arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
-    others = {role: _listed(value) for role, value in references.items() if role not in (first, "source")}
+    others = {
+        role: _listed(value) for role, value in references.items() if role not in (first, "source")
+    }
     flags = {f"--{role.replace('_', '-')}": values for role, values in others.items()}
     named = [word for flag, values in flags.items() for one in values for word in (flag, one)]
-    given = {name: value for name, value in settings.items() if name not in references and value != "auto"}
+    given = {
+        name: value
+        for name, value in settings.items()
+        if name not in references and value != "auto"
+    }
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)
 
 
 def _listed(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in value]
+    return (
+        [] if value is None else [value] if isinstance(value, str) else [str(one) for one in value]
+    )
 
 
 def on_top_of_preset(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +265,9 @@ def on_top_of_preset(config: Mapping[str, Any]) -> dict[str, Any]:
 
     backbone = config["model"]["backbone"]
     preset = TrainConfig.model_validate(choose_preset(None, backbone))
-    if config["model"].get("vocab_size"):  # of a trained model: sizes that follow from the text are not settings
+    if config["model"].get(
+        "vocab_size"
+    ):  # of a trained model: sizes that follow from the text are not settings
         model = preset.model.sized(config["model"]["vocab_size"], config["segment_length"])
         preset = preset.model_copy(update={"model": model})
     return nested({"model.backbone": backbone, **dict(differences(config, preset.stored()))})
@@ -242,7 +276,9 @@ def on_top_of_preset(config: Mapping[str, Any]) -> dict[str, Any]:
 def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[str]]:
     """Words of each nested setting, as an option of the command, else as --set."""
     config = config_of(command)
-    options = {option.setting: (option.flag, option.repeated) for option in options_of(config).values()}
+    options = {
+        option.setting: (option.flag, option.repeated) for option in options_of(config).values()
+    }
     if "precision" in config.model_fields:
         options["precision"] = "--precision", False
     for path, value in differences(settings, {}):
@@ -252,7 +288,11 @@ def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[st
 def differences(config: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted names and values of `config` that differ from `base`; None counts as not given."""
     known = dict(leaves(base))
-    yield from ((path, value) for path, value in leaves(config) if value is not None and value != known.get(path))
+    yield from (
+        (path, value)
+        for path, value in leaves(config)
+        if value is not None and value != known.get(path)
+    )
 
 
 def _typed(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:

@@ -10,7 +10,14 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.catalogue import COMMANDS, check_references, config_of, names_files, reads_artifact, stage_of
+from pipelines.catalogue import (
+    COMMANDS,
+    check_references,
+    config_of,
+    names_files,
+    reads_artifact,
+    stage_of,
+)
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
@@ -21,7 +28,8 @@ from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
 Files = Mapping[str, Sequence[str]]
-"""The user's files for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
+"""The user's files for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`).
+"""
 Reference = str | tuple[str, ...]
 
 
@@ -75,11 +83,15 @@ class Recipe(Settings):
         return [value for value in references if isinstance(value, str) and value in above]
 
     def with_precision(self, precision: str, *, where_open: bool = False) -> "Recipe":
-        """The recipe with one precision for all models; `where_open`: except in stages that set their own."""
+        """The recipe with one precision for all models; `where_open`: except in stages that set
+        their own.
+        """
         chosen = {"precision": precision}
         stages = {
             name: stage.model_copy(
-                update={"settings": chosen | stage.settings if where_open else stage.settings | chosen}
+                update={
+                    "settings": chosen | stage.settings if where_open else stage.settings | chosen
+                }
             )
             if "precision" in config_of(stage.command).model_fields
             else stage
@@ -99,12 +111,16 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe: a path, or the name of a shipped one. Raises UsageError if it is neither."""
+    """The file of a recipe: a path, or the name of a shipped one. Raises UsageError if it is
+    neither.
+    """
     path = Path(name)
     if path.suffix == ".toml" or (path.exists() and not path.is_dir()):
         return path
     if name not in shipped_recipes():
-        raise UsageError(f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())} (memlm recipes)")
+        raise UsageError(
+            f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())} (memlm recipes)"
+        )
     return SHIPPED / f"{name}.toml"
 
 
@@ -120,7 +136,9 @@ def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recip
     return parsed_recipe(read_toml(path), files, overrides, path)
 
 
-def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, Any], path: Path) -> Recipe:
+def parsed_recipe(
+    values: dict[str, Any], files: Files, overrides: Mapping[str, Any], path: Path
+) -> Recipe:
     """Same as `load_recipe`, from the parsed content of the file."""
     recipe = _with_files(_parsed(values, overrides, path), files, path)
     _check(recipe)
@@ -140,7 +158,9 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
 def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     for name in given:
         if name not in known:
-            raise UsageError(f"The recipe has no {what} {name!r}; {did_you_mean(name, known or ('none',))}")
+            raise UsageError(
+                f"The recipe has no {what} {name!r}; {did_you_mean(name, known or ('none',))}"
+            )
 
 
 def _with_files(recipe: Recipe, files: Files, path: Path) -> Recipe:
@@ -154,7 +174,9 @@ def _with_files(recipe: Recipe, files: Files, path: Path) -> Recipe:
     stages = {}
     for name, stage in recipe.stages.items():
         filled = {role: _replaced(value, given) for role, value in stage.all_references.items()}
-        stages[name] = stage.model_copy(update={"source": filled.pop("source"), "references": filled})
+        stages[name] = stage.model_copy(
+            update={"source": filled.pop("source"), "references": filled}
+        )
     return recipe.model_copy(update={"stages": stages})
 
 
@@ -170,7 +192,9 @@ def _replaced(value: Reference, files: Files) -> Reference:
 
 
 def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
-    """The stage with files and folders that have the name of a stage (`model`) spelled differently (`./model`)."""
+    """The stage with files and folders that have the name of a stage (`model`) spelled differently
+    (`./model`).
+    """
     references = {
         role: f"./{value}" if value in names and names_files(stage.command, role) else value
         for role, value in stage.references.items()
@@ -199,7 +223,11 @@ def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
     source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
     for role, value in stage.all_references.items():
         kinds = source if role == "source" else command.references[role].kinds
-        if isinstance(value, str) and kinds and (kind := _kind_of(value, recipe)) not in (None, *kinds):
+        if (
+            isinstance(value, str)
+            and kinds
+            and (kind := _kind_of(value, recipe)) not in (None, *kinds)
+        ):
             raise UsageError(
                 f"Stage {name!r} reads {value!r}, which is of kind {kind}; {stage.command} reads {' or '.join(kinds)}."
             )
@@ -222,10 +250,14 @@ def _check_sources(name: str, stage: StageRecipe, recipe: Recipe, earlier: Seque
         if not isinstance(value, str):
             if not reads_files:
                 asked = "from" if role == "source" else role
-                raise UsageError(f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}.")
+                raise UsageError(
+                    f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}."
+                )
             continue
         is_stage = value in recipe.stages and not names_files(stage.command, role)
-        if value not in earlier and (is_stage or (reads_artifact(stage.command, role) and "/" not in value)):
+        if value not in earlier and (
+            is_stage or (reads_artifact(stage.command, role) and "/" not in value)
+        ):
             known = did_you_mean(value, earlier) if earlier else "it is the first"
             raise UsageError(f"Stage {name!r} reads {value!r}, which is no stage above it; {known}")
 
@@ -234,12 +266,18 @@ def require_named(recipe: Recipe, store: Store) -> None:
     """Raises: ArtifactError if an artifact that the recipe names is missing, before any stage runs."""
     for stage in recipe.stages.values():
         for role, value in stage.all_references.items():
-            if reads_artifact(stage.command, role) and isinstance(value, str) and value not in recipe.stages:
+            if (
+                reads_artifact(stage.command, role)
+                and isinstance(value, str)
+                and value not in recipe.stages
+            ):
                 store.locate(value)
 
 
 def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[str, Any]:
-    """References as a stage takes them: names of steps replaced by the `reference` of what they made."""
+    """References as a stage takes them: names of steps replaced by the `reference` of what they
+    made.
+    """
     found: dict[str, Any] = {}
     for role, value in references.items():
         if isinstance(value, str):

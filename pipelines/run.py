@@ -35,7 +35,11 @@ class Result:
 
 
 def run_recipe(
-    recipe: Recipe, store: Store, execution: Execution, reporters: Reporters, begins: Begins = lambda *_: None
+    recipe: Recipe,
+    store: Store,
+    execution: Execution,
+    reporters: Reporters,
+    begins: Begins = lambda *_: None,
 ) -> Iterator[Result]:
     """Run the stages that are not done and yield each as it ends; what is there is used as it is.
 
@@ -51,7 +55,11 @@ def run_recipe(
     results: dict[str, Result] = {}
     for name, stage in recipe.stages.items():
         config, read = recipe.config(name), bound(stage.all_references, results)
-        asked = on_top_of_preset(config.stored()) if config.has_presets and not stage.preset else stage.settings
+        asked = (
+            on_top_of_preset(config.stored())
+            if config.has_presets and not stage.preset
+            else stage.settings
+        )
         command = command_words(stage.command, read, asked, stage.preset)
         begins(command)
         began = monotonic()

@@ -1,4 +1,6 @@
-"""Settings as nested tables: put together from several places, and validated with messages for people."""
+"""Settings as nested tables: put together from several places, and validated with messages for
+people.
+"""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -52,7 +54,9 @@ def leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, 
 
 
 def assignment(text: str) -> Settings:
-    """`a.b=value` as a table; the value is TOML, or else the text itself. Raises UsageError without a `=`."""
+    """`a.b=value` as a table; the value is TOML, or else the text itself. Raises UsageError without
+    a `=`.
+    """
     path, sign, value = text.partition("=")
     if not sign or not all(part.strip() for part in path.split(".")):
         raise UsageError(f"--set takes NAME=VALUE or GROUP.NAME=VALUE, not {text!r}.")
@@ -69,7 +73,8 @@ def _toml_value(text: str) -> Any:
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
-    """`values` as a `model`. Raises UsageError naming each setting that is wrong, and the nearest known name.
+    """`values` as a `model`. Raises UsageError naming each setting that is wrong, and the nearest
+    known name.
 
     Args:
         model: the settings' type.
@@ -98,32 +103,47 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
         else:
             wrong.setdefault(path, []).append(problem)
     for path, problems in wrong.items():
-        if problems[0]["type"] == "too_short" and any(other.startswith(f"{path}.") for other in wrong):
+        if problems[0]["type"] == "too_short" and any(
+            other.startswith(f"{path}.") for other in wrong
+        ):
             continue  # pydantic calls a tuple too short if one of its values is wrong
-        message = " or ".join(dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems))
+        message = " or ".join(
+            dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
+        )
         value = problems[0]["input"]
         given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
         yield f"{path}: {message[:1].lower()}{message[1:]}{given}" if path else message
 
 
 def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
-    """The nearest setting of the same group; for a name without a group, the nearest of all groups, in full."""
+    """The nearest setting of the same group; for a name without a group, the nearest of all groups,
+    in full.
+    """
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}
     fields = {} if dot else _fields(model)
-    everywhere = {f"{above}.{one}" for above in fields for below in groups_of(fields[above]) for one in _fields(below)}
+    everywhere = {
+        f"{above}.{one}"
+        for above in fields
+        for below in groups_of(fields[above])
+        for one in _fields(below)
+    }
     for inner in sorted(everywhere):
         places.setdefault(inner.rpartition(".")[2], []).append(inner)
     places |= {beside: [f"{group}{dot}{beside}"] for beside in known}
     near = nearest(name, places)
-    return f"did you mean {' or '.join(map(repr, places[near]))}?" if near else did_you_mean(name, known)
+    return (
+        f"did you mean {' or '.join(map(repr, places[near]))}?"
+        if near
+        else did_you_mean(name, known)
+    )
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str], str]:
     """Walk along the location of a wrong setting.
 
-    Returns: its dotted name without the tags of unions; the legal names there; and a hint at members of the union that
-        have the setting, empty if none has it.
+    Returns: its dotted name without the tags of unions; the legal names there; and a hint at
+        members of the union that have the setting, empty if none has it.
     """
     models, path, known, any_name, named = [model], [], list[str](), False, False
     elsewhere = ""

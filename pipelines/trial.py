@@ -1,4 +1,6 @@
-"""The recipe that tries memory on a text: its split, the length of training, and the compared memories."""
+"""The recipe that tries memory on a text: its split, the length of training, and the compared
+memories.
+"""
 
 import json
 import tomllib
@@ -12,7 +14,16 @@ from pydantic import Field
 
 from pipelines.recipe import parsed_recipe, read_recipe
 from pipelines.settings import merged, validated
-from pipelines.trial_budget import ENDLESS, GOOD_PASSES, MOST_COMPARED, USED, Budget, Machine, Planner, Shares
+from pipelines.trial_budget import (
+    ENDLESS,
+    GOOD_PASSES,
+    MOST_COMPARED,
+    USED,
+    Budget,
+    Machine,
+    Planner,
+    Shares,
+)
 from stages.config import Settings
 from stages.errors import DataError, UsageError
 from stages.numbers import duration, joined, number, passes, percent, size
@@ -26,7 +37,8 @@ PRESET = "tiny-transformer-xl"
 CHANGES: Mapping[str, Any] = {"batch_tokens": 512, "segment_length": 32}
 """Changes to the preset: small batches of short segments, which learn a small text better.
 
-Perplexity without memory in equal processor time (32 s on one core, one seed), on a novel and on builtin:pydocs:
+Perplexity without memory in equal processor time (32 s on one core, one seed), on a novel and on
+builtin:pydocs:
 
 - Transformer-XL, segments of 32 tokens: 51.0, 38.3; of 64: 54.4, 45.1
 - Transformer, segments of 32 tokens: 54.4, 45.0; of 128: 59.4, 51.3
@@ -36,12 +48,16 @@ WARM_UP = 0.1
 RULES = 12
 """Version of the planning rules: raised when the same text and minutes must give another recipe."""
 LARGEST_DOCUMENT = 3.0
-"""Largest size of a document, as a multiple of the test split: with a larger one shares could not be met."""
+"""Largest size of a document, as a multiple of the test split: with a larger one shares could not
+be met.
+"""
 EXACT_SAMPLE = 100
 """Rows for checking recall if all rows are compared, so that recall is always 1."""
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
-ENDS = f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
+ENDS = (
+    f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
+)
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
@@ -71,7 +87,9 @@ class Trial:
     documents: Documents
     steps: int
     everything: Budget
-    """Budget without limits: the whole text, all useful passes of both models, and the largest test split."""
+    """Budget without limits: the whole text, all useful passes of both models, and the largest test
+    split.
+    """
     scores_less: bool = False
     """Whether less is scored than of a whole text, for lack of time."""
     good: int | None = None
@@ -95,7 +113,9 @@ def longest_context() -> int:
     return (blocks + 1) * training.segment_length
 
 
-def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part: Part | None = None) -> Trial:
+def plan_trial(
+    survey: Survey, total: int, first: Budget, planner: Planner, part: Part | None = None
+) -> Trial:
     """Plan splits and steps from the survey, which knows how many documents end with `<eos>`.
 
     Args:
@@ -109,13 +129,17 @@ def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     require_lines(documents.count)
     ends, machine, training = documents.count / survey.bytes, planner.machine, planner.training
-    with_ends = replace(planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends))
+    with_ends = replace(
+        planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends)
+    )
     found = with_ends.budget(first.bytes, first.trime, whole=first.bytes == total)
     # A shorter test text is better than a model that has hardly learned.
     if found.poor and planner.shares is None:
         fewest = replace(with_ends, shares=with_ends.fewest_shares(first.bytes))
         found = fewest.budget(first.bytes, first.trime, whole=first.bytes == total)
-    steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
+    steps = max(
+        1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate))
+    )
     endless = replace(planner, machine=Machine(machine.speed, ENDLESS, machine.seeds))
     everything = endless.budget(total, True)
     good = with_ends.minutes_for(GOOD_PASSES) if found.poor else None
@@ -135,12 +159,20 @@ def require_lines(count: int) -> None:
 
 def recipe_text(trial: Trial) -> str:
     """The recipe, for `memlm run FILE --train TEXT`, with what was chosen as its plan."""
-    lines = ['description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
+    lines = [
+        'description = "Memory tried on a text"',
+        f'time = "{_time(trial)}"',
+        f'hardware = "{HARDWARE}"',
+    ]
     plan = _plan(trial).model_dump()
     lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.items())]
     lines += ["", "[inputs]", 'train = "the text"']
     for name, stage in _stages(trial):
-        lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
+        lines += [
+            "",
+            f"[stages.{name}]",
+            *(f"{key} = {_toml(value)}" for key, value in stage.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -158,23 +190,34 @@ def _plan(trial: Trial) -> Plan:
     ample = [f"--minutes {enough} would be enough for {joined(lacking)}"] if more else []
     said = list(_described(trial))
     said[-1:-1] = ample
-    page = [*(line for line in said if SPREAD in line or line == ENDS), CONTEXT.format(longest_context())]
+    page = [
+        *(line for line in said if SPREAD in line or line == ENDS),
+        CONTEXT.format(longest_context()),
+    ]
     return Plan(said=said, page=page, ample=ample)
 
 
 def scored_shares(split: Sequence[str]) -> Shares:
-    """The shares of valid and test, from the shares of all three splits. Raises: UsageError if they do not sum to 1."""
+    """The shares of valid and test, from the shares of all three splits. Raises: UsageError if they
+    do not sum to 1.
+    """
     shares = validated(TokenizeConfig, {"split": list(split)}).split or ()
     if len(shares) != 3:
-        raise UsageError("--split: try measures on a test split: give three shares, of train, valid and test.")
+        raise UsageError(
+            "--split: try measures on a test split: give three shares, of train, valid and test."
+        )
     return shares[1], shares[2]
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Check settings, by stage, before any text is read. Raises: UsageError if they are wrong for every text."""
+    """Check settings, by stage, before any text is read. Raises: UsageError if they are wrong for
+    every text.
+    """
     any_budget = Budget(0, 0.1, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, {})
     trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, any_budget)
-    parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))
+    parsed_recipe(
+        tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe")
+    )
 
 
 def read_plan(recipe: Path) -> Plan:
@@ -184,13 +227,19 @@ def read_plan(recipe: Path) -> Plan:
 
 def _described(trial: Trial) -> Iterator[str]:
     budget, documents = trial.budget, trial.documents
-    what = {None: "files or records", "blank-line": "paragraphs", "line": "lines"}[documents.setting]
+    what = {None: "files or records", "blank-line": "paragraphs", "line": "lines"}[
+        documents.setting
+    ]
     shares = f"the last {percent(budget.test)} are test, {percent(budget.valid)} before them valid"
     chosen = " (what there is time to score; --split for other shares)"
     if budget.bytes < trial.total:
         part = f"{size(budget.bytes)} of {size(trial.total)} of text"
         if trial.part is not None:
-            cut = "" if trial.part.length is None else f", the first {size(trial.part.length)} of each that is longer"
+            cut = (
+                ""
+                if trial.part.length is None
+                else f", the first {size(trial.part.length)} of each that is longer"
+            )
             part = f"{trial.part.taken:,} of {trial.part.of:,} {SPREAD}{cut}, {part}"
         yield (
             f"{'the first ' if trial.part is None else ''}{part}: what a model can be "
@@ -229,11 +278,16 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps, **CHANGES}
     warmup = max(1, round(WARM_UP * trial.steps))
-    if warmup < training_settings().schedule.warmup:  # else the preset's would be most of a short training
+    if (
+        warmup < training_settings().schedule.warmup
+    ):  # else the preset's would be most of a short training
         training["schedule"] = {"warmup": warmup}
     index = {"index": "flat", "recall": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
     memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
-    yield "tokens", {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}}
+    yield (
+        "tokens",
+        {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}},
+    )
     yield "model", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}
     yield "datastore", {"command": "build-datastore", "from": "model"}
     yield "index", {"command": "build-index", "from": "datastore", "settings": index}
@@ -248,5 +302,9 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _toml(value: Any) -> str:
     """A value as TOML; texts, numbers and lists are spelled as in JSON."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }" if value else "{}"
+        return (
+            "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+            if value
+            else "{}"
+        )
     return json.dumps(value)

@@ -1,7 +1,9 @@
-"""Amount of text, and passes over it, for training models and trying memories in a given number of minutes.
+"""Amount of text, and passes over it, for training models and trying memories in a given number of
+minutes.
 
-Costs are counted in *training tokens*: one is the work done in the time of training on one token. So a single
-    measurement of speed gives the time of every stage, and minutes become an amount of work.
+Costs are counted in *training tokens*: one is the work done in the time of training on one token.
+    So a single measurement of speed gives the time of every stage, and minutes become an amount of
+    work.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,26 +26,34 @@ TokenBytes = Callable[[int], float]
 Shares = tuple[float, float]
 """Shares of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
-"""Largest share of a whole text for each of valid and test; of a part of a text; and minimum tokens of each."""
+"""Largest share of a whole text for each of valid and test; of a part of a text; and minimum tokens
+of each.
+"""
 GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
 """Useful passes to make before a longer part of a text is taken, and the minimum for any trial.
 
-More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 % fewer bits a
-character than six or seven (tinyshakespeare, a novel; one seed each).
+More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 %
+fewer bits a character than six or seven (tinyshakespeare, a novel; one seed each).
 """
 GOOD_FOR_TWO = float(MOST_PASSES)
-"""Useful passes of each model before a second one is trained: after fewer, a report calls both undertrained."""
+"""Useful passes of each model before a second one is trained: after fewer, a report calls both
+undertrained.
+"""
 
 ENDLESS = 1e6
 """Minutes after which more time gains nothing."""
 USED = 0.92
 """Share of the minutes that is planned, since a machine may slow down."""
 STAGE = 30_000
-"""Work of starting and ending a stage, whatever the text: loading libraries and models, drawing figures."""
+"""Work of starting and ending a stage, whatever the text: loading libraries and models, drawing
+figures.
+"""
 SCORED_SHARE = 0.3
 """Share of all work for tuning on valid and scoring test."""
 SCORED, SCORED_ROW, MOST_COMPARED = 6.0, 5e-5, 400_000
-"""Work of reading a token with cache and kNN-LM; of each compared row; rows up to which all are compared."""
+"""Work of reading a token with cache and kNN-LM; of each compared row; rows up to which all are
+compared.
+"""
 STORED = 0.4
 """Work of making and storing the key of a token."""
 TRIME, TRIME_SCORED = 1.3, 3.0
@@ -108,7 +118,9 @@ class Budget:
 
 
 def require_enough(total: int, name: str) -> None:
-    """Raises: DataError for a text with too few bytes to try anything; `name`: how the message calls it."""
+    """Raises: DataError for a text with too few bytes to try anything; `name`: how the message
+    calls it.
+    """
     if total < FEWEST_BYTES:
         raise DataError(
             f"{name} has {total:,} bytes, too little to learn from and to test on: give at least {FEWEST_BYTES:,} of "
@@ -137,7 +149,8 @@ class Planner:
     """Shares of the text, for valid and test; None: as much as there is time to score."""
 
     def best(self, total: int) -> Budget:
-        """The best plan: all text with two models, or one; else the most that is learnt well; else the least.
+        """The best plan: all text with two models, or one; else the most that is learnt well; else
+        the least.
 
         Args:
             total: bytes of the text, see `require_enough`.
@@ -146,8 +159,14 @@ class Planner:
         least = self._least()
         if least.passes < FEWEST_PASSES:
             raise self._too_short()
-        # The whole text matters more than a second model, and a well trained model more than the whole text.
-        for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
+        # The whole text matters more than a second model, and a well trained model more than the
+        # whole text.
+        for trime, fewest in (
+            (True, total),
+            (False, total),
+            (True, SHORT_BOOK),
+            (False, FEWEST_BYTES),
+        ):
             largest = self._largest(total, fewest, trime)
             if largest is not None:
                 return largest
@@ -164,7 +183,9 @@ class Planner:
         )
 
     def minutes_for(self, passes: float) -> int:
-        """Whole minutes, more than there are, in which one model makes `passes` over the smallest part of a text."""
+        """Whole minutes, more than there are, in which one model makes `passes` over the smallest
+        part of a text.
+        """
         machine = self.machine
         needed = (machine.spent + self._least_work(passes) / machine.speed) / (60 * USED)
         return int(max(needed, machine.minutes)) + 1
@@ -175,7 +196,9 @@ class Planner:
         return self._least_work(FEWEST_PASSES) / seconds if seconds else inf
 
     def _least_work(self, passes: float) -> float:
-        """Training tokens of one model for each seed that makes `passes` over the smallest part of a text."""
+        """Training tokens of one model for each seed that makes `passes` over the smallest part of
+        a text.
+        """
         least = replace(self, machine=Machine(1.0, ENDLESS))._least()
         return (least.work - max(0.0, least.passes - passes) * least.tokens) * self.machine.seeds
 
@@ -189,7 +212,9 @@ class Planner:
         share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
         valid, test = self.shares or (share, share)
         types = bpe_vocabulary((1 - valid - test) * text_bytes)
-        every = text_bytes / self.token_bytes(types)  # train alone has fewer types, which may mean more tokens
+        every = text_bytes / self.token_bytes(
+            types
+        )  # train alone has fewer types, which may mean more tokens
         tokens, read = round((1 - valid - test) * every), (valid + test) * every
         stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0}
         stages["report"] = plain_scored * read
@@ -198,16 +223,22 @@ class Planner:
             stages |= {"trime": 0.0, "trime_report": TRIME_SCORED * read}
             a_pass["trime"] = TRIME * tokens
         stages = {stage: STAGE + needed for stage, needed in stages.items()}
-        from stages.models.language_model import parameter_count  # torch, which other commands do without
+        from stages.models.language_model import (
+            parameter_count,
+        )  # torch, which other commands do without
 
         learnt = parameter_count(self.training.model.sized(types, self.training.segment_length))
         worthwhile = worthwhile_passes(tokens, learnt)
         passes = max(0.0, min(worthwhile, (work - sum(stages.values())) / sum(a_pass.values())))
         stages |= {stage: stages[stage] + passes * needed for stage, needed in a_pass.items()}
-        return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
+        return Budget(
+            text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages
+        )
 
     def _largest(self, total: int, fewest: int, trime: bool) -> Budget | None:
-        """Largest part of a text on which models are trained well, in steps of a tenth; None if less than `fewest`."""
+        """Largest part of a text on which models are trained well, in steps of a tenth; None if
+        less than `fewest`.
+        """
         part = total
         while part >= min(fewest, total):
             found = self.budget(part, trime, whole=part == total)
@@ -217,7 +248,9 @@ class Planner:
         return None
 
     def _least(self) -> Budget:
-        """Plan for the smallest part of a text. As little as possible is scored, which leaves time for training."""
+        """Plan for the smallest part of a text. As little as possible is scored, which leaves time
+        for training.
+        """
         shares = self.shares or self.fewest_shares(FEWEST_BYTES)
         return replace(self, shares=shares).budget(FEWEST_BYTES, False)
 

@@ -1,4 +1,6 @@
-"""A recipe in several variants: each value of its `sweep` with each seed. Stages that depend on neither run once."""
+"""A recipe in several variants: each value of its `sweep` with each seed. Stages that depend on
+neither run once.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,21 +32,30 @@ Point = Mapping[str, int]
 
 
 def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
-    """The recipe with each stage that depends on an axis repeated for every combination, as `model[seed=1]`.
+    """The recipe with each stage that depends on an axis repeated for every combination, as
+    `model[seed=1]`.
 
     Args:
         recipe: may have a `sweep`.
         seeds: number of seeds of each training, from its own upwards; None: its own alone.
-    Raises: UsageError for unknown stages, values that are no list, unknown settings, or too many variants.
+    Raises: UsageError for unknown stages, values that are no list, unknown settings, or too many
+    variants.
     """
-    axes = {axis.name: axis for axis in [*_swept(recipe), *([] if seeds is None else [_seeded(recipe, seeds)])]}
+    axes = {
+        axis.name: axis
+        for axis in [*_swept(recipe), *([] if seeds is None else [_seeded(recipe, seeds)])]
+    }
     depends: dict[str, list[str]] = {}
     stages: dict[str, StageRecipe] = {}
     for name, stage in recipe.stages.items():
         above = {axis for read in recipe.stages_read(name) for axis in depends[read]}
-        depends[name] = [axis.name for axis in axes.values() if axis.name in above or name in axis.settings]
+        depends[name] = [
+            axis.name for axis in axes.values() if axis.name in above or name in axis.settings
+        ]
         if len(stages) + prod(len(axes[axis].values) for axis in depends[name]) > MOST_VARIANTS:
-            raise UsageError(f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values.")
+            raise UsageError(
+                f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values."
+            )
         for places in product(*(range(len(axes[axis].values)) for axis in depends[name])):
             point = dict(zip(depends[name], places, strict=True))
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
@@ -58,13 +69,23 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
 def _swept(recipe: Recipe) -> Iterator[Axis]:
     for stage, settings in recipe.sweep.items():
         if stage not in recipe.stages:
-            raise UsageError(f"sweep: the recipe has no stage {stage!r}; {did_you_mean(stage, recipe.stages)}")
+            raise UsageError(
+                f"sweep: the recipe has no stage {stage!r}; {did_you_mean(stage, recipe.stages)}"
+            )
         if not isinstance(settings, Mapping):
-            raise UsageError(f"sweep.{stage}: expected settings of the stage, as sweep.{stage}.NAME = [VALUE, VALUE].")
+            raise UsageError(
+                f"sweep.{stage}: expected settings of the stage, as sweep.{stage}.NAME = [VALUE, VALUE]."
+            )
         for path, values in leaves(settings):
             if not isinstance(values, list) or not values:
-                raise UsageError(f"sweep.{stage}.{path}: expected a list of values, not {values!r}.")
-            yield Axis(f"{stage}.{path}", tuple(values), {stage: tuple(nested({path: value}) for value in values)})
+                raise UsageError(
+                    f"sweep.{stage}.{path}: expected a list of values, not {values!r}."
+                )
+            yield Axis(
+                f"{stage}.{path}",
+                tuple(values),
+                {stage: tuple(nested({path: value}) for value in values)},
+            )
 
 
 def _seeded(recipe: Recipe, seeds: int) -> Axis:
@@ -81,15 +102,26 @@ def _seeded(recipe: Recipe, seeds: int) -> Axis:
 
 def _label(name: str, point: Point, axes: Mapping[str, Axis]) -> str:
     values = {axis: axes[axis].values[place] for axis, place in point.items()}
-    shown = {axis: "+".join(map(str, one)) if isinstance(one, list) else one for axis, one in values.items()}
+    shown = {
+        axis: "+".join(map(str, one)) if isinstance(one, list) else one
+        for axis, one in values.items()
+    }
     chosen = ",".join(f"{axis}={value}" for axis, value in shown.items())
     return f"{name}[{chosen}]" if chosen else name
 
 
 def _variant(
-    name: str, stage: StageRecipe, point: Point, axes: Mapping[str, Axis], depends: Mapping[str, list[str]]
+    name: str,
+    stage: StageRecipe,
+    point: Point,
+    axes: Mapping[str, Axis],
+    depends: Mapping[str, list[str]],
 ) -> StageRecipe:
-    own = [axes[axis].settings[name][place] for axis, place in point.items() if name in axes[axis].settings]
+    own = [
+        axes[axis].settings[name][place]
+        for axis, place in point.items()
+        if name in axes[axis].settings
+    ]
 
     def renamed(value: Reference) -> Reference:
         if not isinstance(value, str) or value not in depends:

@@ -12,15 +12,16 @@ from numpy.lib import format as npy
 class _Written:
     """A file without a descriptor, as NumPy sees it.
 
-    NumPy writes to a file with a descriptor through its own C stream. It does not notice if closing that stream fails
-    for lack of space: the file is then cut without an error.
+    NumPy writes to a file with a descriptor through its own C stream. It does not notice if closing
+    that stream fails for lack of space: the file is then cut without an error.
     """
 
     write: Callable[[bytes], int]
 
 
 def save_arrays(path: Path, *arrays: np.ndarray) -> None:
-    """Write arrays one after the other, each like `np.save`; read them with `np.load` from the opened file.
+    """Write arrays one after the other, each like `np.save`; read them with `np.load` from the
+    opened file.
 
     Raises: OSError if they cannot be written completely.
     """
@@ -30,7 +31,9 @@ def save_arrays(path: Path, *arrays: np.ndarray) -> None:
 
 
 def map_arrays(path: Path, count: int) -> list[np.ndarray]:
-    """The first `count` arrays of a file of `save_arrays`, memory-mapped: only the parts in use are loaded."""
+    """The first `count` arrays of a file of `save_arrays`, memory-mapped: only the parts in use are
+    loaded.
+    """
     arrays = []
     with path.open("rb") as file:
         for _ in range(count):

@@ -1,4 +1,6 @@
-"""Settings of a stage, typed and frozen: the part of its identity chosen by the user. Also reads settings files."""
+"""Settings of a stage, typed and frozen: the part of its identity chosen by the user. Also reads
+settings files.
+"""
 
 import json
 import tomllib
@@ -21,10 +23,12 @@ LARGEST = 2**53
 
 @dataclass(frozen=True)
 class Spelling:
-    """Form of a setting as a command-line option, if its type is not enough: `Annotated[str, Spelling("N|auto")]`.
+    """Form of a setting as a command-line option, if its type is not enough: `Annotated[str,
+    Spelling("N|auto")]`.
 
-    In a group of settings, only fields with a spelling are options. In the settings of a registered part, they are
-    options in two cases. Either the part comes from outside, or the field of the part has a spelling, too.
+    In a group of settings, only fields with a spelling are options. In the settings of a registered
+    part, they are options in two cases. Either the part comes from outside, or the field of the
+    part has a spelling, too.
     """
 
     metavar: str | None = None
@@ -44,18 +48,23 @@ class Settings(BaseModel):
     """Rarely used fields without an option of their own; `--set` sets them."""
     has_presets: ClassVar[bool] = False
     """Whether omitted settings come from a preset instead of the defaults of fields."""
-    # Validators are built at first use of a class: a command defines a hundred classes of settings, but uses few.
+    # Validators are built at first use of a class: a command defines a hundred classes of settings,
+    # but uses few.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
     def _integers_are_bounded(self) -> Self:
-        """Raises: ValueError for an integer that a manifest could not hold, unless the field has a bound of its own."""
+        """Raises: ValueError for an integer that a manifest could not hold, unless the field has a
+        bound of its own.
+        """
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             held = value if isinstance(value, tuple) else (value,)
             bounded = any(isinstance(mark, Lt | Le) for mark in field.metadata)
             if any(isinstance(one, int) and abs(one) >= LARGEST for one in held) and not bounded:
-                raise ValueError(f"{field.alias or name} is too large: numbers below {LARGEST:,} can be stored")
+                raise ValueError(
+                    f"{field.alias or name} is too large: numbers below {LARGEST:,} can be stored"
+                )
         return self
 
 
@@ -63,7 +72,8 @@ class StageConfig(Settings):
     """All settings of one stage that can change its result."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
-    """Fields that do not change the result (logging, how often to save); manifests leave them out."""
+    """Fields that do not change the result (logging, how often to save); manifests leave them out.
+    """
     runs_models: ClassVar[bool] = False
     """Whether the stage runs models although it has no setting `precision`."""
 
@@ -72,22 +82,31 @@ class StageConfig(Settings):
         return self.model_dump(mode="json", exclude=set(self.not_identity))
 
     def canonical(self) -> dict[str, Any]:
-        """The settings covered by an artifact's id: `nondefaults` without the fields of `not_identity`.
+        """The settings covered by an artifact's id: `nondefaults` without the fields of
+        `not_identity`.
 
-        Defaults are not part of an id. So if you change one, raise the format version in `stages.artifacts.kinds`.
+        Defaults are not part of an id. So if you change one, raise the format version in
+        `stages.artifacts.kinds`.
         """
-        return {name: value for name, value in nondefaults(self).items() if name not in self.not_identity}
+        return {
+            name: value
+            for name, value in nondefaults(self).items()
+            if name not in self.not_identity
+        }
 
 
 def nondefaults(settings: Settings) -> dict[str, Any]:
     """Settings that differ from their defaults, nested ones too, as JSON values.
 
-    The name of a part is always included: it selects the class, whose own defaults apply to its fields.
+    The name of a part is always included: it selects the class, whose own defaults apply to its
+    fields.
     """
     found: dict[str, Any] = {}
     for name, stored in settings.model_dump(mode="json").items():
         field, value = type(settings).model_fields[name], getattr(settings, name)
-        names_part = get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+        names_part = (
+            get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+        )
         if names_part or value != field.get_default(call_default_factory=True):
             found[name] = nondefaults(value) if isinstance(value, Settings) else stored
     return found
@@ -95,10 +114,11 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks a field as the settings of a registered part: `Annotated[Base, OneOf(PARTS, by="name")]`.
+    """Marks a field as the settings of a registered part: `Annotated[Base, OneOf(PARTS,
+    by="name")]`.
 
-    Each validation reads the registry, so parts registered later are legal, too. In the location of an error, the
-    part's name precedes the field, as in pydantic's tagged unions.
+    Each validation reads the registry, so parts registered later are legal, too. In the location of
+    an error, the part's name precedes the field, as in pydantic's tagged unions.
     """
 
     registry: Registry
@@ -112,8 +132,8 @@ class OneOf:
     def parse(self, value: Any) -> Any:
         """The settings described by a table; an instance of settings is returned unchanged.
 
-        Raises: UsageError for an unknown name, and for settings whose name differs from the registered one; pydantic's
-            ValidationError for settings that the part does not have.
+        Raises: UsageError for an unknown name, and for settings whose name differs from the
+            registered one; pydantic's ValidationError for settings that the part does not have.
         """
         value = self._in_full(value)
         name = self._name(value)
@@ -148,7 +168,9 @@ class OneOf:
         try:
             return self.parse(value)
         except ValidationError as error:
-            details = [_below(self._name(value), problem) for problem in error.errors(include_url=False)]
+            details = [
+                _below(self._name(value), problem) for problem in error.errors(include_url=False)
+            ]
             raise ValidationError.from_exception_data(error.title, details) from None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
@@ -157,7 +179,9 @@ class OneOf:
 
 def _below(name: str, problem: Any) -> InitErrorDetails:
     """The same error, located one level deeper, below `name`."""
-    details = InitErrorDetails(type=problem["type"], loc=(name, *problem["loc"]), input=problem["input"])
+    details = InitErrorDetails(
+        type=problem["type"], loc=(name, *problem["loc"]), input=problem["input"]
+    )
     return details | {"ctx": problem["ctx"]} if "ctx" in problem else details  # type: ignore[return-value]
 
 
@@ -178,7 +202,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_regular(path: Path) -> str:
-    """The text of a file on disk. Raises: OSError or ValueError if it cannot be read, or is a device or a pipe."""
+    """The text of a file on disk. Raises: OSError or ValueError if it cannot be read, or is a
+    device or a pipe.
+    """
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
     return path.read_text("utf-8")

@@ -34,14 +34,15 @@ class DatastoreConfig(WindowedConfig):
     split: str = "train"
     """Split to store."""
     key: Literal["ffn-input", "hidden"] | None = None
-    """Representation to search by: input of the last feed-forward block, or the final hidden state; None: what the
-    model was trained to search with, else the first of these that it has."""
+    """Representation to search by: input of the last feed-forward block, or the final hidden state;
+    None: what the model was trained to search with, else the first of these that it has."""
     dtype: Literal["float16", "float32"] = "float16"
     """Type of the stored keys."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the split to store, from its start."""
     reset: Literal["none", "document"] = "none"
-    """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole."""
+    """Where reading begins anew: nowhere, or at each document, which can then be forgotten whole.
+    """
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
 
@@ -71,18 +72,24 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     Config = DatastoreConfig
     schema = BUILT
 
-    def inputs(self, config: DatastoreConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+    def inputs(
+        self, config: DatastoreConfig, references: Mapping[str, Any], store: Store
+    ) -> Inputs:
         encoder = require_text(store.get(references["source"], "model"))
         corpus = corpus_of(encoder, references, store)
         require_split(corpus, config.split)
         return Inputs({"encoder": encoder, "corpus": corpus})
 
-    def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
+    def resolve(
+        self, config: DatastoreConfig, inputs: Inputs, execution: Execution
+    ) -> DatastoreConfig:
         windows = resolve_windows(inputs["encoder"], config.asked_windows)
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, device_type(execution.device))
-        reset = "document" if model_of(inputs["encoder"]).reads.source else config.reset  # pairs are read one by one
+        reset = (
+            "document" if model_of(inputs["encoder"]).reads.source else config.reset
+        )  # pairs are read one by one
         settled = {"key": key, "reset": reset, "precision": precision, **windows._asdict()}
         return config.model_copy(update=settled)
 
@@ -92,10 +99,14 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         if model.pools:
             length = job.config.windows.context
             tokens = keys.shape[0] * length
-            job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {tokens:,} tokens")
+            job.reporter.info(
+                f"an encoder reads a window of {length} tokens for every key: {tokens:,} tokens"
+            )
         chain = job.config.split if model.carries_state else None
         rows = enumerate(map(keys.rows, range(keys.shards)))
-        shards = [TokenRange(f"{number:06d}", one.start, one.stop, chain=chain) for number, one in rows]
+        shards = [
+            TokenRange(f"{number:06d}", one.start, one.stop, chain=chain) for number, one in rows
+        ]
         kept = STATES_KEPT * state_bytes(encoder, job.config.windows, keys.shape[0])
         return Plan(shards, layouts, arrays=layouts, scratch_bytes=kept)
 
@@ -112,11 +123,15 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         device = resolve_device(job.execution.device)
         model = load_model(job.inputs["encoder"].path, device, config.windows)
         by_document = config.reset == "document"
-        reader = SplitReader(Corpus.of(corpus), config.windows, by_document, device, config.precision)
+        reader = SplitReader(
+            Corpus.of(corpus), config.windows, by_document, device, config.precision
+        )
         encoder = KeyEncoder(model, reader, config.key, config.dtype)
         return Work(plan, config.split, encoder, StateStore(job.folder, device))
 
-    def run_shard(self, job: ShardJob[DatastoreConfig], work: Work, shard: TokenRange) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[DatastoreConfig], work: Work, shard: TokenRange
+    ) -> ShardOutput:
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
         layouts = plan.layouts

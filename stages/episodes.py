@@ -1,7 +1,7 @@
 """Stage build-episodes: model -> episodes.
 
-Stores the key of every document of a split with its label. The keys come from a model that is not trained on the
-stream. Readings of a stream search this memory. A shard is a range of documents.
+Stores the key of every document of a split with its label. The keys come from a model that is not
+trained on the stream. Readings of a stream search this memory. A shard is a range of documents.
 """
 
 from collections.abc import Mapping
@@ -43,17 +43,23 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
         corpus = corpus_of(encoder, references, store)
         require_split(corpus, config.split)
         if not EXAMPLES.settings(corpus.metrics.get("examples", STREAMS)).tasks:
-            raise ArtifactError(f"{corpus.reference} has no tasks: name tokens that were made with --tasks, --tokens.")
+            raise ArtifactError(
+                f"{corpus.reference} has no tasks: name tokens that were made with --tasks, --tokens."
+            )
         return Inputs({"encoder": encoder, "corpus": corpus})
 
-    def resolve(self, config: EpisodesConfig, inputs: Inputs, execution: Execution) -> EpisodesConfig:
+    def resolve(
+        self, config: EpisodesConfig, inputs: Inputs, execution: Execution
+    ) -> EpisodesConfig:
         length = config.length or int(inputs["encoder"].config.get("segment_length", 128))
         return config.model_copy(update={"length": length})
 
     def plan(self, job: Job[EpisodesConfig]) -> ShardPlan[Shard]:
         rows = int(job.inputs["corpus"].metrics["splits"][job.config.split]["documents"])
         arrays = layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))
-        return ShardPlan([Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays)
+        return ShardPlan(
+            [Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays
+        )
 
     def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> Work:
         from stages.models.weights import load_model
@@ -72,11 +78,17 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
         keys, labels = layouts(work.documents.count, work.model.config.width)
         number, output = int(shard.key), ShardOutput(job.folder)
         inside = keys.rows(number)
-        found = document_keys(work.model, work.documents, np.arange(inside.start, inside.stop), job.config.pool)
+        found = document_keys(
+            work.model, work.documents, np.arange(inside.start, inside.stop), job.config.pool
+        )
         if not np.isfinite(found).all():
-            raise ArtifactError(f"Keys of {job.inputs['encoder'].reference} are not finite numbers: train it again.")
+            raise ArtifactError(
+                f"Keys of {job.inputs['encoder'].reference} are not finite numbers: train it again."
+            )
         output.write(keys, number, found)
-        output.write(labels, number, work.documents.labels[inside.start : inside.stop].astype(np.int32))
+        output.write(
+            labels, number, work.documents.labels[inside.start : inside.stop].astype(np.int32)
+        )
         return output
 
     def finish(self, job: Job[EpisodesConfig], plan: ShardPlan[Shard]) -> dict[str, Any]:

@@ -51,7 +51,8 @@ _ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Rec
 
 @contextmanager
 def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Guard for parsing a file of an artifact: a correct hash does not guarantee meaningful content.
+    """Guard for parsing a file of an artifact: a correct hash does not guarantee meaningful
+    content.
 
     Args:
         errors: further errors, besides Python's own, that bad content may cause.
@@ -60,11 +61,15 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        known: tuple[type[Exception], ...] = errors if isinstance(error, MemlmError) else (*_ODD, *errors)
+        known: tuple[type[Exception], ...] = (
+            errors if isinstance(error, MemlmError) else (*_ODD, *errors)
+        )
         if not isinstance(error, known):
             raise
         reason = str(error).strip().split("\n")[0][:200]
-        raise ArtifactError(f"{file} holds nothing that memlm wrote ({type(error).__name__}: {reason}).") from error
+        raise ArtifactError(
+            f"{file} holds nothing that memlm wrote ({type(error).__name__}: {reason})."
+        ) from error
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -87,7 +92,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The known name most similar to `name`, with at least the similarity `alike` (1: equal); None: there is none."""
+    """The known name most similar to `name`, with at least the similarity `alike` (1: equal); None:
+    there is none.
+    """
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=alike)), None)
 
 

@@ -1,8 +1,9 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
-Scores a split with the model alone and with memory added. Each row of memory has a policy, which sets the weight of the
-memory. A policy asks for passes over the tuning split. Each range of a pass is a shard, and stores the observations of
-the policies. A last shard records their choice. Then the reported split is scored, range by range.
+Scores a split with the model alone and with memory added. Each row of memory has a policy, which
+sets the weight of the memory. A policy asks for passes over the tuning split. Each range of a pass
+is a shard, and stores the observations of the policies. A last shard records their choice. Then the
+reported split is scored, range by range.
 """
 
 import json
@@ -60,8 +61,8 @@ class Work:
 class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     """Scores a split.
 
-    Roles: model and tokens; with a datastore also index, datastore, encoder, and sometimes neighbors; the neighbours
-    that enter the model's hidden states (`MODELS_OWN`).
+    Roles: model and tokens; with a datastore also index, datastore, encoder, and sometimes
+    neighbors; the neighbours that enter the model's hidden states (`MODELS_OWN`).
     """
 
     name = "evaluate"
@@ -71,7 +72,11 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
-        asked = None if config.memory is None else any("datastore" in reading.reads for reading in config.readings)
+        asked = (
+            None
+            if config.memory is None
+            else any("datastore" in reading.reads for reading in config.readings)
+        )
         matched = any("text" in reading.reads for reading in config.readings)
         references, named = named_apart(references, store, matched)
         memory = memory_source(source, references, store, asked)
@@ -86,7 +91,9 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
         return Inputs(read)
 
-    def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
+    def resolve(
+        self, config: EvaluateConfig, inputs: Inputs, execution: Execution
+    ) -> EvaluateConfig:
         readings = _readings(config, inputs, execution)
         by_window = any("windows" in reading.reads for reading in readings)
         windows = resolve_windows(inputs["model"], config.asked_windows, segmented=by_window)
@@ -104,7 +111,9 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
-                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched, paired),
+                "exclude": resolve_exclusion(
+                    config.exclude, inputs["tokens"], splits, datastores, matched, paired
+                ),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
                 **resolve_decoding(config, complete, inputs.artifacts),
             }
@@ -163,14 +172,18 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             case "try":
                 output.record |= try_point(job, work.reader, work.weights, shard)
             case "choose":
-                output.record |= work.weights.choose(work.plan.pass_of(shard), best_points(job, work.plan))
+                output.record |= work.weights.choose(
+                    work.plan.pass_of(shard), best_points(job, work.plan)
+                )
             case "score":
                 self._score(job, work, shard, output)
             case "translate":
                 self._translate(job, work, shard, output)
         return output
 
-    def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
+    def _translate(
+        self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput
+    ) -> None:
         """Translate the sentences of a shard, with the model alone or with a row of memory."""
         from stages.evaluation.translations import open_row, translate_shard
 
@@ -179,7 +192,9 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             work.translators[shard.row] = open_row(job, work.reader, policy, job.config.split)
         translate_shard(job, work.translators[shard.row], shard, output)
 
-    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
+    def _score(
+        self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput
+    ) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.score_range import score_range, shard_record, token_scores
 
@@ -190,7 +205,9 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if scores is not None:
             scores.write(output, scoring.number(shard), token_scores(scored))
         if work.plan.unit_files is not None:
-            work.plan.unit_files.write(output, scoring.number(shard), scored.nll(), shard.start, shard.stop)
+            work.plan.unit_files.write(
+                output, scoring.number(shard), scored.nll(), shard.start, shard.stop
+            )
         output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
         # a model that diverged would make every figure infinite: report it once, here
         if output.record["nll"][0] is None:
@@ -222,7 +239,11 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         made["tuning"] = weights.tuning(_largest_amounts(job)) | bleu_figures(job, plan, weights)
         _add_translations(job, made, 1 + len(rows))
         made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
-        files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
+        files = {
+            file: held
+            for name, one in probes.items()
+            for file, held in one.files(seen[name]).items()
+        }
         for name, content in {"metrics.json": made, **files, **weights.files()}.items():
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
@@ -256,7 +277,9 @@ def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> t
 
 
 def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
-    """The most neighbours and positions that could be read: the stored neighbours, all rows, the whole split."""
+    """The most neighbours and positions that could be read: the stored neighbours, all rows, the
+    whole split.
+    """
     stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
     if PAIRS in job.inputs:
@@ -266,4 +289,6 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
 
 
 def _write(job: Job[EvaluateConfig], name: str, content: Mapping[str, Any]) -> None:
-    job.draft.add(name).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    job.draft.add(name).write_text(
+        json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+    )

@@ -1,7 +1,8 @@
 """Stage evaluate-tasks: a model that learnt a stream of tasks -> matrix.
 
-Scores the tests of all tasks with the weights saved after each task, and with each reading of memory. A shard is a
-range of one test, with the weights after one task. So a killed run loses one range at most.
+Scores the tests of all tasks with the weights saved after each task, and with each reading of
+memory. A shard is a range of one test, with the weights after one task. So a killed run loses one
+range at most.
 """
 
 import json
@@ -56,7 +57,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
     Config = EvaluateTasksConfig
     schema = MATRIX
 
-    def inputs(self, config: EvaluateTasksConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+    def inputs(
+        self, config: EvaluateTasksConfig, references: Mapping[str, Any], store: Store
+    ) -> Inputs:
         model = store.get(references["source"], "model")
         head = model.config["model"].get("head")
         if head is None:
@@ -67,7 +70,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             raise UsageError(
                 f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
             )
-        if head["name"] == "matcher" and any(isinstance(one, Coarse) and one.part == "head" for one in config.readings):
+        if head["name"] == "matcher" and any(
+            isinstance(one, Coarse) and one.part == "head" for one in config.readings
+        ):
             raise UsageError(
                 f"--memory: {model.reference} reads prototypes instead of its head's weights: leave part=head out."
             )
@@ -82,7 +87,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         if any(reading.reads_keys for reading in config.readings):
             read["episodes"] = _fitting_episodes(references.get("episodes"), tokens, store)
         elif references.get("episodes") is not None:
-            raise UsageError("--episodes: no --memory looks for the nearest documents; add mbpa or episodic.")
+            raise UsageError(
+                "--episodes: no --memory looks for the nearest documents; add mbpa or episodic."
+            )
         return Inputs(read)
 
     def plan(self, job: Job[EvaluateTasksConfig]) -> StreamPlan:
@@ -98,9 +105,19 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return plan
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
-        from stages.tasks.reader import StreamReader, all_documents, documents_by_task, open_keys, open_memory
+        from stages.tasks.reader import (
+            StreamReader,
+            all_documents,
+            documents_by_task,
+            open_keys,
+            open_memory,
+        )
 
-        model, tokens, device = job.inputs["model"], job.inputs["tokens"], resolve_device(job.execution.device)
+        model, tokens, device = (
+            job.inputs["model"],
+            job.inputs["tokens"],
+            resolve_device(job.execution.device),
+        )
         length = int(model.config["segment_length"])
         keys = open_keys(job.inputs["episodes"], device) if "episodes" in job.inputs else None
         words = answers_in_words(model, tokens)
@@ -110,12 +127,21 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return Work(
             plan,
             reader,
-            {split: documents_by_task(all_documents(model, tokens, split, length), tokens) for split in splits},
-            {split: read_candidates(tokens.file(candidates_file(split))) for split in splits if job.config.candidates},
+            {
+                split: documents_by_task(all_documents(model, tokens, split, length), tokens)
+                for split in splits
+            },
+            {
+                split: read_candidates(tokens.file(candidates_file(split)))
+                for split in splits
+                if job.config.candidates
+            },
             {split: read_accepted(tokens.file(answers_file(split))) for split in splits if words},
         )
 
-    def run_shard(self, job: ShardJob[EvaluateTasksConfig], work: Work, shard: TestRange) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[EvaluateTasksConfig], work: Work, shard: TestRange
+    ) -> ShardOutput:
         split, count = job.config.split, work.plan.counts[shard.task]
         if shard.choice is not None:
             split, count = job.config.tune_split, work.plan.tuned
@@ -128,10 +154,15 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             return ShardOutput(job.folder, {"nats": nats, "tokens": tokens})
         choice = chosen(work.plan, shard.row, job.record) if shard.choice is None else shard.choice
         numbers, reading = documents.chosen[which], job.config.rows[shard.row].readings[choice]
-        among = [work.candidates[split][number] for number in numbers.tolist()] if work.candidates else None
+        among = (
+            [work.candidates[split][number] for number in numbers.tolist()]
+            if work.candidates
+            else None
+        )
         answers = work.reader.answers(reading, documents, which, among, inside=split == TRAIN)
         if work.accepted:
-            # A range may cut a dialogue, so goals cannot be scored here: settings are then chosen by F1.
+            # A range may cut a dialogue, so goals cannot be scored here: settings are then chosen
+            # by F1.
             by: Score = "exact" if job.config.scores(work.plan.order)[task] == "exact" else "f1"
             accepted = [work.accepted[split][number] for number in numbers.tolist()]
             right = scores_of(by, list(map(str, answers)), accepted)
@@ -149,10 +180,15 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         text, words = scores_text(model), answers_in_words(model, tokens)
         figures, score = domain_figures if text else stream_figures, job.config.scores(plan.order)
         if text:
-            parts = ({key: record[name] for key, record in records.items()} for name in ("nats", "tokens"))
+            parts = (
+                {key: record[name] for key, record in records.items()}
+                for name in ("nats", "tokens")
+            )
             matrix = perplexities(plan, *parts)
         elif words:
-            matrix = score_matrices(score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan))
+            matrix = score_matrices(
+                score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan)
+            )
         else:
             matrix = matrices(plan, {key: record["correct"] for key, record in records.items()})
         rows = list[dict[str, Any]]()
@@ -187,8 +223,11 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return made
 
 
-def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, tokens: Artifact) -> list[str]:
-    """The cost of each reading: documents learnt for each example, and the time that training took for that number.
+def prices(
+    config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, tokens: Artifact
+) -> list[str]:
+    """The cost of each reading: documents learnt for each example, and the time that training took
+    for that number.
 
     A reading that does not learn for each example has no price.
     """
@@ -199,36 +238,52 @@ def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, token
     for reading in config.readings:
         if isinstance(reading, Adaptation) and reading.adapts and reading.steps:
             each = min(reading.k, documents_kept(model, tokens)) * reading.steps
-            time = f"; training took {duration(examples * each * length / speed)} for as many" if speed else ""
-            found.append(f"{reading.spelled} learns {each:,} documents for each of {examples:,} examples{time}")
+            time = (
+                f"; training took {duration(examples * each * length / speed)} for as many"
+                if speed
+                else ""
+            )
+            found.append(
+                f"{reading.spelled} learns {each:,} documents for each of {examples:,} examples{time}"
+            )
     return found
 
 
 def documents_kept(model: Artifact, tokens: Artifact) -> int:
-    """Number of documents in memory after the last task: the documents that the method kept, or all training ones."""
+    """Number of documents in memory after the last task: the documents that the method kept, or all
+    training ones.
+    """
     if KEPT in model.manifest.files:
         return len(load_file(model.file(KEPT))["rows"])
     return int(tokens.metrics["splits"][TRAIN]["documents"])
 
 
 def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
-    """Raises: UsageError for a reading that asks for more documents than memory has; the default k always passes."""
+    """Raises: UsageError for a reading that asks for more documents than memory has; the default k
+    always passes.
+    """
     for reading in (reading for row in config.rows for reading in row.readings):
         if (
             isinstance(reading, Adaptation | Neighbors)
             and reading.k > kept
             and reading.k != type(reading).model_fields["k"].default
         ):
-            raise UsageError(f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}.")
+            raise UsageError(
+                f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}."
+            )
 
 
 def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]]) -> int:
-    """Number of the reading with the most correct answers on the tuning split; the first one wins a tie."""
+    """Number of the reading with the most correct answers on the tuning split; the first one wins a
+    tie.
+    """
     right = [sum(record(key)["correct"] for key in keys) for keys in plan.tries(row).values()]
     return right.index(max(right)) if right else 0
 
 
-def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[int, int, str], list[Any]]:
+def _said(
+    plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]
+) -> dict[tuple[int, int, str], list[Any]]:
     """Answers to the test of each task, in order, by (row, index in `plan.places`, task)."""
     found: dict[tuple[int, int, str], list[Any]] = {}
     for shard in plan.tests:
@@ -239,7 +294,10 @@ def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tu
 
 def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
     """The accepted answers to the scored examples of each task's test."""
-    accepted, numbers = read_accepted(tokens.file(answers_file(split))), tokens.zarr("tokens.zarr")[f"{split}/tasks"][:]
+    accepted, numbers = (
+        read_accepted(tokens.file(answers_file(split))),
+        tokens.zarr("tokens.zarr")[f"{split}/tasks"][:],
+    )
     names: list[str] = tokens.metrics["tasks"]
     found = {}
     for name, count in zip(plan.order, plan.counts, strict=True):
@@ -250,33 +308,47 @@ def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[st
 
 def answers_in_words(model: Artifact, tokens: Artifact) -> bool:
     """Whether answers are texts instead of labels; several texts may be accepted."""
-    return bool(tokens.metrics.get("records", "labels") in ("spans", "answers")) and not scores_text(model)
+    return bool(
+        tokens.metrics.get("records", "labels") in ("spans", "answers")
+    ) and not scores_text(model)
 
 
 def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> None:
-    """Raises: UsageError for a score of texts if answers are labels, or of goals if dialogues are not whole."""
+    """Raises: UsageError for a score of texts if answers are labels, or of goals if dialogues are
+    not whole.
+    """
     if not answers_in_words(model, tokens):
         if config.score:
             raise UsageError(f"--score: {model.reference} gives no answers in words: leave it out.")
         return
     scores = config.scores(tokens.metrics["tasks"])
     if any(isinstance(reading, Neighbors) for reading in config.readings):
-        raise UsageError("--memory: episodic interpolates labels, and these answers are in words: mbpa adapts to them.")
+        raise UsageError(
+            "--memory: episodic interpolates labels, and these answers are in words: mbpa adapts to them."
+        )
     if GOAL not in scores.values():
         return
     if config.examples is not None:
         raise UsageError("--score goal: it is of whole dialogues: leave --examples out.")
     accepted = read_accepted(tokens.file(answers_file(config.split)))
-    for number, one in zip(tokens.zarr("tokens.zarr")[f"{config.split}/tasks"][:].tolist(), accepted, strict=True):
+    for number, one in zip(
+        tokens.zarr("tokens.zarr")[f"{config.split}/tasks"][:].tolist(), accepted, strict=True
+    ):
         name = tokens.metrics["tasks"][number]
         if scores[name] == GOAL and one.dialogue is None:
-            raise UsageError(f"--score goal: records of task {name} name no dialogue: score it with f1 or exact.")
+            raise UsageError(
+                f"--score goal: records of task {name} name no dialogue: score it with f1 or exact."
+            )
 
 
 def _require_candidates(model: Artifact, tokens: Artifact, splits: list[str]) -> None:
-    """Raises: UsageError if the model does not choose among labels; ArtifactError if a split has no candidates."""
+    """Raises: UsageError if the model does not choose among labels; ArtifactError if a split has no
+    candidates.
+    """
     if model.config["model"]["head"]["name"] in ("language", "span"):
-        raise UsageError(f"--candidates: {model.reference} chooses none of the labels: leave it out.")
+        raise UsageError(
+            f"--candidates: {model.reference} chooses none of the labels: leave it out."
+        )
     for split in splits:
         if candidates_file(split) not in tokens.manifest.files:
             raise ArtifactError(
@@ -297,7 +369,9 @@ def _fitting_episodes(reference: str | None, tokens: Artifact, store: Store) -> 
     """
     if reference is None:
         making = tokens.advise("build-episodes", "ENCODER", "--tokens", tokens.reference)
-        raise UsageError(f"--memory looks for the nearest documents: name their keys with --episodes ({making}).")
+        raise UsageError(
+            f"--memory looks for the nearest documents: name their keys with --episodes ({making})."
+        )
     episodes = store.get(reference, "episodes")
     if episodes.input("corpus").record != tokens.record or episodes.config["split"] != TRAIN:
         raise ArtifactError(

@@ -1,6 +1,7 @@
 """Stage import-model: pretrained model and tokens of its tokenizer -> model.
 
-Weights are stored in memlm's own layout, so that later stages read them like those of a model trained here.
+Weights are stored in memlm's own layout, so that later stages read them like those of a model
+trained here.
 """
 
 import json
@@ -40,7 +41,9 @@ class ImportConfig(StageConfig):
     segment_length: Annotated[int, Field(gt=0)] | None = None
     """Inputs of a window; None: 1,024, of an encoder 32, or as many as it can read."""
     source_language: Annotated[str | None, Spelling("LANGUAGE")] = None
-    """Language that a multilingual translation model reads, as its tokenizer spells it: deu_Latn, de_DE, de."""
+    """Language that a multilingual translation model reads, as its tokenizer spells it: deu_Latn,
+    de_DE, de.
+    """
     target_language: Annotated[str | None, Spelling("LANGUAGE")] = None
     """Language that it writes."""
     task: Annotated[str | None, Spelling("TEXT")] = None
@@ -54,8 +57,8 @@ class ImportConfig(StageConfig):
 
 
 class ImportModel(SerialStage[ImportConfig]):
-    """Imports a causal model, an encoder or an encoder-decoder from transformers; roles: `tokens`, and files
-    `checkpoint`."""
+    """Imports a causal model, an encoder or an encoder-decoder from transformers; roles: `tokens`,
+    and files `checkpoint`."""
 
     name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
@@ -73,7 +76,9 @@ class ImportModel(SerialStage[ImportConfig]):
         files = location.weights()
         return Inputs(
             {"tokens": tokens},
-            tuple(InputFile(f"{CHECKPOINT}.{file.name}", str(file), digest(file)) for file in files),
+            tuple(
+                InputFile(f"{CHECKPOINT}.{file.name}", str(file), digest(file)) for file in files
+            ),
         )
 
     def resolve(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> ImportConfig:
@@ -81,7 +86,9 @@ class ImportModel(SerialStage[ImportConfig]):
         from stages.pretrained.model import describe
 
         if config.model is not None:
-            raise UsageError("model: the settings of an imported model are those of its files; leave them out.")
+            raise UsageError(
+                "model: the settings of an imported model are those of its files; leave them out."
+            )
         tokens, location = inputs["tokens"], _location(inputs)
         languages = Languages(config.source_language, config.target_language, config.task)
         model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"), languages)
@@ -92,7 +99,9 @@ class ImportModel(SerialStage[ImportConfig]):
         longest = model.reads.longest_context
         length = config.segment_length or (usual if longest is None else min(longest, usual))
         if longest is not None and length > longest:
-            raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
+            raise UsageError(
+                f"--segment-length {length} is more than the {longest} tokens that the model can read."
+            )
         return config.model_copy(update={"model": model, "segment_length": length})
 
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
@@ -119,7 +128,12 @@ class ImportModel(SerialStage[ImportConfig]):
         weights = read_weights(location, job.config.model)
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
         save_file(weights, job.draft.add("model.safetensors"))
-        settings = {"model": job.config.stored()["model"], "method": "lm", "memory": None, "training": None}
+        settings = {
+            "model": job.config.stored()["model"],
+            "method": "lm",
+            "memory": None,
+            "training": None,
+        }
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         return {"parameters": sum(weight.numel() for weight in weights.values())}
 

@@ -1,13 +1,16 @@
-"""Stage build-index: datastore -> index; tokens -> index of exact matches (`stages.suffixes.indexing`).
+"""Stage build-index: datastore -> index; tokens -> index of exact matches
+(`stages.suffixes.indexing`).
 
-The index is trained on a sample. Keys are added part by part, and each part is committed. Then the parts are
-merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
+The index is trained on a sample. Keys are added part by part, and each part is committed. Then the
+parts are merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one
+piece.
 
-With `--merge` or `--keep` some rows are left out. `counts.zarr/counts` is the number of rows that each row stands for.
+With `--merge` or `--keep` some rows are left out. `counts.zarr/counts` is the number of rows that
+each row stands for.
 
-If the datastore was made from another one, that one's index is changed if its kind allows. Nothing is trained, and
-only new keys are added. Rows that were encoded again have new keys, so they are removed and added. A flat index is not
-trained, and is always built anew as a copy of the keys.
+If the datastore was made from another one, that one's index is changed if its kind allows. Nothing
+is trained, and only new keys are added. Rows that were encoded again have new keys, so they are
+removed and added. A flat index is not trained, and is always built anew as a copy of the keys.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +120,9 @@ class Work:
 
     @cached_property
     def counts(self) -> "np.ndarray | None":
-        """Number of rows that each row stands for, as the first step chose; None: all rows are held."""
+        """Number of rows that each row stands for, as the first step chose; None: all rows are
+        held.
+        """
         return None if self.plan.counts is None else _counts(self.folder)
 
     @property
@@ -142,7 +147,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         if config.split is not None:
-            raise UsageError("--split is of --index exact: a datastore knows the split that it is of.")
+            raise UsageError(
+                "--split is of --index exact: a datastore knows the split that it is of."
+            )
         if store.open(references["source"]).kind == "tokens":
             raise ArtifactError(
                 f"{references['source']} is of kind tokens, whose contexts --index {EXACT} sorts; other kinds of index "
@@ -159,7 +166,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         if not can_become(previous, datastore):
             if named is not None:
-                raise UsageError(f"{previous.reference} cannot be changed in place ({why_not(previous, datastore)}).")
+                raise UsageError(
+                    f"{previous.reference} cannot be changed in place ({why_not(previous, datastore)})."
+                )
             return Inputs({"datastore": datastore})
         return Inputs({"datastore": datastore, PREVIOUS: previous})
 
@@ -169,7 +178,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         if PREVIOUS in inputs:
             from stages.updating.changed_index import settings_as_before
 
-            execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
+            execution.reporter.info(
+                f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)"
+            )
             return settings_as_before(config, inputs[PREVIOUS].config)
         resolved = resolve(config, keys)
         if _leaves_out(config, inputs):
@@ -178,7 +189,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             resolved = settings_of_some_rows(resolved, keys)
         if config.index == "auto":
             kind, why = automatic_kind(keys, config.largest_gigabytes)
-            execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
+            execution.reporter.info(
+                f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}"
+            )
         return resolved
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
@@ -238,7 +251,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
                     output.write(layout, number, counts[layout.rows(number)])
         else:
             path = output.add(_part_file(shard))
-            output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, work.wanted)
+            output.record["keys"] = build.write_part(
+                work.trained(), work.keys, shard.stored, path, work.wanted
+            )
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
@@ -249,7 +264,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         held = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
         # missing keys would only lower recall unnoticed, so the number of keys is checked here
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
-        kind, why = automatic_kind(described_keys(job.inputs["datastore"]), config.largest_gigabytes)
+        kind, why = automatic_kind(
+            described_keys(job.inputs["datastore"]), config.largest_gigabytes
+        )
         size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
         figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
@@ -270,7 +287,11 @@ def _arrays(index: Artifact, name: str) -> Expected | None:
     """The expected arrays: contexts of an exact index, counts of an index that leaves rows out."""
     if name != COUNTS:
         return context_arrays(index, name)
-    return Expected((index.metrics["rows"],), ("int32",), between(0, index.metrics["rows"] + 1, "numbers of rows"))
+    return Expected(
+        (index.metrics["rows"],),
+        ("int32",),
+        between(0, index.metrics["rows"] + 1, "numbers of rows"),
+    )
 
 
 class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
@@ -285,7 +306,11 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
         if config.index == EXACT and references.get("merge") is not None:
             raise UsageError(f"--merge means nothing to an {EXACT!r} index: leave it out.")
         read = _kind(config).inputs(config, references, store)
-        before = None if config.index != EXACT else exact_index_before(read[TEXT], references.get("update"), store)
+        before = (
+            None
+            if config.index != EXACT
+            else exact_index_before(read[TEXT], references.get("update"), store)
+        )
         return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
@@ -326,7 +351,9 @@ def _parts(keys: "StoredKeys", shards: Sequence[int]) -> list[Part]:
     shard_bytes = keys.rows_per_shard * keys.dim * keys.dtype.itemsize
     together = max(1, PART_BYTES // shard_bytes)
     starts = range(0, len(shards), together)
-    return [Part(f"add-{n:06d}", shards[start : start + together]) for n, start in enumerate(starts)]
+    return [
+        Part(f"add-{n:06d}", shards[start : start + together]) for n, start in enumerate(starts)
+    ]
 
 
 def _part_file(part: Part) -> Path:
@@ -338,14 +365,18 @@ def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -
     from stages.search.quality import measure
 
     queries = _sample(job, keys.rows)
-    job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
+    job.reporter.info(
+        f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys"
+    )
     figures = measure(searcher, keys, queries, job.config.seed, job.reporter.progress)
     _warn_of_recall(job, figures["recall"])
     return figures
 
 
 def _sample(job: Job[IndexConfig], rows: int) -> int:
-    """Number of queries for measuring recall; for a changed index, in proportion to the added and removed keys."""
+    """Number of queries for measuring recall; for a changed index, in proportion to the added and
+    removed keys.
+    """
     asked = min(job.config.recall, rows)
     if PREVIOUS not in job.inputs:
         return asked
@@ -371,11 +402,15 @@ def _leaves_out(config: IndexConfig, inputs: Inputs) -> bool:
 def _change(
     job: ShardJob[IndexConfig], work: Work, shard: Part, kept: "UnchangedKeys", output: ShardOutput
 ) -> dict[str, float]:
-    """Run the first or last step of a change: write the previous index without keys, or with the kept and new keys."""
+    """Run the first or last step of a change: write the previous index without keys, or with the
+    kept and new keys.
+    """
     from stages.search.change import merge_changed, write_emptied
 
     old = job.inputs[PREVIOUS].file(INDEX_FILE)
     if shard.key == TRAIN:
         write_emptied(old, kept, output.add(TRAINED))
         return {}
-    return merge_changed(old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE))
+    return merge_changed(
+        old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE)
+    )

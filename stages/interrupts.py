@@ -12,7 +12,9 @@ SECONDS_TO_HEAR = 1.0
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived. Like KeyboardInterrupt, it is not an `Exception`, so that no handler swallows it."""
+    """SIGTERM arrived. Like KeyboardInterrupt, it is not an `Exception`, so that no handler
+    swallows it.
+    """
 
 
 class StopRequest:
@@ -40,8 +42,8 @@ def raise_terminated(signum: int, frame: FrameType | None) -> None:
 def deferred_signals() -> Iterator[StopRequest]:
     """Defer SIGINT and SIGTERM inside the block; a second signal is delivered at once.
 
-    For work that must end between two steps, such as training: poll the yielded request there. A signal after the last
-    poll is delivered after the block.
+    For work that must end between two steps, such as training: poll the yielded request there. A
+    signal after the last poll is delivered after the block.
     """
     request = StopRequest()
 
@@ -61,11 +63,13 @@ def deferred_signals() -> Iterator[StopRequest]:
 
 
 def stoppable(work: Callable[[Event], T]) -> T:
-    """Call a slow function of another library in its own thread, so that signals are handled meanwhile.
+    """Call a slow function of another library in its own thread, so that signals are handled
+    meanwhile.
 
     Args:
         work: makes the call, and must end early once the event is set; its result is then dropped.
-    Raises: the error of `work`; the exception of a signal after the call has ended; that of a second signal at once.
+    Raises: the error of `work`; the exception of a signal after the call has ended; that of a
+    second signal at once.
     """
     from concurrent.futures import Future, wait  # imported here, because `--help` does not need it
 
@@ -80,7 +84,9 @@ def stoppable(work: Callable[[Event], T]) -> T:
     thread = Thread(target=run, name="stoppable", daemon=True)
     try:
         thread.start()
-        while not wait([result], SECONDS_TO_HEAR).done:  # a task cancelled by Ray notices it only between two steps
+        while not wait(
+            [result], SECONDS_TO_HEAR
+        ).done:  # a task cancelled by Ray notices it only between two steps
             pass
         return result.result()
     except BaseException:

@@ -1,4 +1,6 @@
-"""Limits of memory and cores for a process on this machine, and the return of freed memory to the system."""
+"""Limits of memory and cores for a process on this machine, and the return of freed memory to the
+system.
+"""
 
 import ctypes
 import os
@@ -11,7 +13,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 CPUINFO = Path("/proc/cpuinfo")
 BF16_PRODUCTS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
 """Names of instructions for bf16 products on x86 and ARM."""
@@ -19,7 +24,9 @@ MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """Bytes of memory for this process: the minimum of installed memory, container limit and `ulimit -v`."""
+    """Bytes of memory for this process: the minimum of installed memory, container limit and
+    `ulimit -v`.
+    """
     # Containers and `ulimit` may allow less than the machine has.
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in CGROUP_LIMITS:
@@ -30,9 +37,14 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int | None:
-    """Bytes that this process could still allocate without swapping; None if unknown (known on Linux)."""
+    """Bytes that this process could still allocate without swapping; None if unknown (known on
+    Linux).
+    """
     with suppress(OSError, ValueError, IndexError):
-        line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
+        line = next(
+            (line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")),
+            "",
+        )
         left, pages = [int(line.split()[1]) * 1024, memory_bytes()], STATM.read_text().split()
         # `ulimit -v` and `ulimit -d` may allow less.
         for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
@@ -58,9 +70,11 @@ def system_load() -> float:
 
 @cache
 def runs_triton(device: str) -> bool:
-    """Whether our Triton kernels run on `device`: they need an Nvidia GPU with tf32, and Triton's requirements.
+    """Whether our Triton kernels run on `device`: they need an Nvidia GPU with tf32, and Triton's
+    requirements.
 
-    These are Triton itself, and a C compiler and Python's headers to build the launchers of kernels.
+    These are Triton itself, and a C compiler and Python's headers to build the launchers of
+    kernels.
     """
     compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("clang")
     headers = Path(sysconfig.get_path("include"), "Python.h")
@@ -72,7 +86,8 @@ def runs_triton(device: str) -> bool:
 
 
 def multiplies_bf16() -> bool:
-    """Whether the processor has instructions for products in bf16; without them they take longer than in fp32.
+    """Whether the processor has instructions for products in bf16; without them they take longer
+    than in fp32.
 
     True if unknown (known on Linux).
     """
@@ -91,10 +106,14 @@ def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
     """Set glibc's thresholds, in bytes; does nothing on other C libraries.
 
     Args:
-        mapped: blocks of at least this size are returned as soon as they are freed (`M_MMAP_THRESHOLD`).
-        trimmed: free memory at the top of the heap is returned if it has at least this size (`M_TRIM_THRESHOLD`).
+        mapped: blocks of at least this size are returned as soon as they are freed
+        (`M_MMAP_THRESHOLD`).
+        trimmed: free memory at the top of the heap is returned if it has at least this size
+        (`M_TRIM_THRESHOLD`).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    mallopt = (
+        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    )
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, mapped)
         if trimmed is not None:
@@ -108,7 +127,7 @@ LARGE = 8 << 20
 def return_large_blocks() -> None:
     """Return freed blocks of at least LARGE bytes to the system.
 
-    After the first large block, glibc adapts and keeps such memory, in each of Zarr's reading threads: about 100 MB
-    after a few shards. A fixed threshold stops the adaptation.
+    After the first large block, glibc adapts and keeps such memory, in each of Zarr's reading
+    threads: about 100 MB after a few shards. A fixed threshold stops the adaptation.
     """
     set_thresholds(mapped=LARGE)

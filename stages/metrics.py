@@ -1,4 +1,6 @@
-"""Figures of merit of a scored split, from its summed negative log-likelihood, and of a training run."""
+"""Figures of merit of a scored split, from its summed negative log-likelihood, and of a training
+run.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,22 +9,29 @@ from typing import Any, NamedTuple
 LARGEST_WORD_PERPLEXITY = 1e6
 """Above any vocabulary of words: such "words" are whole sentences."""
 MOST_PASSES = 8
-"""More passes over a small text help little, or harm. The first four are almost as good as new text, later ones less
-and less (Muennighoff et al. 2023, arXiv:2305.16264). The preset `tiny` on a novel of 131,000 tokens has a validation
-perplexity of 54.7 after 4 passes, 51.2 after 8 and 52.5 after 16; on 42,000 tokens of that novel 30.2 after 8 and 32.0
-after 16; on tinyshakespeare (353,000) 49.5 after 4, 42.1 after 8."""
+"""More passes over a small text help little, or harm. The first four are almost as good as new
+text, later ones less and less (Muennighoff et al. 2023, arXiv:2305.16264). The preset `tiny` on a
+novel of 131,000 tokens has a validation perplexity of 54.7 after 4 passes, 51.2 after 8 and 52.5
+after 16; on 42,000 tokens of that novel 30.2 after 8 and 32.0 after 16; on tinyshakespeare
+(353,000) 49.5 after 4, 42.1 after 8."""
 FEW_TOKENS = 100
-"""With fewer tokens, a perplexity is mostly luck. Losses of tokens have a standard deviation of about 2.3 nats. So the
-95% interval for a hundred tokens goes from two thirds to one and a half of the perplexity."""
+"""With fewer tokens, a perplexity is mostly luck. Losses of tokens have a standard deviation of
+about 2.3 nats. So the 95% interval for a hundred tokens goes from two thirds to one and a half of
+the perplexity."""
 TOO_FEW_TOKENS = 10
-"""Number of tokens below which a table shows no figure: a single rare token could give it any value."""
+"""Number of tokens below which a table shows no figure: a single rare token could give it any
+value.
+"""
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """Note of tables about figures of fewer than FEW_TOKENS tokens."""
 FEWEST_UNITS = 6
-"""Minimum number of units for an interval by resampling. With fewer, it is little more than their minimum and maximum,
-and far too narrow. Of three units, one sample in 27 is only the minimum; a 95% interval cuts off less at each end."""
+"""Minimum number of units for an interval by resampling. With fewer, it is little more than their
+minimum and maximum, and far too narrow. Of three units, one sample in 27 is only the minimum; a 95%
+interval cuts off less at each end."""
 NEARLY = 0.9
-"""Share of MOST_PASSES that counts as all of them: passes read whole batches, and so omit part of a short text."""
+"""Share of MOST_PASSES that counts as all of them: passes read whole batches, and so omit part of a
+short text.
+"""
 LONG_WORD = 25
 """Mean word length in characters above that of any language's prose: German has 6, Finnish 8."""
 
@@ -42,10 +51,11 @@ class Counts(NamedTuple):
 
 
 def figures(nll: float, counts: Counts) -> dict[str, float | None]:
-    """Figures of a split whose tokens have `nll` nats in total; None for a figure that is not finite.
+    """Figures of a split whose tokens have `nll` nats in total; None for a figure that is not
+    finite.
 
-    The figure `nll` is the mean in nats per token, perplexity its exponential; bits per character and per byte refer to
-    the text before tokenization; word perplexity is exp(nats per word).
+    The figure `nll` is the mean in nats per token, perplexity its exponential; bits per character
+    and per byte refer to the text before tokenization; word perplexity is exp(nats per word).
     """
     return {
         "nll": finite(nll / counts.tokens),
@@ -56,7 +66,9 @@ def figures(nll: float, counts: Counts) -> dict[str, float | None]:
     }
 
 
-def shown_word_perplexity(value: float | None, bits_per_character: float | None = None) -> float | None:
+def shown_word_perplexity(
+    value: float | None, bits_per_character: float | None = None
+) -> float | None:
     """A meaningful word perplexity; None for one above any vocabulary, as for text without spaces.
 
     Args:
@@ -70,7 +82,9 @@ def shown_word_perplexity(value: float | None, bits_per_character: float | None 
 
 
 def perplexity(nll: float, units: int) -> float | None:
-    """exp(`nll` / `units`), with `nll` in nats; None if there are no units or the result is too large."""
+    """exp(`nll` / `units`), with `nll` in nats; None if there are no units or the result is too
+    large.
+    """
     mean = _share(nll, units)
     try:
         return None if mean is None else finite(math.exp(mean))
@@ -83,7 +97,9 @@ def _share(total: float, units: int) -> float | None:
 
 
 def diverged(perplexity: float | None, vocabulary: int) -> bool:
-    """Whether a perplexity is not a finite number, or worse than that of a uniform guess among `vocabulary` tokens."""
+    """Whether a perplexity is not a finite number, or worse than that of a uniform guess among
+    `vocabulary` tokens.
+    """
     return perplexity is None or perplexity > vocabulary
 
 
@@ -93,10 +109,11 @@ def finite(number: float) -> float | None:
 
 
 def undertrained(figures: Mapping[str, Any]) -> bool:
-    """Whether a longer run would have given a better model, by `passes` and `still_falling` in its metrics.
+    """Whether a longer run would have given a better model, by `passes` and `still_falling` in its
+    metrics.
 
-    At the end of a run the learning rate falls, and the loss with it. After MOST_PASSES passes, this does not mean that
-    more training would help.
+    At the end of a run the learning rate falls, and the loss with it. After MOST_PASSES passes,
+    this does not mean that more training would help.
     """
     passes = figures["passes"]
     return bool(passes < 1 or (figures["still_falling"] and passes < NEARLY * MOST_PASSES))

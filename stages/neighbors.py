@@ -1,7 +1,9 @@
 """Stage precompute-neighbors: index -> neighbors.
 
-Searches the index with the key of every token of every split. A shard is a range of tokens of one split.
-Its queries share the matrix products of a search, and their neighbours are written as whole Zarr shards.
+Searches the index with the key of every token of every split. A shard is a range of tokens of one
+split.
+Its queries share the matrix products of a search, and their neighbours are written as whole Zarr
+shards.
 """
 
 import time
@@ -42,7 +44,9 @@ __all__ = ["NeighborsConfig", "PrecomputeNeighbors"]
 ROW_BYTES = 8 + 4
 """An id and a distance."""
 QUERY_BYTES = 64 << 20
-"""Bytes of the float32 queries of one shard; with more queries, more of them share the reading of a list."""
+"""Bytes of the float32 queries of one shard; with more queries, more of them share the reading of a
+list.
+"""
 FOUND_BYTES = 128 << 20
 """Bytes of the candidates of one shard's queries."""
 FEWEST_QUERIES = 8192
@@ -79,13 +83,17 @@ def neighbor_arrays(artifact: Artifact, name: str) -> Expected | None:
         return None
     shape = recorded["tokens"], artifact.config["k"]
     return {
-        "ids": Expected(shape, ("int64",), partial(_no_neighbors, artifact.find("datastore").metrics["rows"])),
+        "ids": Expected(
+            shape, ("int64",), partial(_no_neighbors, artifact.find("datastore").metrics["rows"])
+        ),
         "distances": Expected(shape, ("float32",), numbers),
     }.get(array)
 
 
 def _no_neighbors(rows_found: int, values: "np.ndarray", start: int, rows: int) -> str | None:
-    """Check ids: rows of the datastore, or -1 for missing neighbours, after all others. None: they are right."""
+    """Check ids: rows of the datastore, or -1 for missing neighbours, after all others. None: they
+    are right.
+    """
     import numpy as np
 
     # -1 is the largest unsigned number, so one pass suffices if nothing is missing or wrong
@@ -110,7 +118,9 @@ class SplitPlan:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Number of leading tokens whose keys are in consecutive rows of the datastore, and the first of these rows."""
+        """Number of leading tokens whose keys are in consecutive rows of the datastore, and the
+        first of these rows.
+        """
         return (0, 0) if self.own is None else self.own.stored
 
 
@@ -130,7 +140,9 @@ class Plan(ShardPlan[QueryRange]):
         The range with stored keys, at the start of the split, is read for the state that it leaves.
         """
         stored, _ = self.splits[shard.split].stored
-        for earlier in reversed([one for one in self.of_split(shard.split) if one.stop <= shard.start]):
+        for earlier in reversed(
+            [one for one in self.of_split(shard.split) if one.stop <= shard.start]
+        ):
             if earlier.stop <= stored:
                 break
             yield replace(earlier, start=max(stored, earlier.start))
@@ -161,14 +173,20 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
     Config = NeighborsConfig
     schema = Schema(NeighborsFigures, neighbor_arrays)
 
-    def inputs(self, config: NeighborsConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        index = require_all(require_vectors(store.get(references["source"], "index")), "a search for neighbours")
+    def inputs(
+        self, config: NeighborsConfig, references: Mapping[str, Any], store: Store
+    ) -> Inputs:
+        index = require_all(
+            require_vectors(store.get(references["source"], "index")), "a search for neighbours"
+        )
         tokens = corpus_of(index.find("encoder"), references, store)
         for split in config.queries or ():
             require_split(tokens, split)
         return Inputs({"index": index, "queries": tokens})
 
-    def resolve(self, config: NeighborsConfig, inputs: Inputs, execution: Execution) -> NeighborsConfig:
+    def resolve(
+        self, config: NeighborsConfig, inputs: Inputs, execution: Execution
+    ) -> NeighborsConfig:
         index = inputs["index"]
         splits = tuple(dict.fromkeys(config.queries or inputs["queries"].metrics["splits"]))
         own = own_splits(index.input("datastore"), inputs["queries"])
@@ -190,10 +208,18 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         carries = model_of(datastore.input("encoder")).carries_state
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
         own = own_rows(datastore, job.inputs["queries"])
-        splits = {split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()}
+        splits = {
+            split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()
+        }
         tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        shards = [shard for split, one in splits.items() for shard in _query_ranges(split, one, at_once, carries)]
-        layouts = [layout for split in splits.values() for layout in (split.neighbors, split.distances)]
+        shards = [
+            shard
+            for split, one in splits.items()
+            for shard in _query_ranges(split, one, at_once, carries)
+        ]
+        layouts = [
+            layout for split in splits.values() for layout in (split.neighbors, split.distances)
+        ]
         return Plan(shards, splits, arrays=layouts)
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
@@ -214,7 +240,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         reader = SplitReader(Corpus.of(tokens, group), windows, False, device, config.precision)
         return Work(
             plan=plan,
-            searcher=open_searcher(index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device),
+            searcher=open_searcher(
+                index.file("index.faiss"), settings, (keys.rows, keys.dim), job.execution.device
+            ),
             keys=keys,
             values=DatastoreRows(datastore).text.ids,
             encoder=cache(partial(KeyEncoder.of, datastore, reader)),
@@ -222,7 +250,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             tokens={split: open_split(group, split) for split in plan.splits},
         )
 
-    def run_shard(self, job: ShardJob[NeighborsConfig], work: Work, shard: QueryRange) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[NeighborsConfig], work: Work, shard: QueryRange
+    ) -> ShardOutput:
         import numpy as np
 
         from stages.search.keys import take_values
@@ -248,8 +278,14 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return output
 
     def finish(self, job: Job[NeighborsConfig], plan: Plan) -> dict[str, Any]:
-        records = {name: [job.draft.record(shard.key) for shard in plan.of_split(name)] for name in plan.splits}
-        splits = {name: _figures(split.tokens, job.config.k, records[name]) for name, split in plan.splits.items()}
+        records = {
+            name: [job.draft.record(shard.key) for shard in plan.of_split(name)]
+            for name in plan.splits
+        }
+        splits = {
+            name: _figures(split.tokens, job.config.k, records[name])
+            for name, split in plan.splits.items()
+        }
         for name, figures in splits.items():
             if figures["missing"] > MOST_MISSING:
                 job.reporter.warning(_scarcity(job, name, plan.splits[name], figures["missing"]))
@@ -257,7 +293,9 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
 
 def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
-    """Queries of a shard, and rows of a Zarr shard, which divide them; both depend on settings alone."""
+    """Queries of a shard, and rows of a Zarr shard, which divide them; both depend on settings
+    alone.
+    """
     found = max(config.k, int(config.candidates or 0)) * ROW_BYTES
     fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // found, MOST_QUERIES)
     queries = max(FEWEST_QUERIES, fitting)
@@ -266,23 +304,35 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     return queries // rows * rows, rows
 
 
-def _plan_split(job: Job[NeighborsConfig], split: str, own: "OwnRows | None", rows: int) -> SplitPlan:
+def _plan_split(
+    job: Job[NeighborsConfig], split: str, own: "OwnRows | None", rows: int
+) -> SplitPlan:
     tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
     return SplitPlan(tokens, own, *_layouts(split, tokens, job.config.k, rows))
 
 
-def _query_ranges(name: str, split: SplitPlan, at_once: int, carries_state: bool) -> Iterator[QueryRange]:
-    """Ranges of all tokens of a split; an encoder with a carried state continues from the range before."""
+def _query_ranges(
+    name: str, split: SplitPlan, at_once: int, carries_state: bool
+) -> Iterator[QueryRange]:
+    """Ranges of all tokens of a split; an encoder with a carried state continues from the range
+    before.
+    """
     for number, start in enumerate(range(0, split.tokens, at_once)):
         stop = min(start + at_once, split.tokens)
         chain = name if carries_state and stop > split.stored[0] else None
         yield QueryRange(f"{name}-{number:06d}", start, stop, name, chain=chain)
 
 
-def query_layouts(config: NeighborsConfig, dim: int, tokens: Mapping[str, int]) -> list[ArrayLayout]:
+def query_layouts(
+    config: NeighborsConfig, dim: int, tokens: Mapping[str, int]
+) -> list[ArrayLayout]:
     """Layouts of the arrays of all splits; `tokens`: tokens of each split, `dim`: width of a query."""
     _, rows = _shard_sizes(config, dim)
-    return [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
+    return [
+        layout
+        for split, count in tokens.items()
+        for layout in _layouts(split, count, config.k, rows)
+    ]
 
 
 def _layouts(split: str, tokens: int, k: int, rows: int) -> tuple[ArrayLayout, ArrayLayout]:
@@ -302,7 +352,9 @@ def _search(
     own = work.plan.splits[shard.split].own
     forbidden = None if own is None else own.forbidden(config.exclude, shard.start, shard.stop)
     candidates = None if config.candidates is None else int(config.candidates)
-    return search_with_candidates(work.searcher, work.keys, queries, config.k, candidates, forbidden)
+    return search_with_candidates(
+        work.searcher, work.keys, queries, config.k, candidates, forbidden
+    )
 
 
 def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> "np.ndarray":

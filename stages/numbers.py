@@ -7,7 +7,9 @@ SMALL = 0.0005
 
 
 def number(value: float) -> str:
-    """Integers with thousands separators, other numbers with 4 digits, huge ones in scientific notation."""
+    """Integers with thousands separators, other numbers with 4 digits, huge ones in scientific
+    notation.
+    """
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
@@ -96,7 +98,9 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def spread_out(values: Iterable[float]) -> bool:
-    """Whether numbers need a logarithmic scale: all positive, and spanning more than a factor of 10."""
+    """Whether numbers need a logarithmic scale: all positive, and spanning more than a factor of
+    10.
+    """
     held = list(values)
     return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
 

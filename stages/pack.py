@@ -1,7 +1,8 @@
 """Stage pack-batches: tokens -> batches.
 
-Finds the segments most similar to each segment of the training split. Then it orders all segments so that similar
-ones follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
+Finds the segments most similar to each segment of the training split. Then it orders all segments
+so that similar ones follow each other. A shard looks up the matches of a range of segments. The
+order is made from all matches.
 """
 
 import time
@@ -47,7 +48,9 @@ def batch_arrays(batches: Artifact, name: str) -> Expected | None:
     """The expected arrays: the order of the segments, and their offsets in the split."""
     segments, tokens = batches.metrics["segments"], batches.input("tokens")
     last = (
-        tokens.metrics["splits"][SPLIT]["tokens"] if _is_pairs(tokens) else segments * batches.config["segment_length"]
+        tokens.metrics["splits"][SPLIT]["tokens"]
+        if _is_pairs(tokens)
+        else segments * batches.config["segment_length"]
     )
     return {
         "batches.zarr/order": Expected((segments,), ("int64",), _permutation),
@@ -85,7 +88,9 @@ class Plan(ShardPlan[SegmentRange]):
 
 
 Search = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
-"""(start, stop) -> ids and scores of the matches of segments start .. stop - 1, the best first, [n, k] each."""
+"""(start, stop) -> ids and scores of the matches of segments start .. stop - 1, the best first, [n,
+k] each.
+"""
 
 
 class PackBatches(ShardedStage[PackConfig, Plan, Search, SegmentRange]):
@@ -105,7 +110,9 @@ class PackBatches(ShardedStage[PackConfig, Plan, Search, SegmentRange]):
         elif examples == STREAMS:
             _require_segments(tokens, config.segment_length)
         else:
-            raise ArtifactError(f"{tokens.reference} holds {examples}; segments can only be cut from streams of text.")
+            raise ArtifactError(
+                f"{tokens.reference} holds {examples}; segments can only be cut from streams of text."
+            )
         if config.exclude == "document" and tokens.metrics["splits"][SPLIT]["documents"] < 2:
             raise DataError(
                 f"Split {SPLIT!r} of {tokens.reference} is one document, and --exclude document packs segments of "
@@ -134,12 +141,16 @@ class PackBatches(ShardedStage[PackConfig, Plan, Search, SegmentRange]):
         # a segment is most similar to itself, and then to others of its document
         hidden = sharing(_spans(job)) if job.config.exclude == "document" else itself(plan.segments)
         if job.config.engine == "fast":
-            return partial(Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden).search, k=plan.k)
+            return partial(
+                Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden).search, k=plan.k
+            )
         offsets = _offsets(job)
         segments = np.split(np.asarray(_array(job, "ids")[: offsets[-1]]), offsets[1:-1])
         return partial(RankBm25(segments, hidden).search, k=plan.k)
 
-    def run_shard(self, job: ShardJob[PackConfig], work: Search, shard: SegmentRange) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[PackConfig], work: Search, shard: SegmentRange
+    ) -> ShardOutput:
         started = time.perf_counter()
         output = ShardOutput(job.folder)
         ids, scores = work(shard.start, shard.stop)
@@ -151,11 +162,17 @@ class PackBatches(ShardedStage[PackConfig, Plan, Search, SegmentRange]):
         from stages.text.packing import DocumentsApart, chain, overlap, same_document
 
         found = [np.load(job.folder / shard.file) for shard in plan.shards]
-        ids, scores = (np.concatenate([matches[name] for matches in found]) for name in ("ids", "scores"))
+        ids, scores = (
+            np.concatenate([matches[name] for matches in found]) for name in ("ids", "scores")
+        )
         # chains begin at random segments; the same permutation is the baseline for the packing
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans, offsets, counts = _spans(job), _offsets(job), _counts(job)
-        apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
+        apart = (
+            DocumentsApart(spans, job.config.apart - 1)
+            if job.config.exclude == "document"
+            else None
+        )
         packed = chain(ids, permutation, apart)
         for name, values in {"order": packed.order, "segment_offsets": offsets}.items():
             job.draft.write_whole(_layout(name, len(values)), values)
@@ -193,9 +210,13 @@ def _is_pairs(tokens: Artifact) -> bool:
 def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
     """Raises: UsageError if a segment length is set; DataError for fewer than two sentences."""
     if config.segment_length != PackConfig.model_fields["segment_length"].default:
-        raise UsageError(f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out.")
+        raise UsageError(
+            f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out."
+        )
     if tokens.metrics["splits"][SPLIT]["documents"] < 2:
-        raise DataError(f"Split {SPLIT!r} of {tokens.reference} is one sentence: there is nothing to pack.")
+        raise DataError(
+            f"Split {SPLIT!r} of {tokens.reference} is one sentence: there is nothing to pack."
+        )
 
 
 def _array(job: ShardJob[PackConfig], name: str) -> Any:
@@ -203,10 +224,15 @@ def _array(job: ShardJob[PackConfig], name: str) -> Any:
 
 
 def _offsets(job: ShardJob[PackConfig]) -> np.ndarray:
-    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one length."""
+    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one
+    length.
+    """
     if _is_pairs(job.inputs["tokens"]):
         return np.asarray(_array(job, "doc_offsets")[:])
-    return np.arange(whole_segments(job.config, job.inputs) + 1, dtype=np.int64) * job.config.segment_length
+    return (
+        np.arange(whole_segments(job.config, job.inputs) + 1, dtype=np.int64)
+        * job.config.segment_length
+    )
 
 
 def _spans(job: ShardJob[PackConfig]) -> np.ndarray:
@@ -220,7 +246,9 @@ def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """Counts of each term in each segment, [S, V]."""
     from stages.text.bm25 import term_counts
 
-    return term_counts(_array(job, "ids"), _offsets(job), job.inputs["tokens"].metrics["vocabulary_size"])
+    return term_counts(
+        _array(job, "ids"), _offsets(job), job.inputs["tokens"].metrics["vocabulary_size"]
+    )
 
 
 def whole_segments(config: PackConfig, inputs: Inputs) -> int:
@@ -239,4 +267,6 @@ def array_layouts(segments: int) -> dict[str, ArrayLayout]:
 
 def _layout(name: str, rows: int) -> ArrayLayout:
     """Layout of an int64 array."""
-    return ArrayLayout(f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
+    return ArrayLayout(
+        f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize)
+    )

@@ -35,20 +35,25 @@ class Part(NamedTuple):
 
     @classmethod
     def within(cls, package: str, settings: str, code: str) -> "Part":
-        """A part with settings and code in modules of one package; each argument is `"module:object"`."""
+        """A part with settings and code in modules of one package; each argument is
+        `"module:object"`.
+        """
         return cls(f"{package}.{settings}", f"{package}.{code}")
 
 
 class Registry:
     """One kind of exchangeable part: each name has lazy targets, `"module:object"` or a `Part`.
 
-    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`. `$MEMLM_PARTS` names the
-    modules with such lines, so that commands and worker processes import them, too.
+    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`.
+    `$MEMLM_PARTS` names the modules with such lines, so that commands and worker processes import
+    them, too.
     """
 
     all: ClassVar[list["Registry"]] = []
 
-    def __init__(self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()) -> None:
+    def __init__(
+        self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()
+    ) -> None:
         """`others`: registries of other kinds whose names users may confuse with these."""
         self.kind = kind
         self.targets = dict(targets)
@@ -57,7 +62,9 @@ class Registry:
         Registry.all.append(self)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self.targets or (import_outside() and name in self.targets))
+        return isinstance(name, str) and (
+            name in self.targets or (import_outside() and name in self.targets)
+        )
 
     def names(self) -> list[str]:
         return list(self.targets)
@@ -65,13 +72,16 @@ class Registry:
     def load(self, name: str) -> Any:
         """The code registered as `name`.
 
-        Raises: UnknownPart, with the nearest name, if the name is unknown, or its module lacks the object.
+        Raises: UnknownPart, with the nearest name, if the name is unknown, or its module lacks the
+        object.
         """
         part = self._part(name)
         return load(part if isinstance(part, str) else part.code)
 
     def settings(self, name: str) -> Any:
-        """The class of the settings of `name`. Raises: see `load`; also UsageError for a part without settings."""
+        """The class of the settings of `name`. Raises: see `load`; also UsageError for a part
+        without settings.
+        """
         part = self._part(name)
         if not isinstance(part, Part):
             raise UsageError(
@@ -86,13 +96,19 @@ class Registry:
     def outside_modules(self, names: Container[str]) -> set[str]:
         """Outside modules that contain the parts of these names."""
         outside = [self.targets[name] for name in self.outside_names() if name in names]
-        return {target.partition(":")[0] for part in outside for target in ([part] if isinstance(part, str) else part)}
+        return {
+            target.partition(":")[0]
+            for part in outside
+            for target in ([part] if isinstance(part, str) else part)
+        }
 
     def _part(self, name: object) -> Part | str:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
             yours = f" ({OUTSIDE} adds your own)" if known.startswith("known") else ""
-            elsewhere = next((f" (it is an {other.kind})" for other in self.others if name in other), yours)
+            elsewhere = next(
+                (f" (it is an {other.kind})" for other in self.others if name in other), yours
+            )
             told = f"There is no {self.kind} {name!r}; {known}{elsewhere}"
             raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
         return self.targets[str(name)]
@@ -102,14 +118,24 @@ def outside_code(names: Container[str]) -> list[list[str]]:
     """Role (`part.MODULE`) and digest of each outside module with a part of one of these names.
 
     This code affects results without being a setting, so ids cover it like an input file.
-    A module without a file, such as a notebook, is left out, and so is one of this package that a part uses again.
+    A module without a file, such as a notebook, is left out, and so is one of this package that a
+    part uses again.
     """
     import_outside()
     modules = sorted(set().union(*(registry.outside_modules(names) for registry in Registry.all)))
-    outside = [module for module in modules if module != "__main__" and not module.startswith("stages.")]
+    outside = [
+        module for module in modules if module != "__main__" and not module.startswith("stages.")
+    ]
     specs = [(module, find_spec(module)) for module in outside]
-    files = [(module, spec.origin) for module, spec in specs if spec is not None and spec.origin is not None]
-    return [[f"{CODE}.{module}", hashlib.blake2b(Path(file).read_bytes()).hexdigest()] for module, file in files]
+    files = [
+        (module, spec.origin)
+        for module, spec in specs
+        if spec is not None and spec.origin is not None
+    ]
+    return [
+        [f"{CODE}.{module}", hashlib.blake2b(Path(file).read_bytes()).hexdigest()]
+        for module, file in files
+    ]
 
 
 def missing_modules(files: Iterable[Sequence[str]]) -> list[str]:
@@ -130,14 +156,20 @@ def import_outside() -> bool:
                 raise UnknownPart(f"{OUTSIDE} names {module}, but {_no_module(module)}") from error
             last = traceback.extract_tb(error.__traceback__)[-1]
             # The text of a SyntaxError contains its line already.
-            where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+            where = (
+                "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+            )
             cause = f"{type(error).__name__}: {error}{where}"
-            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {cause}.") from error
+            raise UnknownPart(
+                f"{OUTSIDE} names {module}, which cannot be imported: {cause}."
+            ) from error
     return True
 
 
 def load(target: str) -> Any:
-    """The object named by `"module:object"`. Raises: UnknownPart if the module or object does not exist."""
+    """The object named by `"module:object"`. Raises: UnknownPart if the module or object does not
+    exist.
+    """
     module, _, attribute = target.partition(":")
     if not attribute:
         raise UnknownPart(f'A registry names {target!r}, which is not of the form "module:object".')
@@ -148,12 +180,16 @@ def load(target: str) -> Any:
             raise
         raise UnknownPart(f"A registry names {target}, but {_no_module(module)}") from error
     if not hasattr(holder, attribute):
-        raise UnknownPart(f"A registry names {target}, but {module} has none; {did_you_mean(attribute, vars(holder))}")
+        raise UnknownPart(
+            f"A registry names {target}, but {module} has none; {did_you_mean(attribute, vars(holder))}"
+        )
     return getattr(holder, attribute)
 
 
 def _is_missing(module: str, error: Exception) -> bool:
-    """Whether the module itself, or one of its packages, is missing, as opposed to a module that it imports."""
+    """Whether the module itself, or one of its packages, is missing, as opposed to a module that it
+    imports.
+    """
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 

@@ -18,7 +18,9 @@ def first_process() -> bool:
 
 
 class Reporter(Protocol):
-    """Receives a stage's messages and progress. It is called often, so implementations throttle output."""
+    """Receives a stage's messages and progress. It is called often, so implementations throttle
+    output.
+    """
 
     def info(self, message: str) -> None:
         """Report a line of information."""
@@ -27,7 +29,9 @@ class Reporter(Protocol):
         """Report a line that the user should not miss."""
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        """`done` of `total` `unit`s are finished; `figures` are shown next to them (loss=…, tokens_per_second=…)."""
+        """`done` of `total` `unit`s are finished; `figures` are shown next to them (loss=…,
+        tokens_per_second=…).
+        """
 
 
 class Silent:

@@ -1,8 +1,10 @@
 """One pool of threads at a time.
 
-torch, FAISS and NumPy each have their own pool. If their calls alternate, idle threads of one spin while another works:
-on two cores this takes 3 to 9 times as long. Only OMP_WAIT_POLICY=PASSIVE, set before they are loaded, prevents it. So
-work that calls several of them is divided among Python threads. Within each, every library uses one thread.
+torch, FAISS and NumPy each have their own pool. If their calls alternate, idle threads of one spin
+while another works:
+on two cores this takes 3 to 9 times as long. Only OMP_WAIT_POLICY=PASSIVE, set before they are
+loaded, prevents it. So work that calls several of them is divided among Python threads. Within
+each, every library uses one thread.
 """
 
 import sys
@@ -20,13 +22,17 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """Calls a function with many items on the `threads` threads of `pool`; without a pool, one after the other."""
+    """Calls a function with many items on the `threads` threads of `pool`; without a pool, one
+    after the other.
+    """
 
     def __init__(self, threads: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
         self.threads, self._pool = threads, pool
 
     def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
-        """Call `work` with every item, in any order and several at a time. Raises: the error of one of the calls."""
+        """Call `work` with every item, in any order and several at a time. Raises: the error of one
+        of the calls.
+        """
         waiting = deque(items)
 
         def work_off() -> None:
@@ -83,7 +89,8 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
             if small or count == 1:
                 yield in_turn
                 return
-            # OpenMP has a number of threads per calling thread, and new Python threads begin with the default
+            # OpenMP has a number of threads per calling thread, and new Python threads begin with
+            # the default
             alone = partial(controller.limit, limits=1, user_api="openmp")
             with ThreadPoolExecutor(count, initializer=alone) as pool:
                 yield ThreadPool(count, pool)

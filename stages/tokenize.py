@@ -1,9 +1,10 @@
 """Stage tokenize: text -> tokens.
 
-The text is read once, as a stream, into a spool of shards of about 1 MB. The tokenizer is made from the shards of
-train; for words, its shards are part of the work. Then each shard is encoded separately, and the ids of each split are
-joined. Memory holds one shard and the vocabulary, whatever the size of the corpus. The disk holds the text, and its ids
-twice, until the artifact is published.
+The text is read once, as a stream, into a spool of shards of about 1 MB. The tokenizer is made from
+the shards of train; for words, its shards are part of the work. Then each shard is encoded
+separately, and the ids of each split are joined. Memory holds one shard and the vocabulary,
+whatever the size of the corpus. The disk holds the text, and its ids twice, until the artifact is
+published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +68,9 @@ class TokensFigures(Figures):
 
 
 def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
-    """Expected form of an array of `tokens.zarr/SPLIT`, common to all text or specific to the kind of examples."""
+    """Expected form of an array of `tokens.zarr/SPLIT`, common to all text or specific to the kind
+    of examples.
+    """
     _, split, array = (*name.split("/", 2), "", "")[:3]
     recorded = artifact.metrics["splits"].get(split)
     if recorded is None:
@@ -108,7 +111,9 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
 
         return find_inputs(config, references, store)
 
-    def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
+    def resolve(
+        self, config: TokenizeConfig, inputs: Inputs, execution: Execution
+    ) -> TokenizeConfig:
         from stages.tokenization.size_warnings import warn_of_shared_files
         from stages.tokenization.sources import resolve_automatic
 
@@ -121,14 +126,18 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
 
         texts = spooled_shards(job)
         # A vocabulary of words comes from the text: it is split into words once, in shards.
-        return Plan([*(vocabulary_shards(texts) if job.config.tokenizer == "word" else []), *texts], texts)
+        return Plan(
+            [*(vocabulary_shards(texts) if job.config.tokenizer == "word" else []), *texts], texts
+        )
 
     def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> "Work":
         from stages.tokenization.encoded import Work
 
         return Work(job.folder)
 
-    def run_shard(self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard") -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard"
+    ) -> ShardOutput:
         from stages.tokenization import encoded
 
         if isinstance(shard, encoded.WordsShard):

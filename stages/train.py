@@ -1,7 +1,7 @@
 """Stage train: tokens, packed batches of them, or the neighbours of each -> model.
 
-Runs a method's training loop in the draft's scratch folder, with its checkpoints. Publishes the best and the last
-weights.
+Runs a method's training loop in the draft's scratch folder, with its checkpoints. Publishes the
+best and the last weights.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,9 @@ DONE = "training"
 
 
 class Train(SerialStage[TrainConfig]):
-    """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
+    """Train a language model on the `train` split of tokens, watching the `valid` split if there is
+    one.
+    """
 
     name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
@@ -34,14 +36,18 @@ class Train(SerialStage[TrainConfig]):
     schema = MODEL
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        """`source`: the input that the method learns from; `init_from`: an initial model, which gives the sizes."""
+        """`source`: the input that the method learns from; `init_from`: an initial model, which
+        gives the sizes.
+        """
         from stages.training.sources import KINDS, fitting_init, learnt_from
 
         artifacts = learnt_from(config, store.get(references["source"], *KINDS))
         tokens = artifacts["tokens"]
         require_split(tokens, TRAIN)
         if references.get("init_from"):
-            artifacts["init"] = fitting_init(config, store.get(references["init_from"], "model"), tokens)
+            artifacts["init"] = fitting_init(
+                config, store.get(references["init_from"], "model"), tokens
+            )
         elif (reason := config.method_settings.continues) is not None:
             raise UsageError(f"{reason}: name that with --init-from.")
         return Inputs(artifacts)
@@ -62,7 +68,9 @@ class Train(SerialStage[TrainConfig]):
             **SAID_OTHERWISE,
         }
         resolved = config.model_copy(update=update)
-        whole = resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
+        whole = resolved.model_copy(
+            update=resolve.resolved_length(resolved, config.epochs, inputs, execution)
+        )
         resolve.require_documents_near(whole, tokens)
         return whole
 
@@ -78,7 +86,9 @@ class Train(SerialStage[TrainConfig]):
 
             _require(job.config, job.inputs, job.execution)
             job.draft.expect(bytes_to_write(job))
-        if not done or world_size() > 1:  # with several ranks even if done: the others wait for this one
+        if (
+            not done or world_size() > 1
+        ):  # with several ranks even if done: the others wait for this one
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
         if not done:
             write_outputs(job, trainer)
@@ -88,7 +98,8 @@ class Train(SerialStage[TrainConfig]):
         return job.draft.record(DONE)
 
     def follow(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> bool:
-        """Under torchrun, on all ranks but the first: do this rank's share of the work, without writing.
+        """Under torchrun, on all ranks but the first: do this rank's share of the work, without
+        writing.
 
         Returns: whether this process is such a rank; the first one then makes the artifact.
         """
@@ -100,7 +111,9 @@ class Train(SerialStage[TrainConfig]):
 
 
 def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
-    """Raises: ResourceError if memory does not suffice; UsageError if compilation is asked for and impossible."""
+    """Raises: ResourceError if memory does not suffice; UsageError if compilation is asked for and
+    impossible.
+    """
     from stages.training.resolve import require_memory
 
     require_memory(config, inputs["tokens"], execution)
@@ -116,7 +129,9 @@ def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
         require_compiler(device)
 
 
-def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
+def _fit(
+    config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None
+) -> "Trainer":
     """Train to the last step, with checkpoints in `folder`."""
     from stages.training.loop import Trainer
     from stages.training.training_data import open_run

@@ -1,7 +1,7 @@
 """Stage update-datastore: datastore -> datastore, with documents added and others forgotten.
 
-Rows that stay are copied; new rows are encoded as in build-datastore. A shard is a range of the new datastore's rows.
-Memory holds only a few shards, however large the datastore is.
+Rows that stay are copied; new rows are encoded as in build-datastore. A shard is a range of the new
+datastore's rows. Memory holds only a few shards, however large the datastore is.
 """
 
 import time
@@ -29,7 +29,9 @@ from stages.updating.work import Work
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
-    """Makes a datastore from a previous one; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
+    """Makes a datastore from a previous one; roles: `encoder` (model), `previous` (datastore),
+    `added` (tokens).
+    """
 
     name = "update-datastore"
     kind = "datastore"
@@ -41,15 +43,20 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         read = {"encoder": previous.input("encoder"), PREVIOUS: previous}
         if references.get("add") is None:
             if not config.forget:
-                raise UsageError("Nothing to change: name tokens to --add, documents to --forget, or both.")
+                raise UsageError(
+                    "Nothing to change: name tokens to --add, documents to --forget, or both."
+                )
             if config.split is not None:
-                raise UsageError(f"--split {config.split} belongs to tokens to add: name them with --add.")
+                raise UsageError(
+                    f"--split {config.split} belongs to tokens to add: name them with --add."
+                )
             return Inputs(read)
         added, split = store.get(references["add"], "tokens"), config.split or "train"
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
         require_sources(model_of(read["encoder"]), added)
-        # Exclusion hides one row of a token: with a second copy of that row, a context would find itself.
+        # Exclusion hides one row of a token: with a second copy of that row, a context would find
+        # itself.
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
                 f"{previous.reference} has rows of {split!r} of {added.reference} already; to add forgotten documents "
@@ -128,5 +135,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             "forgotten": before - plan.kept.rows,
             "added": plan.layouts.rows - plan.kept.rows,
             "encoded_again": sum(record["again"] for record in records),
-            "rows_per_second": rate(plan.layouts.rows, sum(record["seconds"] for record in records)),
+            "rows_per_second": rate(
+                plan.layouts.rows, sum(record["seconds"] for record in records)
+            ),
         }

@@ -15,24 +15,31 @@ from stages.models.devices import device_type
 from tests.shapes import check_shapes_in
 
 check_shapes_in(["stages.memory", "stages.models", "stages.search"])
-"""Before anything imports them: kernels are given, and give, arrays of the shapes that they name."""
+"""Before anything imports them: kernels are given, and give, arrays of the shapes that they name.
+"""
 
 if device_type("auto") == "cpu":
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its own functions look, too
+    os.environ.setdefault(
+        "TRITON_INTERPRET", "1"
+    )  # before Triton is imported: its own functions look, too
 
 DRAWN_BY_VEGA = figure.drawn_by_vega
 
 settings.register_profile("memlm", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("memlm")
-"""No example fails for being slow: machines that run the tests are shared. Hours: `--hypothesis-profile long`."""
+"""No example fails for being slow: machines that run the tests are shared. Hours:
+`--hypothesis-profile long`.
+"""
 
 
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Hides modules and tests from the collector of garbage, which took a twentieth of the time for them."""
+    """Hides modules and tests from the collector of garbage, which took a twentieth of the time for
+    them.
+    """
     gc.freeze()
     gc.enable()
 
@@ -44,7 +51,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def undrawn() -> Iterator[None]:
-    """Charts are empty, but where `drawn` asks for more: the first takes half a second, each other a tenth."""
+    """Charts are empty, but where `drawn` asks for more: the first takes half a second, each other
+    a tenth.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(figure, "drawn_by_vega", lambda spec: '<svg width="9" height="9"></svg>')
         yield
@@ -71,14 +80,17 @@ def known_to_other_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("MEMLM_PARTS", "tests.stages.small_store")
         patched.setenv(
-            "PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+            "PYTHONPATH",
+            os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]),
         )
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def unflushed() -> Iterator[None]:
-    """`os.fsync` of an open file does nothing: what tests read was written by a machine that is still running."""
+    """`os.fsync` of an open file does nothing: what tests read was written by a machine that is
+    still running.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("os.fsync", lambda descriptor: os.fstat(descriptor) and None)
         yield

@@ -1,4 +1,6 @@
-"""A hub on this machine, with the parts of the real one's interface that data sets and models are fetched by."""
+"""A hub on this machine, with the parts of the real one's interface that data sets and models are
+fetched by.
+"""
 
 import hashlib
 import json
@@ -29,13 +31,20 @@ class Hub(BaseHTTPRequestHandler):
         asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
         path = unquote(urlsplit(self.path).path)
         files = self.repositories["/".join(path.split("/")[3:5])]
-        self._json([_entry(name, files[name]) for name in files if name in unquote(asked.replace("+", " "))])
+        self._json(
+            [
+                _entry(name, files[name])
+                for name in files
+                if name in unquote(asked.replace("+", " "))
+            ]
+        )
 
     def log_message(self, *_: Any) -> None: ...
 
     def _answer(self, body: bool) -> None:
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
-        # api/models/NAME/... and api/datasets/NAME/... list files; NAME/resolve/... and datasets/NAME/... hold them
+        # api/models/NAME/... and api/datasets/NAME/... list files; NAME/resolve/... and
+        # datasets/NAME/... hold them
         parts = parts[2:] if parts[0] == "api" else parts[parts[0] == "datasets" :]
         name, rest = "/".join(parts[:2]), parts[2:]
         if name in self.refused:
@@ -47,11 +56,21 @@ class Hub(BaseHTTPRequestHandler):
             if name in self.gated:
                 return self._refuse(403, "GatedRepo")
             path = "/".join(rest[2:])
-            return self._file(files[path], body) if path in files else self._refuse(404, "EntryNotFound")
-        if rest[:1] == ["revision"] and "/".join(rest[1:]) not in ("main", COMMIT, "refs/convert/parquet"):
+            return (
+                self._file(files[path], body)
+                if path in files
+                else self._refuse(404, "EntryNotFound")
+            )
+        if rest[:1] == ["revision"] and "/".join(rest[1:]) not in (
+            "main",
+            COMMIT,
+            "refs/convert/parquet",
+        ):
             return self._refuse(404, "RevisionNotFound")
         if rest[:1] == ["tree"]:
-            return self._json(_listed(files, "/".join([*rest[2:], ""]), "recursive=true" in self.path.lower()))
+            return self._json(
+                _listed(files, "/".join([*rest[2:], ""]), "recursive=true" in self.path.lower())
+            )
         self._json({"id": name, "sha": COMMIT, "siblings": [{"rfilename": file} for file in files]})
 
     def _json(self, content: Any) -> None:
@@ -79,7 +98,9 @@ class Hub(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(
-    repositories: Mapping[str, Mapping[str, bytes]], gated: Collection[str] = (), refused: Mapping[str, int] = {}
+    repositories: Mapping[str, Mapping[str, bytes]],
+    gated: Collection[str] = (),
+    refused: Mapping[str, int] = {},
 ) -> Iterator[str]:
     """The address of a hub with some repositories, files by their paths.
 
@@ -87,7 +108,9 @@ def serving(
         gated: those whose files need a permission.
         refused: names that are answered by one status, without a word.
     """
-    served = type("Served", (Hub,), {"repositories": repositories, "gated": gated, "refused": refused})
+    served = type(
+        "Served", (Hub,), {"repositories": repositories, "gated": gated, "refused": refused}
+    )
     server = ThreadingHTTPServer(("127.0.0.1", 0), served)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -101,11 +124,20 @@ def serving(
 def _listed(files: Mapping[str, bytes], below: str, recursive: bool) -> list[dict[str, Any]]:
     """What lies below a folder, whose path ends in a slash or is empty."""
     inside = [name for name in files if name.startswith(below)]
-    folders = {name[: place + len(below)] for name in inside if (place := name[len(below) :].find("/")) > 0}
+    folders = {
+        name[: place + len(below)] for name in inside if (place := name[len(below) :].find("/")) > 0
+    }
     own = [name for name in inside if recursive or "/" not in name[len(below) :]]
     entries = [_entry(name, files[name]) for name in own]
-    return entries + [{"type": "directory", "path": path, "oid": "0" * 40} for path in sorted(folders)]
+    return entries + [
+        {"type": "directory", "path": path, "oid": "0" * 40} for path in sorted(folders)
+    ]
 
 
 def _entry(path: str, content: bytes) -> dict[str, Any]:
-    return {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+    return {
+        "type": "file",
+        "path": path,
+        "size": len(content),
+        "oid": hashlib.sha1(content).hexdigest(),
+    }

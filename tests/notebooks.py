@@ -1,4 +1,5 @@
-"""Runs a notebook without Jupyter: cells in order in one namespace, outputs kept as Jupyter keeps them.
+"""Runs a notebook without Jupyter: cells in order in one namespace, outputs kept as Jupyter keeps
+them.
 
     python -m tests.notebooks docs/tutorials/notebook.ipynb
 
@@ -59,9 +60,22 @@ def _outputs(tree: ast.Module, namespace: dict[str, Any], count: int) -> list[di
             value = eval(compile(ast.Expression(last.value), "cell", "eval"), namespace)
     found: list[dict[str, Any]] = []
     if out.getvalue():
-        found.append({"name": "stdout", "output_type": "stream", "text": out.getvalue().splitlines(keepends=True)})
+        found.append(
+            {
+                "name": "stdout",
+                "output_type": "stream",
+                "text": out.getvalue().splitlines(keepends=True),
+            }
+        )
     if value is not None:
-        found.append({"data": _shown(value), "execution_count": count, "metadata": {}, "output_type": "execute_result"})
+        found.append(
+            {
+                "data": _shown(value),
+                "execution_count": count,
+                "metadata": {},
+                "output_type": "execute_result",
+            }
+        )
     return found
 
 
@@ -69,7 +83,10 @@ def _shown(value: Any) -> dict[str, list[str]]:
     """The richest of its pictures, and its text."""
     rich = next((type for type, method in SHOWN.items() if hasattr(value, method)), None)
     data = {} if rich is None else {rich: getattr(value, SHOWN[rich])()}
-    return {type: text.splitlines(keepends=True) for type, text in {**data, "text/plain": repr(value)}.items()}
+    return {
+        type: text.splitlines(keepends=True)
+        for type, text in {**data, "text/plain": repr(value)}.items()
+    }
 
 
 def main(path: Path) -> None:

@@ -1,9 +1,11 @@
-"""Checks the shapes and types of arrays that kernels name (`Float[Tensor, "n d"]`), at every call that a test makes.
+"""Checks the shapes and types of arrays that kernels name (`Float[Tensor, "n d"]`), at every call
+that a test makes.
 
-`check_shapes_in` has the functions of some rooms wrapped with `checked` when they are imported; which letter stands for
-which size within a call, jaxtyping knows. All other annotations are mypy's business. jaxtyping's own import hook wraps
-every function, of arrays or not, and looks at what is given twice: that took a sixth of the time of the tests. What
-fits once is not looked at again: the same types and sizes of all that is given and returned fit, too.
+`check_shapes_in` has the functions of some rooms wrapped with `checked` when they are imported;
+which letter stands for which size within a call, jaxtyping knows. All other annotations are mypy's
+business. jaxtyping's own import hook wraps every function, of arrays or not, and looks at what is
+given twice: that took a sixth of the time of the tests. What fits once is not looked at again: the
+same types and sizes of all that is given and returned fit, too.
 """
 
 import ast
@@ -28,7 +30,8 @@ def check_shapes_in(rooms: Sequence[str]) -> None:
 
 
 def checked(made: Any) -> Any:
-    """A function, with a TypeCheckError where an array that it takes or gives is not as annotated; or a class.
+    """A function, with a TypeCheckError where an array that it takes or gives is not as annotated;
+    or a class.
 
     Of a class, what its fields say is checked where it is a dataclass; its methods are functions.
     """
@@ -36,7 +39,11 @@ def checked(made: Any) -> Any:
         if is_dataclass(made) and "__init__" in vars(made):
             made.__init__ = checked(made.__init__)
         return made
-    hints = {name: hint for name, hint in getattr(made, "__annotations__", {}).items() if _of_arrays(hint)}
+    hints = {
+        name: hint
+        for name, hint in getattr(made, "__annotations__", {}).items()
+        if _of_arrays(hint)
+    }
     if not hints:
         return made
     return _checked(made, hints)
@@ -49,10 +56,14 @@ def _checked(function: Callable[..., Any], hints: dict[str, Any]) -> Callable[..
     def look(args: Any, kwargs: Any, *returned: Any) -> None:
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             if name in hints and not _fits(value, hints[name]):
-                raise TypeCheckError(f"{function.__qualname__}: {name} is {_said(value)}, not {hints[name]}")
+                raise TypeCheckError(
+                    f"{function.__qualname__}: {name} is {_said(value)}, not {hints[name]}"
+                )
         for value in returned:
             if not _fits(value, result):
-                raise TypeCheckError(f"{function.__qualname__}: what is returned is {_said(value)}, not {result}")
+                raise TypeCheckError(
+                    f"{function.__qualname__}: what is returned is {_said(value)}, not {result}"
+                )
 
     if any(_sized_by_arguments(hint) for hint in (*hints.values(), result)):
 
@@ -65,14 +76,21 @@ def _checked(function: Callable[..., Any], hints: dict[str, Any]) -> Callable[..
         wrapped.__signature__ = takes  # type: ignore[attr-defined]  # sizes such as "{k}" are arguments
         return wraps(function)(jaxtyped(wrapped, typechecker=None))
 
-    looked, places = jaxtyped(look, typechecker=None), [(i, name) for i, name in enumerate(names) if name in hints]
-    fitted: dict[Any, set[Any]] = {}  # arguments -> what was returned for them: whether they fit is known
+    looked, places = (
+        jaxtyped(look, typechecker=None),
+        [(i, name) for i, name in enumerate(names) if name in hints],
+    )
+    fitted: dict[
+        Any, set[Any]
+    ] = {}  # arguments -> what was returned for them: whether they fit is known
 
     @wraps(function)
     def quick(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # what is traced has no class of its own
             return function(*args, **kwargs)
-        given = tuple(_form(args[i] if i < len(args) else kwargs.get(name, ...)) for i, name in places)
+        given = tuple(
+            _form(args[i] if i < len(args) else kwargs.get(name, ...)) for i, name in places
+        )
         if given not in fitted:
             looked(args, kwargs)
             fitted[given] = set()
@@ -97,7 +115,11 @@ def _sized_by_arguments(hint: Any) -> bool:
 
 
 def _said(value: Any) -> str:
-    return f"{value.dtype} {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+    return (
+        f"{value.dtype} {tuple(value.shape)}"
+        if hasattr(value, "shape")
+        else f"a {type(value).__name__}"
+    )
 
 
 def _of_arrays(hint: Any) -> bool:
@@ -110,7 +132,9 @@ def _is_array(hint: Any) -> bool:
 
 def _fits(value: Any, hint: Any) -> bool:
     if _is_array(hint):
-        return torch.compiler.is_compiling() or isinstance(value, hint)  # what is traced has no class of its own
+        return torch.compiler.is_compiling() or isinstance(
+            value, hint
+        )  # what is traced has no class of its own
     if get_origin(hint) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     if get_origin(hint) is tuple:
@@ -119,7 +143,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module with `checked` innermost around each function, and outermost around each class."""
+    """Loads a module with `checked` innermost around each function, and outermost around each
+    class.
+    """
 
     def get_code(self, fullname: str) -> CodeType:
         """Never the bytecode that is kept beside the source: its functions are not checked."""
@@ -130,7 +156,9 @@ class _Loader(SourceFileLoader):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 decorator = ast.copy_location(ast.Name("__checked__", ast.Load()), node)
-                node.decorator_list.insert(0 if isinstance(node, ast.ClassDef) else len(node.decorator_list), decorator)
+                node.decorator_list.insert(
+                    0 if isinstance(node, ast.ClassDef) else len(node.decorator_list), decorator
+                )
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
     def exec_module(self, module: ModuleType) -> None:

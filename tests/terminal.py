@@ -21,7 +21,9 @@ class Spawned:
         os.write(self._terminal, text.encode())
 
     def until(self, text: str) -> None:
-        """Wait until something is shown. Raises: AssertionError if the program ends, or nothing like it comes."""
+        """Wait until something is shown. Raises: AssertionError if the program ends, or nothing
+        like it comes.
+        """
         limit = time.monotonic() + PATIENCE
         while text not in self.shown:
             assert time.monotonic() < limit and self._read(), self.shown
@@ -57,7 +59,13 @@ TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os
 def spawned(words: Sequence[str], environment: Mapping[str, str]) -> Spawned:
     """Start a program on a terminal."""
     terminal, own = os.openpty()
-    streams = {"stdin": own, "stdout": own, "stderr": own, "start_new_session": True, "env": dict(environment)}
+    streams = {
+        "stdin": own,
+        "stdout": own,
+        "stderr": own,
+        "start_new_session": True,
+        "env": dict(environment),
+    }
     process = subprocess.Popen([sys.executable, "-c", TAKE, *words], **streams)  # type: ignore[call-overload]
     os.close(own)
     return Spawned(process, terminal)

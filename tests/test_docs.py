@@ -33,14 +33,20 @@ GROUP = typer.main.get_command(app)
 def shown_commands(text: str) -> list[list[str]]:
     """Every `memlm …` of the indented blocks, continued lines joined, pipes cut."""
     blocks = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^    .*$", text, re.M)))
-    parts = [part.strip() for line in blocks.splitlines() for part in re.split(r"\||&&", line.partition(" # ")[0])]
+    parts = [
+        part.strip()
+        for line in blocks.splitlines()
+        for part in re.split(r"\||&&", line.partition(" # ")[0])
+    ]
     return [unplanned(shlex.split(part)) for part in parts if re.match(r"memlm [a-z]", part)]
 
 
 def text_of(document: Path) -> str:
     """A page as it stands; of a file of data its command, as a page would show it."""
     text = document.read_text("utf-8")
-    return text if document.suffix == ".md" else indent(tomllib.loads(text).get("command", ""), "    ")
+    return (
+        text if document.suffix == ".md" else indent(tomllib.loads(text).get("command", ""), "    ")
+    )
 
 
 def unplanned(words: list[str]) -> list[str]:
@@ -95,7 +101,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_the_recipe_of_the_documents_is_valid(tmp_path: Path) -> None:
-    (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/recipes.md").read_text("utf-8"), re.S)
+    (recipe,) = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs/how-to/recipes.md").read_text("utf-8"), re.S
+    )
     path = tmp_path / "recipe.toml"
     path.write_text(recipe)
     assert list(load_recipe(path, {"train": ["a.txt"]}, {}).stages) == ["tokens", "model"]
@@ -105,19 +113,28 @@ def test_the_parts_of_contributing_are_registered(monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(str(ROOT / "memlm_cli/toplevel"))
     for registry in (STREAM_ATTENTION, READERS):
         monkeypatch.setattr(registry, "targets", dict(registry.targets))
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.S):
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.S
+    ):
         exec(block, {})
     assert "summary" in STREAM_ATTENTION.targets and "mean" in READERS.targets
 
 
 @pytest.mark.parametrize(
     ("preset", "decay"),
-    [("wikitext2-8x128-xl", 0.05), ("enwik8-small-xl", 0.05), ("spalm-wikitext103", 0.0), ("spalm-enwik8", 0.0)],
+    [
+        ("wikitext2-8x128-xl", 0.05),
+        ("enwik8-small-xl", 0.05),
+        ("spalm-wikitext103", 0.0),
+        ("spalm-enwik8", 0.0),
+    ],
 )
 def test_presets_decay_the_gate_of_spalm_as_its_page_says(preset: str, decay: float) -> None:
     optimizer = validated(TrainConfig, load_preset(preset)).optimizer
     assert optimizer.weight_decay == decay
-    assert f"by {decay:g}".replace("0.", ".") in (ROOT / "docs/explanation/spalm.md").read_text("utf-8")
+    assert f"by {decay:g}".replace("0.", ".") in (ROOT / "docs/explanation/spalm.md").read_text(
+        "utf-8"
+    )
 
 
 def test_commands_are_found_in_the_documents() -> None:

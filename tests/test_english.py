@@ -1,6 +1,8 @@
-"""Plain English: docstrings begin with a noun or a verb, and documents have short sentences in common words.
+"""Plain English: docstrings begin with a noun or a verb, and documents have short sentences in
+common words.
 
-A fragment that begins with "What", "Of" or "That" hides the noun. A sentence of more than 20 words holds two ideas.
+A fragment that begins with "What", "Of" or "That" hides the noun. A sentence of more than 20 words
+holds two ideas.
 """
 
 import ast
@@ -27,7 +29,9 @@ class B:
 
 
 def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every docstring: of the module, classes and functions, and those under an assignment."""
+    """Line and text of every docstring: of the module, classes and functions, and those under an
+    assignment.
+    """
     for node in ast.walk(module):
         body = node.body if isinstance(node, DOCUMENTED) else []
         for before, statement in zip([node, *body], body, strict=False):
@@ -39,7 +43,11 @@ def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_no_docstring_begins_with_a_word_that_hides_the_noun() -> None:
-    files = [file for room in ("memlm_cli", "pipelines", "stages") for file in (ROOT / room).rglob("*.py")]
+    files = [
+        file
+        for room in ("memlm_cli", "pipelines", "stages")
+        for file in (ROOT / room).rglob("*.py")
+    ]
     found = [
         f"{file.relative_to(ROOT)}:{line}"
         for file in files
@@ -50,7 +58,12 @@ def test_no_docstring_begins_with_a_word_that_hides_the_noun() -> None:
 
 
 def test_fragments_are_found_wherever_a_docstring_stands() -> None:
-    assert [line for line, text in docstrings(ast.parse(EXAMPLE)) if FRAGMENT.match(text)] == [3, 5, 7, 9]
+    assert [line for line, text in docstrings(ast.parse(EXAMPLE)) if FRAGMENT.match(text)] == [
+        3,
+        5,
+        7,
+        9,
+    ]
 
 
 LONGEST = 20
@@ -81,7 +94,11 @@ def documents() -> list[Path]:
 @pytest.mark.parametrize("document", documents(), ids=lambda path: path.stem)
 def test_documents_have_short_sentences_in_common_words(document: Path) -> None:
     text = document.read_text("utf-8")
-    long = [one for one in sentences(text) if len(re.findall(r"\w\S*", one)) > LONGEST and one.count(",") < LIST]
+    long = [
+        one
+        for one in sentences(text)
+        if len(re.findall(r"\w\S*", one)) > LONGEST and one.count(",") < LIST
+    ]
     assert not long, f"{document.name}: {long}"
     found = [word for word in AVOIDED if re.search(rf"\b{word}\b", text)]
     assert not found, f"{document.name}: {found}"

@@ -1,4 +1,6 @@
-"""Imports of tests and tools, inside of functions too: mypy reads the packages alone, and no test runs all tools."""
+"""Imports of tests and tools, inside of functions too: mypy reads the packages alone, and no test
+runs all tools.
+"""
 
 import ast
 import re
@@ -18,7 +20,9 @@ DOTTED = re.compile(r"(?:memlm_cli|pipelines|stages)(?:\.\w+){2,}")
 def file_of(module: str) -> Path | None:
     """The file of one of our modules; None: there is none."""
     path = ROOT / module.replace(".", "/")
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    return next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
+    )
 
 
 @cache
@@ -50,24 +54,41 @@ def broken(tree: ast.AST) -> Iterator[str]:
             file = file_of(module)
             if file is None and not (ROOT / module.replace(".", "/")).is_dir():
                 yield f"line {node.lineno}: {module}"
-            elif name and file_of(f"{module}.{name}") is None and (file is None or name not in names_of(file)):
+            elif (
+                name
+                and file_of(f"{module}.{name}") is None
+                and (file is None or name not in names_of(file))
+            ):
                 yield f"line {node.lineno}: {module}.{name}"
 
 
 def test_what_is_imported_is_there() -> None:
-    found = {str(file.relative_to(ROOT)): list(broken(ast.parse(file.read_text("utf-8")))) for file in FILES}
+    found = {
+        str(file.relative_to(ROOT)): list(broken(ast.parse(file.read_text("utf-8"))))
+        for file in FILES
+    }
     assert {file: lines for file, lines in found.items() if lines} == {}
 
 
-@pytest.mark.parametrize("line", ["import stages.nowhere", "from stages.errors import Nothing", "import tests.none.at"])
+@pytest.mark.parametrize(
+    "line", ["import stages.nowhere", "from stages.errors import Nothing", "import tests.none.at"]
+)
 def test_a_broken_import_is_seen_inside_of_a_function(line: str) -> None:
-    assert list(broken(ast.parse(f"def later():\n    {line}\n    from stages.errors import UsageError\n")))
+    assert list(
+        broken(ast.parse(f"def later():\n    {line}\n    from stages.errors import UsageError\n"))
+    )
 
 
 def named(tree: ast.AST) -> Iterator[tuple[str, Path | None, str]]:
-    """Texts that are dotted names of ours, the module that each begins with, and the name in it; empty: none."""
+    """Texts that are dotted names of ours, the module that each begins with, and the name in it;
+    empty: none.
+    """
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and DOTTED.fullmatch(node.value)
+        ):
             parts = node.value.split(".")
             modules = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
             module = next((one for one in modules if file_of(one)), "")
@@ -79,22 +100,37 @@ def named(tree: ast.AST) -> Iterator[tuple[str, Path | None, str]]:
 def read_in(file: Path) -> frozenset[str]:
     """Names that a module reads as its own."""
     nodes = ast.walk(ast.parse(file.read_text("utf-8")))
-    return frozenset(one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+    return frozenset(
+        one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+    )
 
 
 @cache
 def read_of_modules() -> frozenset[str]:
-    """Names that some module of ours reads of another when it runs: `module.NAME`, or by an import in a function."""
+    """Names that some module of ours reads of another when it runs: `module.NAME`, or by an import
+    in a function.
+    """
     files = (file for folder in OWN for file in (ROOT / folder).rglob("*.py") if folder != "tests")
     trees = [ast.parse(file.read_text("utf-8")) for file in files]
-    attributes = {one.attr for tree in trees for one in ast.walk(tree) if isinstance(one, ast.Attribute)}
-    functions = (one for tree in trees for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))
-    imports = (one for function in functions for one in ast.walk(function) if isinstance(one, ast.ImportFrom))
+    attributes = {
+        one.attr for tree in trees for one in ast.walk(tree) if isinstance(one, ast.Attribute)
+    }
+    functions = (
+        one for tree in trees for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)
+    )
+    imports = (
+        one
+        for function in functions
+        for one in ast.walk(function)
+        if isinstance(one, ast.ImportFrom)
+    )
     return frozenset(attributes | {alias.name for one in imports for alias in one.names})
 
 
 def lost(tree: ast.AST) -> Iterator[str]:
-    """Dotted names of what is not there, and of constants that are not read where a test would replace them."""
+    """Dotted names of what is not there, and of constants that are not read where a test would
+    replace them.
+    """
     for text, file, name in named(tree):
         if not name:
             continue
@@ -105,10 +141,19 @@ def lost(tree: ast.AST) -> Iterator[str]:
 
 
 def test_what_a_text_names_is_there_and_is_read_there() -> None:
-    found = {str(file.relative_to(ROOT)): list(lost(ast.parse(file.read_text("utf-8")))) for file in FILES}
+    found = {
+        str(file.relative_to(ROOT)): list(lost(ast.parse(file.read_text("utf-8"))))
+        for file in FILES
+    }
     assert {file: texts for file, texts in found.items() if texts} == {}
 
 
 def test_a_name_that_was_moved_is_seen() -> None:
-    moved = [f"stages.{rest}" for rest in ("text.spool.NOTHING", "nowhere.SIZE", "artifacts.kinds.USED_UP")]
-    assert list(lost(ast.parse(f"names = {moved!r}"))) == [*moved[:2], f"{moved[2]} is read nowhere"]
+    moved = [
+        f"stages.{rest}"
+        for rest in ("text.spool.NOTHING", "nowhere.SIZE", "artifacts.kinds.USED_UP")
+    ]
+    assert list(lost(ast.parse(f"names = {moved!r}"))) == [
+        *moved[:2],
+        f"{moved[2]} is read nowhere",
+    ]

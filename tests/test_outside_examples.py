@@ -54,7 +54,9 @@ def tiny_model(folder: Path, text: str) -> None:
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
     words = sorted(set(text.split()))
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="."))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=".")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
@@ -71,7 +73,9 @@ def test_knn_lm_looks_up_what_a_model_has_seen_once(
     for split, file in files.items():
         file.write_text(texts[split])
     tiny_model(tmp_path / "model", texts["train"])
-    alone, with_memory = example("knn_lm", monkeypatch).main(str(tmp_path / "model"), *map(str, files.values()))
+    alone, with_memory = example("knn_lm", monkeypatch).main(
+        str(tmp_path / "model"), *map(str, files.values())
+    )
     assert with_memory < 0.6 * alone
     assert f"with memory {with_memory:.2f}" in capsys.readouterr().out
 
@@ -79,7 +83,9 @@ def test_knn_lm_looks_up_what_a_model_has_seen_once(
 def test_a_neural_cache_knows_recent_words(monkeypatch: pytest.MonkeyPatch) -> None:
     module = example("neural_cache", monkeypatch)
     drawn = torch.randint(400, (300,), generator=torch.Generator().manual_seed(0)).tolist()
-    topics = [f"the word{name} is a word{name} and no word{name + 1} at all . " * 3 for name in drawn]
+    topics = [
+        f"the word{name} is a word{name} and no word{name + 1} at all . " * 3 for name in drawn
+    ]
     alone, with_memory = module.main("".join(topics), steps=30)
     assert with_memory < 0.8 * alone
 

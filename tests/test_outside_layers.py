@@ -1,4 +1,6 @@
-"""Layers from outside the package: settings, code and one line of a registry, and every block can have them."""
+"""Layers from outside the package: settings, code and one line of a registry, and every block can
+have them.
+"""
 
 import inspect
 import json
@@ -21,7 +23,13 @@ from stages.models.config import StateArray, parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, SublayerSettings
-from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
+from stages.models.layers.sublayer import (
+    Attended,
+    FeedForward,
+    Passage,
+    StreamAttention,
+    StreamInputs,
+)
 from stages.registry import Part
 from stages.training.config import TrainConfig
 from stages.training.loop import plain_step
@@ -34,7 +42,18 @@ OWN = (
     *("--backbone", "transformer-xl", "--set", "model.attention.name=summary"),
     *("--set", "model.feed_forward.name=slots", "--set", "model.feed_forward.layers=[2]"),
 )
-SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+SMALL = (
+    "--steps",
+    4,
+    "--segment-length",
+    16,
+    "--batch-tokens",
+    32,
+    "--set",
+    "model.width=8",
+    "--set",
+    "model.heads=2",
+)
 
 
 class Mean(NamedTuple):
@@ -54,7 +73,8 @@ class SummarySettings(StreamAttentionSettings):
 
 
 class Summary(StreamAttention[Mean]):
-    """Mean of what a position sees, beside W M; when a segment ends, M <- decay M + the mean of its inputs.
+    """Mean of what a position sees, beside W M; when a segment ends, M <- decay M + the mean of its
+    inputs.
 
     An auxiliary loss holds down what is read of M.
     """
@@ -76,7 +96,9 @@ class Summary(StreamAttention[Mean]):
         read = self.out(memory.mean)
         if passage.ends_segment:
             memory = Mean(self.decay * memory.mean + x[:, passage.cached - passage.place :].mean(1))
-        return Attended(seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean())
+        return Attended(
+            seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean()
+        )
 
 
 class RecurrentSettings(SummarySettings):
@@ -97,7 +119,9 @@ class Slots(FeedForward):
 
     def __init__(self, config: AttentionConfig, settings: SlotsSettings) -> None:
         super().__init__()
-        self.keys, self.values = (nn.Parameter(torch.empty(settings.slots, config.width)) for _ in range(2))
+        self.keys, self.values = (
+            nn.Parameter(torch.empty(settings.slots, config.width)) for _ in range(2)
+        )
 
     def initialize(self, blocks: int) -> None:
         for parameter in self.parameters():
@@ -129,7 +153,9 @@ class EchoSettings(StreamAttentionSettings):
 
 
 class Echo(StreamAttention[Last]):
-    """An input, times an embedding of the token before, which is kept from passage to passage; -1: there was none."""
+    """An input, times an embedding of the token before, which is kept from passage to passage; -1:
+    there was none.
+    """
 
     def __init__(self, config: AttentionConfig, settings: EchoSettings) -> None:
         super().__init__()
@@ -144,7 +170,9 @@ class Echo(StreamAttention[Last]):
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Last) -> Attended[Last]:
         assert passage.tokens is not None
         said = torch.cat((memory.token, passage.tokens), 1)
-        return Attended(self.rows(said[:, :-1] + 1) * inputs.normalized[:, passage.cached :], Last(said[:, -1:]))
+        return Attended(
+            self.rows(said[:, :-1] + 1) * inputs.normalized[:, passage.cached :], Last(said[:, -1:])
+        )
 
 
 class ReadProbe(LayerProbe):
@@ -165,18 +193,30 @@ class ReadProbe(LayerProbe):
         return f"loses {block['loss']:.3g}"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+    def drawn(
+        cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str
+    ) -> list[Chart]:
         return []
 
 
 @pytest.fixture
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STREAM_ATTENTION.targets, "summary", Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"))
     monkeypatch.setitem(
-        STREAM_ATTENTION.targets, "recurrent", Part(f"{__name__}:RecurrentSettings", f"{__name__}:Recurrent")
+        STREAM_ATTENTION.targets,
+        "summary",
+        Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"),
     )
-    monkeypatch.setitem(STREAM_ATTENTION.targets, "echo", Part(f"{__name__}:EchoSettings", f"{__name__}:Echo"))
-    monkeypatch.setitem(FEED_FORWARD.targets, "slots", Part(f"{__name__}:SlotsSettings", f"{__name__}:Slots"))
+    monkeypatch.setitem(
+        STREAM_ATTENTION.targets,
+        "recurrent",
+        Part(f"{__name__}:RecurrentSettings", f"{__name__}:Recurrent"),
+    )
+    monkeypatch.setitem(
+        STREAM_ATTENTION.targets, "echo", Part(f"{__name__}:EchoSettings", f"{__name__}:Echo")
+    )
+    monkeypatch.setitem(
+        FEED_FORWARD.targets, "slots", Part(f"{__name__}:SlotsSettings", f"{__name__}:Slots")
+    )
 
 
 class TestBackboneOfThem(BackboneContract):
@@ -201,7 +241,10 @@ class TestBackboneOfThem(BackboneContract):
     def test_they_stand_where_they_were_asked_for(self, model, blocks):
         for number, block in enumerate(model.backbone.blocks, 1):
             chosen = blocks is None or number in blocks
-            assert (isinstance(block.attention, Summary), isinstance(block.ffn, Slots)) == (chosen, chosen)
+            assert (isinstance(block.attention, Summary), isinstance(block.ffn, Slots)) == (
+                chosen,
+                chosen,
+            )
 
     def test_what_is_remembered_lies_beyond_the_cached_inputs(self, model):
         stream = self.tokens(41)
@@ -224,12 +267,16 @@ class TestBackboneThatSeesTokens(BackboneContract):
 
     @pytest.fixture
     def config(self, layers, backbone):
-        return parse_model({"backbone": backbone, "width": 8, "attention": {"name": "echo"}}).sized(30, 5)
+        return parse_model({"backbone": backbone, "width": 8, "attention": {"name": "echo"}}).sized(
+            30, 5
+        )
 
     def test_they_are_those_of_its_positions(self, model):
         """With gradients, when a call is cut at the ends of segments."""
         (first, _), seen = model.backbone.blocks, []
-        hook = first.attention.register_forward_hook(lambda _, given, out: seen.append(given[1].tokens))
+        hook = first.attention.register_forward_hook(
+            lambda _, given, out: seen.append(given[1].tokens)
+        )
         state = model.encode(self.tokens(13)[:, :3]).state
         model.encode(self.tokens(13)[:, 3:], state)
         hook.remove()
@@ -256,7 +303,9 @@ def test_tensors_that_no_file_would_hold_are_refused(
             self.rates = torch.ones(2)
 
     monkeypatch.setattr(Summary, "__init__", begin)
-    config = parse_model({"backbone": "transformer-xl", "width": 8, "attention": {"name": "summary"}}).sized(30, 5)
+    config = parse_model(
+        {"backbone": "transformer-xl", "width": 8, "attention": {"name": "summary"}}
+    ).sized(30, 5)
     with pytest.raises(UsageError, match=r"Summary.*rates"):
         LanguageModel(config)
 
@@ -264,11 +313,18 @@ def test_tensors_that_no_file_would_hold_are_refused(
 def test_usual_layers_leave_no_trace_in_an_id() -> None:
     for backbone in ("transformer", "transformer-xl"):
         assert nondefaults(parse_model({"backbone": backbone})) == {"backbone": backbone}
-        dense = parse_model({"backbone": backbone, "feed_forward": {"name": "dense", "layers": [1]}})
+        dense = parse_model(
+            {"backbone": backbone, "feed_forward": {"name": "dense", "layers": [1]}}
+        )
         assert nondefaults(dense)["feed_forward"] == {"name": "dense", "layers": [1]}
 
 
-def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_whole_pipeline_runs_with_them(
+    layers: None,
+    memlm: Memlm,
+    text: Path,
+    tmp_path: Path,
+) -> None:
     tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
     model = memlm("train", tokens, *OWN, "--set", "model.attention.decay=0.7", *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
@@ -279,12 +335,20 @@ def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Pat
     page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     html = (tmp_path / "page.html").read_text("utf-8")
-    for said in ("model.attention.name=", "model.attention.decay=0.7", "model.feed_forward.layers=[2]"):
+    for said in (
+        "model.attention.name=",
+        "model.attention.decay=0.7",
+        "model.feed_forward.layers=[2]",
+    ):
         assert said in html
 
 
 @pytest.mark.usefixtures("layers")
-def test_a_probe_from_outside_makes_reports_anew(memlm: Memlm, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_probe_from_outside_makes_reports_anew(
+    memlm: Memlm,
+    text: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Those of models of which it has something to show."""
     tokens = memlm("tokenize", "--train", text, "--test", text).reference
     models = [memlm("train", tokens, *more, *SMALL).reference for more in (OWN, ())]
@@ -292,25 +356,42 @@ def test_a_probe_from_outside_makes_reports_anew(memlm: Memlm, text: Path, monke
     monkeypatch.setitem(PROBES.targets, "summary_read", f"{__name__}:ReadProbe")
     probed, plain = (json.loads(memlm("evaluate", model, "--json").out) for model in models)
     assert probed["reference"] != before[0]
-    assert [block["loss"] > 0 for block in probed["metrics"]["summary_read"]["blocks"]] == [True, True]
+    assert [block["loss"] > 0 for block in probed["metrics"]["summary_read"]["blocks"]] == [
+        True,
+        True,
+    ]
     assert plain["reference"] == before[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("feed_forward.name=slot",), "There is no feed-forward layer 'slot'; did you mean 'slots'?"),
-        (("attention.name=softmax",), "There is no attention of a transformer-xl 'softmax'; known: compressive"),
+        (
+            ("feed_forward.name=slot",),
+            "There is no feed-forward layer 'slot'; did you mean 'slots'?",
+        ),
+        (
+            ("attention.name=softmax",),
+            "There is no attention of a transformer-xl 'softmax'; known: compressive",
+        ),
         (("attention.name=mine",), "relative, summary (MEMLM_PARTS adds your own)"),
         (
             ("feed_forward.name=slots", "feed_forward.slot=1"),
             "no setting 'model.feed_forward.slot'; did you mean 'model.feed_forward.slots'?",
         ),
-        (("feed_forward.name=slots", "feed_forward.layers=[3]"), "names block 3, but the last of them is 2"),
+        (
+            ("feed_forward.name=slots", "feed_forward.layers=[3]"),
+            "names block 3, but the last of them is 2",
+        ),
         (("feed_forward.name=slots", "feed_forward.layers=[0]"), "greater than 0"),
     ],
 )
-def test_messages_know_them(layers: None, memlm: Memlm, arguments: tuple[str, ...], words: str) -> None:  # noqa: F811
+def test_messages_know_them(
+    layers: None,
+    memlm: Memlm,
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
     told = [part for argument in arguments for part in ("--set", f"model.{argument}")]
     ended = memlm("train", "tokens/none", "--backbone", "transformer-xl", *told)
     assert ended.code == 2
@@ -337,13 +418,17 @@ def test_what_writes_memory_learns_only_where_an_update_has_a_later_segment(
 
 def test_a_window_has_attention_of_windows(layers: None) -> None:
     model = LanguageModel(
-        parse_model({"backbone": "transformer", "width": 8, "feed_forward": {"name": "slots"}}).sized(30, 5)
+        parse_model(
+            {"backbone": "transformer", "width": 8, "feed_forward": {"name": "slots"}}
+        ).sized(30, 5)
     )
     assert {type(block.ffn) for block in model.backbone.blocks} == {Slots}
 
 
 def through_time(model: LanguageModel, batches: list[Batch]) -> Tensor:
-    """Mean loss of segments that follow each other, in a model of one block whose memory is never detached."""
+    """Mean loss of segments that follow each other, in a model of one block whose memory is never
+    detached.
+    """
     (block,) = model.backbone.blocks
     memory, losses = torch.zeros(len(batches[0].inputs), 8, dtype=torch.float64), []
     for batch in batches:
@@ -354,7 +439,9 @@ def through_time(model: LanguageModel, batches: list[Batch]) -> Tensor:
         memory = 0.5 * memory + normalized.mean(1)
         x = x + seen + read[:, None]
         x = model.backbone.norm(x + block.ffn(block.ffn_norm(x)))
-        losses.append(model.loss(x.flatten(0, 1), batch.targets.flatten()) + 1e-3 * read.square().mean())
+        losses.append(
+            model.loss(x.flatten(0, 1), batch.targets.flatten()) + 1e-3 * read.square().mean()
+        )
     return torch.stack(losses).mean()
 
 
@@ -362,8 +449,18 @@ def through_time(model: LanguageModel, batches: list[Batch]) -> Tensor:
 def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_says_so(
     layers: None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gradient of an update of two segments is that of back-propagation through time, in float64."""
-    sizes = {"vocab_size": V, "width": 8, "heads": 2, "layers": 1, "dropout": 0.0, "segment_length": 8, "mem_length": 0}
+    """The gradient of an update of two segments is that of back-propagation through time, in
+    float64.
+    """
+    sizes = {
+        "vocab_size": V,
+        "width": 8,
+        "heads": 2,
+        "layers": 1,
+        "dropout": 0.0,
+        "segment_length": 8,
+        "mem_length": 0,
+    }
     config = parse_model({"backbone": "transformer-xl", **sizes, "attention": {"name": name}})
     trained = trainer(tmp_path, model=config, accumulate=2, steps=1, valid_every=0, clip_norm=0.0)
     model, updates = trained.run.model.double(), trained.updates
@@ -381,7 +478,13 @@ def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_s
     monkeypatch.setattr(updates, "change_weights", keep_gradients)
     plain_step(updates)
     names, weights = zip(*model.named_parameters(), strict=True)
-    wanted = dict(zip(names, torch.autograd.grad(through_time(model, batches), weights), strict=True))
-    differs = {name for name in names if not torch.allclose(gradients[name], wanted[name], rtol=1e-12, atol=1e-15)}
+    wanted = dict(
+        zip(names, torch.autograd.grad(through_time(model, batches), weights), strict=True)
+    )
+    differs = {
+        name
+        for name in names
+        if not torch.allclose(gradients[name], wanted[name], rtol=1e-12, atol=1e-15)
+    }
     assert ("vocabulary.embedding" in differs) == (name == "summary")
     assert name == "summary" or not differs

@@ -1,4 +1,6 @@
-"""A source and a reader that live outside the package: a class of settings, the code, and one registry line each."""
+"""A source and a reader that live outside the package: a class of settings, the code, and one
+registry line each.
+"""
 
 import json
 from collections.abc import Mapping
@@ -39,9 +41,13 @@ class EchoSettings(SourceSettings):
     """The last tokens, all alike."""
 
     amount: ClassVar[str] = "span"
-    span: Annotated[Choice[Count] | None, Hyperparameter("span", axis="tokens back", grid=(1, 4), example="3")] = None
+    span: Annotated[
+        Choice[Count] | None, Hyperparameter("span", axis="tokens back", grid=(1, 4), example="3")
+    ] = None
 
-    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+    def resolve(
+        self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]
+    ) -> Reading:
         return reading.changed({"span": (1, 4)}) if self.span == "tune" else reading
 
 
@@ -86,12 +92,15 @@ class MeanSettings(ReaderSettings):
     """A weighted mean in which the weight is a percentage."""
 
     weight: Annotated[
-        Choice[Annotated[float, Field(ge=0, lt=100)]] | None, Hyperparameter("%", grid=(1.0, 10.0, 50.0), example="10")
+        Choice[Annotated[float, Field(ge=0, lt=100)]] | None,
+        Hyperparameter("%", grid=(1.0, 10.0, 50.0), example="10"),
     ] = Field(None, alias="percent")
 
 
 class MeanReader(Reader):
-    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+    def _blend(
+        self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor
+    ) -> Tensor:
         share = torch.as_tensor(weight, dtype=log_p.dtype) / 100
         return ((1 - share) * log_p.exp() + share * memory.log_prob.exp()).log()
 
@@ -111,7 +120,9 @@ class TestMean(ReaderContract):
     ends = (0.0, 99.0)
 
 
-def test_keys_of_a_module_that_is_named_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_a_module_that_is_named_are_legal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(READERS, "targets", dict(READERS.targets))
     del READERS.targets["mean"]
     line = f"READERS.targets['mean'] = Part('{HERE}:MeanSettings', '{HERE}:MeanReader')"
@@ -126,18 +137,29 @@ def test_keys_of_a_module_that_is_named_are_legal(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("span", ["3", "tune"])
-def test_they_are_evaluated_tuned_and_told_like_any_other(memlm: Memlm, tmp_path: Path, span: str) -> None:
+def test_they_are_evaluated_tuned_and_told_like_any_other(
+    memlm: Memlm, tmp_path: Path, span: str
+) -> None:
     store = Store(tmp_path / "store")
     model = small_model(store, small_tokens(store))
     reading = f"echo:span={span},reader=mean,percent=10,similarity=dot"
     ended = memlm(
-        "evaluate", model.reference, "--memory", reading, "--save-token-scores", "--device", "cpu", "--verbose"
+        "evaluate",
+        model.reference,
+        "--memory",
+        reading,
+        "--save-token-scores",
+        "--device",
+        "cpu",
+        "--verbose",
     )
     report = store.get(ended.reference, "report")
     (memory,) = json.loads((report.path / "metrics.json").read_text())["memories"]
     assert (memory["sources"], memory["reader"], memory["percent"]) == (["echo"], "mean", 10)
     assert memory["tuned"] == (["span"] if span == "tune" else [])
-    assert "echo (mean)" in ended.err and f"span {memory['span']}" in ended.err and "% 10" in ended.err
+    assert (
+        "echo (mean)" in ended.err and f"span {memory['span']}" in ended.err and "% 10" in ended.err
+    )
     ids = array(model.input("tokens"), "tokens.zarr", "test/ids").tolist()
     alone, final = (array(report, "scores.zarr", name) for name in ("logp_lm", "logp"))
     for t, target in enumerate(ids):
@@ -153,7 +175,14 @@ def test_a_report_whose_reader_is_not_registered_is_not_damaged(
 ) -> None:
     store = Store(tmp_path / "store")
     model = small_model(store, small_tokens(store)).reference
-    report = memlm("evaluate", model, "--memory", "long:size=5,theta=1,reader=mean,percent=10", "--device", "cpu")
+    report = memlm(
+        "evaluate",
+        model,
+        "--memory",
+        "long:size=5,theta=1,reader=mean,percent=10",
+        "--device",
+        "cpu",
+    )
     monkeypatch.delitem(READERS.targets, "mean")
     monkeypatch.delitem(SOURCES.targets, "echo")
     parse_readings.cache_clear()  # as in another process
@@ -176,7 +205,9 @@ def test_a_report_whose_reader_is_not_registered_is_not_damaged(
 def test_beside_another_source_they_are_one_memory(memlm: Memlm, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     model = small_model(store, small_tokens(store))
-    ended = memlm("evaluate", model.reference, "--memory", "local+echo:span=2,lambda=0.2", "--device", "cpu")
+    ended = memlm(
+        "evaluate", model.reference, "--memory", "local+echo:span=2,lambda=0.2", "--device", "cpu"
+    )
     assert ended.code == 0, ended.err
     assert "local+echo" in ended.err
 

@@ -1,4 +1,6 @@
-"""Parts from outside the package: settings, code and one line of a registry, and the whole pipeline runs."""
+"""Parts from outside the package: settings, code and one line of a registry, and the whole pipeline
+runs.
+"""
 
 import json
 import os
@@ -65,12 +67,16 @@ class Average(Backbone):
 
     def read(self, inputs: Inputs) -> Encoding:
         embedded = inputs.embedded
-        hidden = torch.zeros_like(embedded[:, 0]) if inputs.state is None else inputs.state["average"]
+        hidden = (
+            torch.zeros_like(embedded[:, 0]) if inputs.state is None else inputs.state["average"]
+        )
         rows = []
         for x in self.mix(embedded).unbind(1):
             hidden = self.decay * hidden + x
             rows.append(hidden)
-        return Encoding(torch.stack(rows, 1), None, {"average": hidden}, 1e-3 * self.mix.weight.square().sum())
+        return Encoding(
+            torch.stack(rows, 1), None, {"average": hidden}, 1e-3 * self.mix.weight.square().sum()
+        )
 
 
 class DampedConfig(MethodSettings):
@@ -105,7 +111,9 @@ class Damped(Method[DampedConfig], OwnsStep):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         encoding = model.read(batch, carried.state)
-        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
+        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(
+            encoding.state
+        )
 
     def step(self, update: Update) -> Tensor:
         losses = []
@@ -119,13 +127,17 @@ class Damped(Method[DampedConfig], OwnsStep):
 
 @pytest.fixture
 def backbone(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(BACKBONES.targets, "average", Part(f"{__name__}:AverageConfig", f"{__name__}:Average"))
+    monkeypatch.setitem(
+        BACKBONES.targets, "average", Part(f"{__name__}:AverageConfig", f"{__name__}:Average")
+    )
     return "average"
 
 
 @pytest.fixture
 def name(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(METHODS.targets, "damped", Part(f"{__name__}:DampedConfig", f"{__name__}:Damped"))
+    monkeypatch.setitem(
+        METHODS.targets, "damped", Part(f"{__name__}:DampedConfig", f"{__name__}:Damped")
+    )
     return "damped"
 
 
@@ -140,13 +152,22 @@ class TestMethod(MethodContract):
 def test_the_whole_pipeline_runs_with_parts_from_outside(
     backbone: str,
     name: str,
-    memlm: Memlm,  # noqa: F811
-    text: Path,  # noqa: F811
+    memlm: Memlm,
+    text: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
-    own = ("--method", name, "--set", "memory.share=0.2", "--backbone", backbone, "--set", "model.decay=0.7")
+    own = (
+        "--method",
+        name,
+        "--set",
+        "memory.share=0.2",
+        "--backbone",
+        backbone,
+        "--set",
+        "model.decay=0.7",
+    )
     model = memlm("train", tokens, *own, *SMALL).reference
     assert memlm("train", tokens, *own, *SMALL).reference == model
     datastore = memlm("build-datastore", model).reference
@@ -165,7 +186,9 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     monkeypatch.delitem(BACKBONES.targets, backbone)
     checked = memlm("artifacts", "verify", "--json")
     assert checked.code == 4
-    states = {one["reference"]: (one["damaged"], one["unchecked"]) for one in json.loads(checked.out)}
+    states = {
+        one["reference"]: (one["damaged"], one["unchecked"]) for one in json.loads(checked.out)
+    }
     assert states[model] == (False, True) and states[tokens] == (False, False)
     # What is said of a model that is not known here, or gone, is left out of the page, and no more.
     assert memlm("compare", *[made["reference"]] * 3).code == 4
@@ -179,12 +202,24 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     ("arguments", "words"),
     [
         (("--backbone", "averge"), "There is no backbone 'averge'; did you mean 'average'?"),
-        (("--backbone", "average", "--set", "model.decya=1"), "no setting 'model.decya'; did you mean 'model.decay'?"),
+        (
+            ("--backbone", "average", "--set", "model.decya=1"),
+            "no setting 'model.decya'; did you mean 'model.decay'?",
+        ),
         (("--method", "dampd"), "There is no method 'dampd'; did you mean 'damped'?"),
-        (("--method", "damped", "--set", "memory.shrae=1"), "no setting 'memory.shrae'; did you mean 'memory.share'?"),
+        (
+            ("--method", "damped", "--set", "memory.shrae=1"),
+            "no setting 'memory.shrae'; did you mean 'memory.share'?",
+        ),
     ],
 )
-def test_messages_know_them(backbone: str, name: str, memlm: Memlm, arguments: tuple[str, ...], words: str) -> None:  # noqa: F811
+def test_messages_know_them(
+    backbone: str,
+    name: str,
+    memlm: Memlm,
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
     ended = memlm("train", "tokens/none", *arguments)
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
@@ -226,8 +261,13 @@ print(*command_words("train", {"source": "tokens/a"}, work.asked))
 
 def test_a_setting_with_a_spelling_is_an_option_of_train(tmp_path: Path) -> None:
     (tmp_path / "my_methods.py").write_text(METHOD, "utf-8")
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}", "MEMLM_PARTS": "my_methods"}
-    asked = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True)
+    environment = os.environ | {
+        "PYTHONPATH": f"{tmp_path}:{Path.cwd()}",
+        "MEMLM_PARTS": "my_methods",
+    }
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True
+    )
     assert asked.returncode == 0, asked.stderr
     numbers, help, words = asked.stdout.splitlines()
     assert numbers == "0.5 1 7"

@@ -1,4 +1,6 @@
-"""A method from outside the package that learns a stream of tasks, and replays the documents that it finds hardest."""
+"""A method from outside the package that learns a stream of tasks, and replays the documents that
+it finds hardest.
+"""
 
 import json
 from collections.abc import Iterator
@@ -27,8 +29,23 @@ from tests.stages.methods.stream.updates import Watched as Watch
 from tests.stages.methods.stream.updates import model_for, read_stream, stream
 from tests.stages.small_tasks import TASKS, bytes_of, write_task
 
-SMALL = ("--segment-length", 12, "--batch-tokens", 96, "--epochs", 2, "--lr", 0.01, "--set", "schedule.name=constant")
-SIZES = (word for size in ("layers=1", "width=16", "heads=2", "ffn_width=16") for word in ("--set", f"model.{size}"))
+SMALL = (
+    "--segment-length",
+    12,
+    "--batch-tokens",
+    96,
+    "--epochs",
+    2,
+    "--lr",
+    0.01,
+    "--set",
+    "schedule.name=constant",
+)
+SIZES = (
+    word
+    for size in ("layers=1", "width=16", "heads=2", "ffn_width=16")
+    for word in ("--set", f"model.{size}")
+)
 SMALL += tuple(SIZES)
 
 
@@ -57,7 +74,9 @@ class Hardest(KeepsDocuments[HardestSettings]):
     def end_task(self, task: Task) -> None:
         assert isinstance(task.examples, Documents)
         rows = task.examples.chosen
-        hardest = np.argsort(-self.losses(rows).cpu().numpy(), kind="stable")[: round(self.settings.share * len(rows))]
+        hardest = np.argsort(-self.losses(rows).cpu().numpy(), kind="stable")[
+            : round(self.settings.share * len(rows))
+        ]
         self.memory.write(rows[hardest], self.task, 1.0, self.random())
 
 
@@ -99,16 +118,24 @@ def test_a_plugin_is_trained_killed_resumed_and_scored_by_the_command(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folders = [write_task(tmp_path / name, TASKS[name], {"train": 40, "test": 20}) for name in TASKS]
+    folders = [
+        write_task(tmp_path / name, TASKS[name], {"train": 40, "test": 20}) for name in TASKS
+    ]
     made, update = [], Trainer._update
     for place, kills in (("whole", ()), ("parts", (3, 10, 13))):
         monkeypatch.setenv("MEMLM_STORE", str(tmp_path / place))
-        tokens = memlm("tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1).reference
+        tokens = memlm(
+            "tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1
+        ).reference
         command = ("train", tokens, "--method", registered, *SMALL, "--set", "memory.share=0.3")
         for kill in kills:
             with monkeypatch.context() as patched:
-                patched.setattr(Trainer, "_update", lambda trainer, last=kill: killed(trainer, last, update))
-                patched.setattr("stages.training.checkpoint.Saver.is_due", lambda saver, progress: True)
+                patched.setattr(
+                    Trainer, "_update", lambda trainer, last=kill: killed(trainer, last, update)
+                )
+                patched.setattr(
+                    "stages.training.checkpoint.Saver.is_due", lambda saver, progress: True
+                )
                 assert memlm(*command).code == 130
         ended = memlm(*command)
         assert bool(kills) == ("resumed: 13 of" in ended.err)

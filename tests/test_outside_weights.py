@@ -41,7 +41,9 @@ K, TEMPERATURE = 6, 2.0
 
 @dataclass(frozen=True)
 class MatchWeights:
-    """λ = σ(base + slope · m), where m tokens before a context and before its nearest neighbour are the same."""
+    """λ = σ(base + slope · m), where m tokens before a context and before its nearest neighbour are
+    the same.
+    """
 
     base: float
     slope: float
@@ -72,19 +74,25 @@ class MatchLength(PerContext):
         same, length = torch.ones(len(here), dtype=torch.bool), torch.zeros(len(here))
         for back in range(1, LONGEST + 1):
             inside = (here >= back) & (there >= back)
-            same &= inside & (tokens[(here - back).clamp(min=0)] == values[(there - back).clamp(min=0)])
+            same &= inside & (
+                tokens[(here - back).clamp(min=0)] == values[(there - back).clamp(min=0)]
+            )
             length += same
         return length[:, None].double()
 
     def fit(self, positions: Positions, weight: float) -> MatchWeights:
         tried = [MatchWeights(math.log(weight / (1 - weight)), slope) for slope in SLOPES]
-        return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
+        return max(
+            tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum())
+        )
 
 
 class Nearest(Grid):
     """λ = 1 / (2 + d), where d is the squared distance to the nearest entry; nothing is fitted."""
 
-    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+    def weights(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Sequence[Weight]:
         return [1 / (2 - retrieved[-1].scored(self.best[-1].cutoff)[0].amax(-1))]
 
 
@@ -99,7 +107,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class SlowSplit:
-    """A split, token by token in float64: probabilities of model and memory, matches, and distances of the nearest."""
+    """A split, token by token in float64: probabilities of model and memory, matches, and distances
+    of the nearest.
+    """
 
     model: np.ndarray
     memory: np.ndarray
@@ -113,7 +123,9 @@ class SlowSplit:
         memory, matches, nearest = [], [], []
         for i, target in enumerate(ids):
             rows, distances = oracle.neighbours(keys, queries[i], K, "l2")
-            memory.append(oracle.memory_probability(distances, values[rows], target, TEMPERATURE, "l2"))
+            memory.append(
+                oracle.memory_probability(distances, values[rows], target, TEMPERATURE, "l2")
+            )
             nearest.append(distances[0])
             before = range(1, 1 + min(LONGEST, i, rows[0]))
             differs = (back - 1 for back in before if ids[i - back] != values[rows[0] - back])
@@ -134,11 +146,15 @@ def test_it_is_fitted_read_and_reported_like_any_other(
 ) -> None:
     monkeypatch.setattr(plan, "MOST_TOKENS_PER_SHARD", tokens_per_shard)
     store = Store(tmp_path / "store")
-    model = small_model(store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2))
+    model = small_model(
+        store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2)
+    )
     datastore = made(store, BuildDatastore(), DatastoreConfig(), model)
     index = made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
     reading = f"external:k={K},temperature={TEMPERATURE:g},lambda=match"
-    ended = memlm("evaluate", index.reference, "--memory", reading, "--save-token-scores", "--device", "cpu")
+    ended = memlm(
+        "evaluate", index.reference, "--memory", reading, "--save-token-scores", "--device", "cpu"
+    )
     assert "knn-lm (match λ)" in ended.err
     report = store.get(ended.reference, "report")
     figures = json.loads((report.path / "metrics.json").read_text())
@@ -150,22 +166,35 @@ def test_it_is_fitted_read_and_reported_like_any_other(
     assert set(test.matches) > {0, 1} and 0.3 < abs(slope) < 1
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=1e-4)
     assert figures["nll"] == pytest.approx(-want.mean(), abs=1e-5)
-    assert figures["rows"][2]["nll"] == pytest.approx(-test.log_p(one_for_all, 0.0).mean(), abs=1e-5)
+    assert figures["rows"][2]["nll"] == pytest.approx(
+        -test.log_p(one_for_all, 0.0).mean(), abs=1e-5
+    )
     learned, (memory,) = figures["learned_weight"], figures["memories"]
-    assert (learned["one_for_all"], learned["used"], len(learned["held_out_gains"])) == (one_for_all, True, 5)
+    assert (learned["one_for_all"], learned["used"], len(learned["held_out_gains"])) == (
+        one_for_all,
+        True,
+        5,
+    )
     assert (memory["learned"], memory["policy"], memory["tuned"]) == ("lambda", "match", ["lambda"])
-    assert report.json("weight-network.json") == {"base": math.log(one_for_all / (1 - one_for_all)), "slope": slope}
+    assert report.json("weight-network.json") == {
+        "base": math.log(one_for_all / (1 - one_for_all)),
+        "slope": slope,
+    }
     assert [reading.weight for reading in reported_readings(report, model)] == ["match"]
 
 
 def test_weights_that_are_not_fitted_are_those_that_score(memlm: Memlm, tmp_path: Path) -> None:
     """A curve over k would have one weight for all contexts in their place."""
     store = Store(tmp_path / "store")
-    model = small_model(store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2))
+    model = small_model(
+        store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2)
+    )
     datastore = made(store, BuildDatastore(), DatastoreConfig(), model)
     index = made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
     reading = f"external:k={K},temperature={TEMPERATURE:g},lambda=nearest"
-    figures = json.loads(memlm("evaluate", index.reference, "--memory", reading, "--json", "--device", "cpu").out)
+    figures = json.loads(
+        memlm("evaluate", index.reference, "--memory", reading, "--json", "--device", "cpu").out
+    )
     slow = SlowSplit.of(model, datastore, "test")
     weights = 1 / (2 + slow.nearest)
     want = -np.log((1 - weights) * slow.model + weights * slow.memory).mean()
@@ -180,4 +209,6 @@ def test_what_a_policy_lacks_is_named_before_anything_is_scored() -> None:
 def test_a_name_that_nobody_registered_is_refused(memlm: Memlm) -> None:
     ended = memlm("evaluate", "x", "--memory", "external:lambda=mach")
     assert ended.code == 2
-    assert "lambda is no number, and no policy is called 'mach'; did you mean 'match'?" in " ".join(ended.err.split())
+    assert "lambda is no number, and no policy is called 'mach'; did you mean 'match'?" in " ".join(
+        ended.err.split()
+    )

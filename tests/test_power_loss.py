@@ -86,7 +86,9 @@ def test_a_shard_costs_the_same_syncs_however_many_there_are(tmp_path: Path) -> 
 def test_what_is_cached_costs_no_sync(tmp_path: Path) -> None:
     assert syncs(tmp_path / "store", 6) > 0
     with recorded(tmp_path / "store") as record:
-        outcome = make(Squares(), SquaresConfig(length=6), {}, Store(tmp_path / "store" / "store"), Execution())
+        outcome = make(
+            Squares(), SquaresConfig(length=6), {}, Store(tmp_path / "store" / "store"), Execution()
+        )
     assert outcome.status == "cached"
     assert not any(isinstance(event, Sync) for event in record.events[record.began :])
 
@@ -108,4 +110,7 @@ def test_training(tmp_path: Path) -> None:
     command(STAGES["tokens"])(tmp_path / "prepared")
     (tokens,) = state(tmp_path / "prepared")
     train = [argument.replace("{tokens}", tokens) for argument in STAGES["model"]]
-    assert failures(Replay([command([*train, "--device", "cpu"])], tmp_path / "prepared", tmp_path), 8) == []
+    assert (
+        failures(Replay([command([*train, "--device", "cpu"])], tmp_path / "prepared", tmp_path), 8)
+        == []
+    )

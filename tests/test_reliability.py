@@ -8,13 +8,17 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/reference/reliability.md").read_text("utf-8")
 CAMPAIGN = (ROOT / "tests/endurance/campaign/__main__.py").read_text("utf-8")
-GOALS = dict(re.findall(r'"([a-z-]+)": (\d+)', CAMPAIGN.partition("GOALS = {")[2].partition('}\n"""')[0]))
+GOALS = dict(
+    re.findall(r'"([a-z-]+)": (\d+)', CAMPAIGN.partition("GOALS = {")[2].partition('}\n"""')[0])
+)
 
 
 def promises() -> list[list[str]]:
     """The rows of the first table, [event, what holds, how it is tested] each."""
     table = PAGE.partition("| event |")[2].partition("\n\n")[0]
-    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]
+    ]
 
 
 def attacks(text: str) -> set[str]:

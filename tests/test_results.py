@@ -39,7 +39,12 @@ def test_charts_are_those_of_the_data_and_every_page_with_data_has_one() -> None
         svg = (results.CHARTS / f"{chart.name}.svg").read_text("utf-8")
         titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
         layers = specification(chart)["layer"]
-        wanted = [value["words"] for layer in layers for value in layer["data"]["values"] if "words" in value]
+        wanted = [
+            value["words"]
+            for layer in layers
+            for value in layer["data"]["values"]
+            if "words" in value
+        ]
         assert titles == wanted, f"{name}: docs/site/results.py draws it"
         assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
         drawn.add(f"{chart.name}.svg")
@@ -53,7 +58,10 @@ def test_charts_are_those_of_the_data_and_every_page_with_data_has_one() -> None
 def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
     measured = {_plain(figure) for figure in FIGURE.findall("\n".join(map(_words, DATA)))}
     prose = re.sub(
-        r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`", "", results.MARKED.sub("", page.read_text("utf-8")), flags=re.M
+        r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`",
+        "",
+        results.MARKED.sub("", page.read_text("utf-8")),
+        flags=re.M,
     )
     unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
     assert not unknown, f"{page.name}: {unknown}"

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 NEEDED = ("sphinx", "furo", "myst_parser")
 
 pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in NEEDED), reason="Sphinx is not installed (pip install -e '.[docs]')"
+    any(find_spec(name) is None for name in NEEDED),
+    reason="Sphinx is not installed (pip install -e '.[docs]')",
 )
 
 
@@ -20,7 +21,10 @@ pytestmark = pytest.mark.skipif(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, ROOT / "docs/site/build.py", folder], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "docs/site/build.py", folder],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert built.returncode == 0, built.stderr
     return folder
@@ -40,12 +44,19 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         assert not re.search(r"<(script|img|iframe|source)\b[^>]*\bsrc=\"(https?:)?//", text), page
         assert not re.search(r"<link\b[^>]*\bhref=\"(https?:)?//", text), page
     for style in site.rglob("*.css"):
-        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text("utf-8")), style
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text("utf-8")), (
+            style
+        )
 
 
 def test_the_reference_has_every_command_and_its_options(site: Path) -> None:
     text = (site / "commands.html").read_text("utf-8")
-    for words in ("memlm evaluate", "--save-token-scores", "memlm artifacts graph", "TOKENS|BATCHES|NEIGHBORS"):
+    for words in (
+        "memlm evaluate",
+        "--save-token-scores",
+        "memlm artifacts graph",
+        "TOKENS|BATCHES|NEIGHBORS",
+    ):
         assert words in text
 
 
@@ -66,5 +77,8 @@ def test_every_field_of_a_report_is_on_a_page_that_others_lead_to(site: Path) ->
     text = (site / "fields.html").read_text("utf-8")
     for words in ("share_of_gain", "perplexity_ratio_interval", "memory_tokens"):
         assert words in text
-    for page, room in (("reference/artifacts", "evaluation-fields"), ("how-to/compare", "comparison-settings")):
+    for page, room in (
+        ("reference/artifacts", "evaluation-fields"),
+        ("how-to/compare", "comparison-settings"),
+    ):
         assert f"fields.html#stages-{room}" in (site / f"{page}.html").read_text("utf-8")

@@ -2,17 +2,18 @@
 
     python docs/examples/knn_lm.py gpt2 train.txt valid.txt test.txt
 
-The model reads the training text once. Of every position we keep two things: a *key*, the hidden state that stands for
-all text before it, and a *value*, the token that came next. That is the datastore. At test we search it for the keys
-nearest to the present context: the tokens that followed them, weighted by how near they are, are a second opinion about
-the next token. The two opinions are mixed:
+The model reads the training text once. Of every position we keep two things: a *key*, the hidden
+state that stands for all text before it, and a *value*, the token that came next. That is the
+datastore. At test we search it for the keys nearest to the present context: the tokens that
+followed them, weighted by how near they are, are a second opinion about the next token. The two
+opinions are mixed:
 
     p(token) = (1 - lambda) p_model(token) + lambda p_memory(token)
 
-How much the memory counts (lambda), and how much nearer is better (the temperature), is chosen on the validation text.
-No weight of the model changes. Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
-Models" (arXiv:1911.00172). They take keys before the last feed-forward block; the last hidden state, which every model
-of transformers gives, comes close.
+How much the memory counts (lambda), and how much nearer is better (the temperature), is chosen on
+the validation text. No weight of the model changes. Khandelwal et al. 2020, "Generalization through
+Memorization: Nearest Neighbor Language Models" (arXiv:1911.00172). They take keys before the last
+feed-forward block; the last hidden state, which every model of transformers gives, comes close.
 """
 
 import sys
@@ -60,13 +61,18 @@ def main(name: str, train: str, valid: str, test: str) -> tuple[float, float]:
     model = AutoModelForCausalLM.from_pretrained(name).eval()
 
     def scored(file: str) -> Scored:
-        ids = tokenizer(Path(file).read_text("utf-8"), return_tensors="pt", verbose=False).input_ids[0]
+        ids = tokenizer(
+            Path(file).read_text("utf-8"), return_tensors="pt", verbose=False
+        ).input_ids[0]
         return score(model, ids)
 
-    # The memory: one row for each token of the training text. Half precision loses nothing that the search would see.
+    # The memory: one row for each token of the training text. Half precision loses nothing that the
+    # search would see.
     seen = scored(train)
     datastore = memlm.Datastore(seen.keys.half(), seen.targets)
-    index = memlm.Index(datastore)  # exact for few keys, approximate for many; memlm.Index(datastore, "flat") is exact
+    index = memlm.Index(
+        datastore
+    )  # exact for few keys, approximate for many; memlm.Index(datastore, "flat") is exact
     print(f"the datastore has {len(datastore.values):,} keys of width {datastore.keys.shape[1]}")
 
     # The numbers of the reading: those with the smallest perplexity on the validation text.

@@ -2,19 +2,22 @@
 
     python docs/examples/memory_layer.py
 
-The layer below attends to its own segment, as any attention does, and to a matrix M of *fast weights* that sums up all
-segments before it. When a segment ends, its keys and values are written there, and what is older fades:
+The layer below attends to its own segment, as any attention does, and to a matrix M of *fast
+weights* that sums up all segments before it. When a segment ends, its keys and values are written
+there, and what is older fades:
 
     read:   q M                        write:  M <- decay M + mean over the segment of phi(k) v^T
 
-So M costs the same however long the stream is. It is linear attention (Katharopoulos et al. 2020, arXiv:2006.16236)
-over the past, as in Infini-attention (Munkhdalai et al. 2024, arXiv:2404.07143), without their normalization.
+So M costs the same however long the stream is. It is linear attention (Katharopoulos et al. 2020,
+arXiv:2006.16236) over the past, as in Infini-attention (Munkhdalai et al. 2024, arXiv:2404.07143),
+without their normalization.
 
-Three things make a layer: its settings, its memory (a NamedTuple of tensors), and its code. One line registers it; then
-`backbone`, commands (`--set model.attention.name=fast-weights`), checkpoints and evaluation know it.
+Three things make a layer: its settings, its memory (a NamedTuple of tensors), and its code. One
+line registers it; then `backbone`, commands (`--set model.attention.name=fast-weights`),
+checkpoints and evaluation know it.
 
-The task is one that needs the past: a stream changes its topic now and then, and a topic uses 4 of 32 tokens. The first
-tokens of a segment can only be guessed by who remembers the segments before.
+The task is one that needs the past: a stream changes its topic now and then, and a topic uses 4 of
+32 tokens. The first tokens of a segment can only be guessed by who remembers the segments before.
 """
 
 from typing import Literal, NamedTuple
@@ -67,15 +70,25 @@ class FastWeightAttention(memlm.StreamAttention[FastWeights]):
         self, inputs: memlm.StreamInputs, passage: memlm.Passage, memory: FastWeights
     ) -> memlm.Attended[FastWeights]:
         x = inputs.normalized  # [B, m + n, d]: m cached positions, then the n that are read now
-        ((begin, first, stop),) = passage.spans  # positions first .. stop - 1 attend to those from `begin` on
-        queries, keys, values = self.query(x[:, first:stop]), self.key(x[:, begin:stop]), self.value(x[:, begin:stop])
+        ((begin, first, stop),) = (
+            passage.spans
+        )  # positions first .. stop - 1 attend to those from `begin` on
+        queries, keys, values = (
+            self.query(x[:, first:stop]),
+            self.key(x[:, begin:stop]),
+            self.value(x[:, begin:stop]),
+        )
         # A position sees itself and what stands before it, never what comes.
-        sees = torch.ones(stop - first, stop - begin, dtype=torch.bool, device=x.device).tril(first - begin)
+        sees = torch.ones(stop - first, stop - begin, dtype=torch.bool, device=x.device).tril(
+            first - begin
+        )
         local = F.scaled_dot_product_attention(queries, keys, values, attn_mask=sees)
         remembered = _positive(queries) @ memory.matrix
         hidden = self.out(local) + self.recall(remembered)
         if passage.ends_segment:
-            segment = x[:, passage.cached - passage.place : stop]  # all of it, however many calls it took to read
+            segment = x[
+                :, passage.cached - passage.place : stop
+            ]  # all of it, however many calls it took to read
             keys, values = _positive(self.key(segment)), self.value(segment)
             memory = FastWeights(self.decay * memory.matrix + keys.mT @ values / segment.shape[1])
         return memlm.Attended(hidden, memory)
@@ -96,7 +109,9 @@ def streams(length: int, generator: torch.Generator) -> Tensor:
     rows = []
     for _ in range(STREAMS):
         topics = -(-length // (8 * SEGMENT))
-        words = torch.stack([torch.randperm(TOKENS, generator=generator)[:TOPIC] for _ in range(topics)])
+        words = torch.stack(
+            [torch.randperm(TOKENS, generator=generator)[:TOPIC] for _ in range(topics)]
+        )
         drawn = torch.randint(TOPIC, (topics, 8 * SEGMENT), generator=generator)
         rows.append(words.gather(1, drawn).flatten()[:length])
     return torch.stack(rows)
@@ -124,11 +139,22 @@ def main(steps: int = 400) -> tuple[float, float]:
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     attention = {"name": "fast-weights", "decay": 0.7}
-    sizes = {"width": 64, "layers": 1, "heads": 2, "ffn_width": 128, "dropout": 0.0, "mem_length": 0}
-    model = memlm.new_model(TOKENS, SEGMENT, backbone="transformer-xl", attention=attention, **sizes)
+    sizes = {
+        "width": 64,
+        "layers": 1,
+        "heads": 2,
+        "ffn_width": 128,
+        "dropout": 0.0,
+        "mem_length": 0,
+    }
+    model = memlm.new_model(
+        TOKENS, SEGMENT, backbone="transformer-xl", attention=attention, **sizes
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     state = None
-    for step, (inputs, targets) in enumerate(segments(streams((steps + 1) * SEGMENT, generator)), 1):
+    for step, (inputs, targets) in enumerate(
+        segments(streams((steps + 1) * SEGMENT, generator)), 1
+    ):
         encoding = model.train().encode(inputs, state)
         loss = model.loss(encoding.hidden.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()

@@ -2,17 +2,18 @@
 
     python docs/examples/neural_cache.py [text.txt]
 
-A text repeats itself: a name that was used once is used again soon. An LSTM forgets it after some twenty words. The
-cache keeps, of the last words, the hidden state that each was predicted from. Where the present state is like one of
-them, the word that came then is likely to come now:
+A text repeats itself: a name that was used once is used again soon. An LSTM forgets it after some
+twenty words. The cache keeps, of the last words, the hidden state that each was predicted from.
+Where the present state is like one of them, the word that came then is likely to come now:
 
     p_cache(word) ~ sum over the last positions i where `word` came of exp(theta * h . h_i)
 
-The two distributions are mixed, p = (1 - lambda) p_model + lambda p_cache. Nothing is trained for it: the states are
-there anyway, and the cache follows the text as it is read. Grave et al. 2017, "Improving Neural Language Models with a
-Continuous Cache" (arXiv:1612.04426).
+The two distributions are mixed, p = (1 - lambda) p_model + lambda p_cache. Nothing is trained for
+it: the states are there anyway, and the cache follows the text as it is read. Grave et al. 2017,
+"Improving Neural Language Models with a Continuous Cache" (arXiv:1612.04426).
 
-Here a small LSTM learns the words of Python's own documentation for a minute, with a training loop that hides nothing.
+Here a small LSTM learns the words of Python's own documentation for a minute, with a training loop
+that hides nothing.
 """
 
 import re
@@ -39,7 +40,9 @@ def numbered(text: str) -> Tensor:
 
 
 def train(model: memlm.LanguageModel, ids: Tensor, steps: int) -> None:
-    """Read the text as sixteen streams side by side, segment after segment, and learn each next word."""
+    """Read the text as sixteen streams side by side, segment after segment, and learn each next
+    word.
+    """
     streams = ids[: len(ids) // STREAMS * STREAMS].view(STREAMS, -1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     state, place = None, 0
@@ -70,13 +73,22 @@ def main(text: str, steps: int = 400) -> tuple[float, float]:
     train(model, learned, steps)
 
     def read(ids: Tensor) -> tuple[Tensor, memlm.Entries, Tensor]:
-        """A text word by word: its log-probability by the model, what the cache holds at that moment, the word."""
+        """A text word by word: its log-probability by the model, what the cache holds at that
+        moment, the word.
+        """
         scores = memlm.score_ids(model, ids.tolist(), END, SEGMENT)
-        return scores.log_p, memlm.recent(scores.keys["hidden"], scores.targets, CACHE), scores.targets
+        return (
+            scores.log_p,
+            memlm.recent(scores.keys["hidden"], scores.targets, CACHE),
+            scores.targets,
+        )
 
-    # lambda, theta (one over the temperature) and the size of the cache are chosen on text between the two.
+    # lambda, theta (one over the temperature) and the size of the cache are chosen on text between
+    # the two.
     numbers = memlm.tune(*read(held), k=[100, CACHE])
-    print(f"chosen: lambda {numbers.weight:.2f}, theta {1 / numbers.temperature:.3g}, the last {numbers.k} words")
+    print(
+        f"chosen: lambda {numbers.weight:.2f}, theta {1 / numbers.temperature:.3g}, the last {numbers.k} words"
+    )
 
     log_p, cache, targets = read(asked)
     alone = memlm.perplexity(log_p)

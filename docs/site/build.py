@@ -1,7 +1,8 @@
-"""The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an error.
+"""The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an
+error.
 
-Home, contributing and changelog lie beside `docs`; the references of commands, settings and fields are made
-from the code.
+Home, contributing and changelog lie beside `docs`; the references of commands, settings and fields
+are made from the code.
 """
 
 import re
@@ -20,7 +21,11 @@ import fields  # noqa: E402
 import settings  # noqa: E402
 
 ROOT = HERE.parent.parent
-BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+BESIDE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 """Files beside `docs`, and what they are called on the site."""
 SHELVES = {
     "Tutorials": ("tutorials", "index novel code domain train-with-memory recipe"),
@@ -28,7 +33,10 @@ SHELVES = {
         "how-to",
         "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate translate",
     ),
-    "Explanation": ("explanation", "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl"),
+    "Explanation": (
+        "explanation",
+        "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl",
+    ),
     "Reference": ("reference", "streams memories artifacts reliability house"),
     "Results": ("results", "effects trime spalm layers pretrained speed cluster reliability"),
 }
@@ -52,25 +60,42 @@ def build(output: Path) -> int:
         (source / "settings.md").write_text(settings.settings(), "utf-8")
         for page in source.rglob("*.md"):
             page.write_text(settings.linked(unbroken(page.read_text("utf-8"))), "utf-8")
-        return main(["-W", "--keep-going", "-q", "-c", str(HERE), "-d", f"{folder}/doctrees", str(source), str(output)])
+        return main(
+            [
+                "-W",
+                "--keep-going",
+                "-q",
+                "-c",
+                str(HERE),
+                "-d",
+                f"{folder}/doctrees",
+                str(source),
+                str(output),
+            ]
+        )
 
 
 def linked(text: str) -> str:
     """A text from beside `docs`, with links as the site has them; what the site lacks is no link."""
     for file, page in BESIDE.items():
         text = text.replace(f"]({file})", f"]({page})")
-    return re.sub(r"\[([^\]]+)\]\(LICENSE\)", r"`\1`", re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text))
+    return re.sub(
+        r"\[([^\]]+)\]\(LICENSE\)", r"`\1`", re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text)
+    )
 
 
 def unbroken(text: str) -> str:
     """A text whose tables keep a number and its % in one line, on a narrow screen, too."""
-    return re.sub(r"^\|.*", lambda row: row[0].replace(" %", "\N{NO-BREAK SPACE}%"), text, flags=re.M)
+    return re.sub(
+        r"^\|.*", lambda row: row[0].replace(" %", "\N{NO-BREAK SPACE}%"), text, flags=re.M
+    )
 
 
 def contents() -> str:
     """The site's table of contents."""
     return "".join(
-        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages(title)) + "\n```\n" for title in SHELVES
+        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages(title)) + "\n```\n"
+        for title in SHELVES
     )
 
 

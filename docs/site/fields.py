@@ -19,10 +19,14 @@ def fields() -> str:
     from stages.evaluation import fields as report
 
     parts = {"metrics.json of a report": report, "The JSON of a comparison": comparison}
-    return "\n".join([HEAD, *(_part(title, part.__name__, part.FIELDS) for title, part in parts.items())])
+    return "\n".join(
+        [HEAD, *(_part(title, part.__name__, part.FIELDS) for title, part in parts.items())]
+    )
 
 
 def _part(title: str, module: str, meanings: dict[str, str]) -> str:
     """A table, which links to the module lead to."""
     rows = [f"| `{name}` | {escaped(meaning)} |" for name, meaning in meanings.items()]
-    return "\n".join([f"({module.replace('.', '/')})=", f"## {title}\n", "| field | |\n|---|---|", *rows, ""])
+    return "\n".join(
+        [f"({module.replace('.', '/')})=", f"## {title}\n", "| field | |\n|---|---|", *rows, ""]
+    )

@@ -1,18 +1,20 @@
-"""Tables and charts of the documents, made from data: `python docs/site/results.py` writes them into `docs/results`.
+"""Tables and charts of the documents, made from data: `python docs/site/results.py` writes them
+into `docs/results`.
 
-A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/data/PAGE/NAME.toml`. Such a file has
+A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/data/PAGE/NAME.toml`.
+Such a file has
 
-    columns = ["what is compared", "measured", …]
-    [[rows]]
-    cells = ["TRIME", {mean = 128.1, interval = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
+    columns = ["what is compared", "measured", …] [[rows]] cells = ["TRIME", {mean = 128.1, interval
+    = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
 
-and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as they are known.
-`notes` are measurements of the same runs that have no row, `details` those that the page leaves to the file.
+and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as
+they are known. `notes` are measurements of the same runs that have no row, `details` those that the
+page leaves to the file.
 A cell is a text, a number, a mean with its interval, a
 change in percent with its interval, or a list of these.
 
-The page shows the columns numbered in `show`, rows without `more = true`, and commands of at most two lines, and links
-the file for the rest. A page may also link a file without showing its table.
+The page shows the columns numbered in `show`, rows without `more = true`, and commands of at most
+two lines, and links the file for the rest. A page may also link a file without showing its table.
 
     [chart]
     title, caption, up = "Change of perplexity", "TRIME gains …", "change, %"
@@ -23,8 +25,9 @@ named by the row's first cell, or by its `bar`; where rows have one, the others 
 
     lines = {across = 2, up = 3}
 
-instead of `bars` draws a line through the rows of the same `line`; a row may lie on several (`line = ["a", "b"]`).
-`level = {label = "the model alone", value = 99.7}` is a value across the whole chart.
+instead of `bars` draws a line through the rows of the same `line`; a row may lie on several (`line
+= ["a", "b"]`). `level = {label = "the model alone", value = 99.7}` is a value across the whole
+chart.
 """
 
 import re
@@ -50,7 +53,9 @@ LINES = 2
 
 
 def with_schemes(svg: str) -> str:
-    """A file whose colours follow the reader's screen: light as it is, and dark by a style of its own."""
+    """A file whose colours follow the reader's screen: light as it is, and dark by a style of its
+    own.
+    """
     dark = "".join(
         f'[{kind}="{LIGHT[name]}"]{{{kind}:{DARK[name]}}}' for name in LIGHT for kind in ("fill", "stroke")
         if f'{kind}="{LIGHT[name]}"' in svg and NAMES[LIGHT[name]] == name
@@ -114,7 +119,9 @@ def line_chart(name: str, table: dict[str, Any]) -> Chart:
             for label in [row["line"]] if isinstance(row.get("line"), str) else row.get("line", []):
                 points.setdefault(label, []).append((across, _value(row["cells"], axes["up"])))
     lines = [Line(label, sorted(through)) for label, through in points.items()]
-    level = Level(about["level"]["label"], float(about["level"]["value"])) if "level" in about else None
+    level = (
+        Level(about["level"]["label"], float(about["level"]["value"])) if "level" in about else None
+    )
     columns = table["columns"]
     ticks = [float(tick) for tick in about["ticks"]] if "ticks" in about else None
     plot = Lines(lines, columns[axes["across"]], columns[axes["up"]], ticks, even=True, level=level)
@@ -122,15 +129,25 @@ def line_chart(name: str, table: dict[str, Any]) -> Chart:
 
 
 def bar_chart(name: str, table: dict[str, Any]) -> Chart:
-    """The bars of a table's rows, from the columns that its `chart` names; a row without any is left out."""
+    """The bars of a table's rows, from the columns that its `chart` names; a row without any is
+    left out.
+    """
     about, bars = table["chart"], table["chart"]["bars"]
     named = [row for row in table["rows"] if "bar" in row] or table["rows"]
     rows = [row["cells"] for row in named]
     values = {label: [_value(row, column) for row in rows] for label, column in bars.items()}
-    drawn = [place for place, row in enumerate(zip(*values.values(), strict=True)) if any(v is not None for v in row)]
+    drawn = [
+        place
+        for place, row in enumerate(zip(*values.values(), strict=True))
+        if any(v is not None for v in row)
+    ]
     groups = [str(named[place].get("bar", rows[place][0])) for place in drawn]
     series = [
-        Series(label, [column[place] for place in drawn], [_interval(rows[place], bars[label]) for place in drawn])
+        Series(
+            label,
+            [column[place] for place in drawn],
+            [_interval(rows[place], bars[label]) for place in drawn],
+        )
         for label, column in values.items()
     ]
     plot = Bars(groups, series, "", about["up"], about.get("signed", True))
@@ -140,7 +157,11 @@ def bar_chart(name: str, table: dict[str, Any]) -> Chart:
 def _cell(cells: list[Any], column: int) -> Any:
     """A cell, or of a list its first measurement."""
     cell = cells[column] if column < len(cells) else ""
-    return next((one for one in cell if isinstance(one, dict)), cell[0]) if isinstance(cell, list) else cell
+    return (
+        next((one for one in cell if isinstance(one, dict)), cell[0])
+        if isinstance(cell, list)
+        else cell
+    )
 
 
 def _value(cells: list[Any], column: int) -> float | None:
@@ -149,7 +170,11 @@ def _value(cells: list[Any], column: int) -> float | None:
     if isinstance(cell, dict):
         cell = next((cell[kind] for kind in ("percent", "mean", "value") if kind in cell), "")
     begins = re.match(r"\d[\d,]*(\.\d+)?", str(cell)) if isinstance(cell, str) else None
-    return float(begins[0].replace(",", "") if begins else cell) if begins or isinstance(cell, (int, Decimal)) else None
+    return (
+        float(begins[0].replace(",", "") if begins else cell)
+        if begins or isinstance(cell, (int, Decimal))
+        else None
+    )
 
 
 def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
@@ -162,7 +187,9 @@ def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
 
 
 def markdown(table: dict[str, Any], file: str) -> str:
-    """What a page shows of a table, as Markdown; below it what is true of all rows, and a link where there is more."""
+    """What a page shows of a table, as Markdown; below it what is true of all rows, and a link
+    where there is more.
+    """
     columns, rows = table["columns"], table["rows"]
     shown = table.get("show", range(len(columns)))
     lines = [
@@ -189,7 +216,9 @@ def _line(cells: list[str]) -> str:
 
 
 def _about(table: dict[str, Any]) -> list[str]:
-    """Setup and seeds of a table, or its machine and date, a sentence each: what has no seeds is of a machine."""
+    """Setup and seeds of a table, or its machine and date, a sentence each: what has no seeds is of
+    a machine.
+    """
     known = [table["setup"]] if "setup" in table else []
     if "seeds" in table:
         return [*known, "One seed." if table["seeds"] == 1 else f"{table['seeds']} seeds."]
@@ -226,7 +255,8 @@ def _bounds(cell: dict[str, Any]) -> str:
 
 
 def number(value: int | Decimal, signed: bool = False) -> str:
-    """A number as the pages show it: thousands with a comma, no zero before the point, a true minus.
+    """A number as the pages show it: thousands with a comma, no zero before the point, a true
+    minus.
 
     >>> number(Decimal("-0.50")), number(12345), number(Decimal("2.5"), signed=True)
     ('−.50', '12,345', '+2.5')

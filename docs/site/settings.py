@@ -1,7 +1,8 @@
 """The page of all settings, from their classes: what a setting is stands in its docstring alone.
 
-Other pages link the module of a class, `[settings](../../stages/models/layers/memory_settings.py#MemSizerSettings)`; on
-the site that is its table here. Without a name it is the module's first.
+Other pages link the module of a class,
+`[settings](../../stages/models/layers/memory_settings.py#MemSizerSettings)`; on the site that is
+its table here. Without a name it is the module's first.
 """
 
 import re
@@ -75,10 +76,16 @@ def _table(prefix: str, part: Any) -> Iterator[str]:
 
     told = {name: text for name in part.model_fields if (text := docstring(part, name))}
     yield escaped((part.__doc__ or "").strip().partition("\n\n")[0])
-    rows = [(name, field) for name, field in part.model_fields.items() if name in told or len(_choices(field)) > 1]
+    rows = [
+        (name, field)
+        for name, field in part.model_fields.items()
+        if name in told or len(_choices(field)) > 1
+    ]
     yield from ["\n| setting | default | |\n|---|---|---|"] if rows else []
     for name, field in rows:
-        choices = f"One of {', '.join(f'`{one}`' for one in _choices(field))}." if _choices(field) else ""
+        choices = (
+            f"One of {', '.join(f'`{one}`' for one in _choices(field))}." if _choices(field) else ""
+        )
         about = " ".join(filter(None, (escaped(told.get(name, "")), choices)))
         shown = ".".join(filter(None, (prefix, field.alias or name)))
         yield f"| `{shown}` | {_default(field)} | {about} |"
@@ -99,4 +106,10 @@ def _choices(field: Any) -> tuple[Any, ...]:
 
 def escaped(text: str) -> str:
     """A text as a cell of a table, where it is no Markdown."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")
+    return (
+        " ".join(text.split())
+        .replace("|", "\\|")
+        .replace("<", "&lt;")
+        .replace("[", "\\[")
+        .replace("*", "\\*")
+    )

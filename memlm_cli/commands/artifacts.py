@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MEGABYTE = 10**6
 app = Commands(
-    help="Look after the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
+    help="Look after the store: list, show, verify, graph, rm, gc; push and pull copies.",
+    no_args_is_help=True,
 )
 
 
@@ -33,19 +34,25 @@ def _reference(help: str, metavar: str = "REF") -> Any:
 
 Reference = Annotated[str, _reference("kind/id, kind/name or a folder.")]
 BucketAddress = Annotated[
-    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
+    str,
+    typer.Argument(
+        metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder."
+    ),
 ]
 
 
 @app.command("list")
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(autocompletion=completion.words(lambda: KINDS), help="Only this kind.")
+        str | None,
+        typer.Argument(autocompletion=completion.words(lambda: KINDS), help="Only this kind."),
     ] = None,
     *,
     asked: Asked,
 ) -> None:
-    """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
+    """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted,
+    and whose it is.
+    """
     from stages.artifacts.garbage import unfinished
 
     if kind and kind not in KINDS:
@@ -69,19 +76,25 @@ def list_(
             say(f"damaged: {reference}, which memlm artifacts verify {reference} tells more of")
     for draft in unfinished(opened):
         if kind in (None, draft.path.parent.name):
-            say(f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}")
+            say(
+                f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}"
+            )
 
 
 @app.command()
 def show(reference: Reference, *, asked: Asked) -> None:
-    """An artifact on a terminal; in a pipe its manifest as JSON: settings, inputs, files, metrics. --json: one line."""
+    """An artifact on a terminal; in a pipe its manifest as JSON: settings, inputs, files, metrics.
+    --json: one line.
+    """
     opened = asked.open_store()
     artifact = opened.get(reference)
     if answers_on_terminal() and not asked.json:
         from memlm_cli.result_tables import artifact_rows
 
         answer_table(("", ""), artifact_rows(artifact, _names(opened).get(artifact.reference, [])))
-        say(f"all settings, figures and digests: {artifact.advise('artifacts', 'show', reference, '--json')}")
+        say(
+            f"all settings, figures and digests: {artifact.advise('artifacts', 'show', reference, '--json')}"
+        )
         return
     manifest = json.loads(artifact.manifest.dumps())
     manifest["files"] = manifest.pop("files")  # the long table of digests comes last
@@ -111,15 +124,26 @@ def verify(
             with reporter.aside():
                 if isinstance(found, ArtifactError):
                     say(str(found))
-                    (unchecked if isinstance(found, UncheckedArtifact) else damaged).append(reference)
+                    (unchecked if isinstance(found, UncheckedArtifact) else damaged).append(
+                        reference
+                    )
                 elif not asked.json:
                     answer(f"{reference} is as it was made")
     if asked.json:
-        answer(json.dumps([{"reference": r, "damaged": r in damaged, "unchecked": r in unchecked} for r in chosen]))
+        answer(
+            json.dumps(
+                [
+                    {"reference": r, "damaged": r in damaged, "unchecked": r in unchecked}
+                    for r in chosen
+                ]
+            )
+        )
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
     if unchecked:
-        raise ArtifactError(f"{len(unchecked)} of {len(chosen)} cannot be checked here: {', '.join(unchecked)}")
+        raise ArtifactError(
+            f"{len(unchecked)} of {len(chosen)} cannot be checked here: {', '.join(unchecked)}"
+        )
 
 
 @app.command()
@@ -138,13 +162,20 @@ def graph(
     if asked.json:
         answer(json.dumps(_summaries(artifacts, opened)))
     else:
-        answer(lineage_tree(artifacts, {reference: ", ".join(names) for reference, names in _names(opened).items()}))
+        answer(
+            lineage_tree(
+                artifacts,
+                {reference: ", ".join(names) for reference, names in _names(opened).items()},
+            )
+        )
 
 
 @app.command()
 def rm(
     references: Annotated[list[str], _reference("What to remove: kind/id or kind/name.", "REF...")],
-    force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what others were made from.")
+    ] = False,
     *,
     asked: Asked,
 ) -> None:
@@ -185,10 +216,14 @@ def gc(
     folders = [str(g.path.relative_to(opened.root)) for g in garbage]
     if asked.json:
         rows = zip(folders, garbage, strict=True)
-        answer(json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows]))
+        answer(
+            json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows])
+        )
     elif garbage:
         sizes = [size(g.bytes) for g in garbage]
-        answer_table(("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True))
+        answer_table(
+            ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)
+        )
     if not dry_run:
         with resumable("what was removed is gone, and the same command removes the rest"):
             remove_garbage(opened, garbage)
@@ -198,7 +233,9 @@ def gc(
 
 @app.command()
 def push(reference: Reference, bucket: BucketAddress, *, asked: Asked) -> None:
-    """Copy an artifact, and all that it was made from, into a bucket; keys are those of the environment."""
+    """Copy an artifact, and all that it was made from, into a bucket; keys are those of the
+    environment.
+    """
     from stages.artifacts.copies import push as copy
 
     with resumable("whole artifacts that were copied stay, and the same command copies the rest"):
@@ -212,14 +249,18 @@ def pull(
     *,
     asked: Asked,
 ) -> None:
-    """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with its manifest."""
+    """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with
+    its manifest.
+    """
     from stages.artifacts.copies import pull as copy
 
     with resumable():
         _answer_copied("pull", copy, reference, bucket, asked)
 
 
-def _answer_copied(way: str, copy: Callable[..., list[str]], reference: str, bucket: str, asked: Asked) -> None:
+def _answer_copied(
+    way: str, copy: Callable[..., list[str]], reference: str, bucket: str, asked: Asked
+) -> None:
     from stages.artifacts.bucket import Bucket
 
     with ConsoleReporter(f"artifacts {way}") as reporter:
@@ -260,7 +301,8 @@ def _verified(
 
 
 def _require_unused(store: "Store", going: list[str]) -> None:
-    """Raises: UsageError if an artifact that stays needs one that goes; ArtifactError if this cannot be checked.
+    """Raises: UsageError if an artifact that stays needs one that goes; ArtifactError if this
+    cannot be checked.
 
     The message names all artifacts that would break, with their descendants.
     """
@@ -276,7 +318,9 @@ def _require_unused(store: "Store", going: list[str]) -> None:
         gone |= set(more)
     if broken:
         all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
-        raise UsageError(f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force.")
+        raise UsageError(
+            f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force."
+        )
 
 
 def _names(store: "Store") -> dict[str, list[str]]:
@@ -288,7 +332,9 @@ def _names(store: "Store") -> dict[str, list[str]]:
     return found
 
 
-def _row(artifact: "Artifact", names: Mapping[str, list[str]], inputs: Mapping[str, set[str]]) -> tuple[str, ...]:
+def _row(
+    artifact: "Artifact", names: Mapping[str, list[str]], inputs: Mapping[str, set[str]]
+) -> tuple[str, ...]:
     made = artifact.manifest.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
     above = {further for one in inputs[artifact.reference] for further in inputs.get(one, ())}

@@ -34,14 +34,18 @@ def compare(
         ),
     ],
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Also write every token's scores there."),
     ] = None,
     html: HtmlOption = None,
     *,
-    settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
+    settings: Annotated[
+        "ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")
+    ],
     asked: Asked,
 ) -> None:
-    """Two reports with token scores -> which is better, where, by how much and how certainly; more: means over seeds.
+    """Two reports with token scores -> which is better, where, by how much and how certainly; more:
+    means over seeds.
 
     Two matrices of the same tasks -> both side by side; more: means over seeds."""
     from memlm_cli.arguments import read_reference
@@ -60,7 +64,9 @@ def compare(
         check_page_file("--html", html)
     opened = asked.open_store()
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
-    report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))
+    report_a, report_b = (
+        opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b)
+    )
     if report_a.reference == report_b.reference:
         raise UsageError(
             f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."
@@ -92,7 +98,9 @@ def _compare_matrices(a: "Artifact", b: "Artifact") -> tuple[Facts, str]:
     from stages.comparison.tasks import compare_matrices, matrices_table
 
     if a.kind != b.kind:
-        raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
+        raise ArtifactError(
+            f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind."
+        )
     found = compare_matrices(a, b)
     return found, drawn(matrices_table(found), terminal=answers_on_terminal())
 
@@ -101,11 +109,17 @@ def _require_none(of: str, csv: Path | None, html: Path | None) -> None:
     """Raises: UsageError if files are requested that only a comparison of two reports has."""
     for option, path in {"--csv": csv, "--html": html}.items():
         if path is not None:
-            raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
+            raise UsageError(
+                f"{option} shows the tokens of two reports, and there is none of {of}: name two."
+            )
 
 
-def _means_over_seeds(references: list[str], confidence: float, store: "Store") -> tuple[Facts, str]:
-    """Compare means of reports, or of streams of tasks. Raises: ArtifactError if there are some of each."""
+def _means_over_seeds(
+    references: list[str], confidence: float, store: "Store"
+) -> tuple[Facts, str]:
+    """Compare means of reports, or of streams of tasks. Raises: ArtifactError if there are some of
+    each.
+    """
     from memlm_cli.result_tables import groups_text
     from stages.artifacts.artifact import checked
     from stages.comparison.tasks import compare_task_seeds, task_seeds_table
@@ -118,7 +132,9 @@ def _means_over_seeds(references: list[str], confidence: float, store: "Store") 
         return found, groups_text(found, terminal=answers_on_terminal())
     for one in readable:
         if one.kind != readable[0].kind:
-            raise ArtifactError(f"{readable[0].reference} and {one.reference} are of two kinds: compare those of one.")
+            raise ArtifactError(
+                f"{readable[0].reference} and {one.reference} are of two kinds: compare those of one."
+            )
     found = compare_task_seeds(readable, confidence)
     shown = task_seeds_table(found)
     return found, f"{drawn(shown, terminal=answers_on_terminal())}\n\n{shown.caption}"
@@ -131,7 +147,9 @@ def _require_scores(report: "Artifact") -> None:
 
     if not has_scores(report):
         command = report_with_scores(report)
-        raise ArtifactError(f"{report.reference} has no token scores; make a report that has: {command}")
+        raise ArtifactError(
+            f"{report.reference} has no token scores; make a report that has: {command}"
+        )
 
 
 def comparison_text(found: Facts) -> str:
@@ -168,7 +186,9 @@ def _place(token: Facts) -> str:
 
 
 def _marked(before: str, text: str, after: str) -> str:
-    """`the cat [sat] on the mat`: one line, the token between brackets, white space around it outside of them."""
+    """`the cat [sat] on the mat`: one line, the token between brackets, white space around it
+    outside of them.
+    """
     bare = text.strip() or text
     lead = text[: text.index(bare)]
     trail = text[len(lead) + len(bare) :]

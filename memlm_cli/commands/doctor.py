@@ -16,7 +16,13 @@ import typer
 from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.defaults import FILE, Defaults
 from memlm_cli.options import Asked
-from memlm_cli.packages import Dependency, dependencies, install_command, installed, own_requirements
+from memlm_cli.packages import (
+    Dependency,
+    dependencies,
+    install_command,
+    installed,
+    own_requirements,
+)
 from memlm_cli.tables import Row, table
 from stages.artifacts.durable import place_of
 from stages.errors import MemlmError, UsageError
@@ -24,21 +30,43 @@ from stages.numbers import size
 from stages.registry import import_outside
 
 Facts = dict[str, Any]
-COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "vl_convert")
+COMPILED = (
+    "torch",
+    "faiss",
+    "numpy",
+    "scipy",
+    "zarr",
+    "tokenizers",
+    "safetensors",
+    "zstandard",
+    "vl_convert",
+)
 """Modules that may be installed and broken: they are imported as a test."""
 EITHER = ("cpu", "gpu")
 """Alternative extras: one is needed, and only one can be installed."""
-VARIABLES = ("MEMLM_STORE", "MEMLM_PARTS", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
+VARIABLES = (
+    "MEMLM_STORE",
+    "MEMLM_PARTS",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+)
 """Environment variables that memlm and its libraries read."""
 
 
 def doctor(parsed: typer.Context, *, asked: Asked) -> None:
-    """Check versions, devices, memory, the store and the defaults in memlm.toml; exit 2 if something is broken."""
+    """Check versions, devices, memory, the store and the defaults in memlm.toml; exit 2 if
+    something is broken.
+    """
     found = examine(parsed.obj, asked.store)
     if asked.json:
         answer(json.dumps(found))
     else:
-        parts = (table(title, columns, rows, terminal=answers_on_terminal()) for title, columns, rows in _tables(found))
+        parts = (
+            table(title, columns, rows, terminal=answers_on_terminal())
+            for title, columns, rows in _tables(found)
+        )
         answer("\n\n".join(parts), styled=True)
     if found["problems"]:
         raise UsageError("; ".join(problem.rstrip(".") for problem in found["problems"]) + ".")
@@ -54,9 +82,13 @@ def examine(defaults: Defaults, store: Path) -> Facts:
             "memlm": installed("memlm"),
             "python": platform.python_version(),
             "platform": platform.platform(),
-            **{one.package: one.installed for one in packages if one.extra is None or one.installed},
+            **{
+                one.package: one.installed for one in packages if one.extra is None or one.installed
+            },
         },
-        "extras": [_extra(extra, [one for one in packages if one.extra == extra]) for extra in extras],
+        "extras": [
+            _extra(extra, [one for one in packages if one.extra == extra]) for extra in extras
+        ],
         "devices": _devices(broken),
         "store": _store(store),
         "defaults": [f"{' '.join(one.command)} {one.shown}" for one in defaults.entries],
@@ -66,10 +98,13 @@ def examine(defaults: Defaults, store: Path) -> Facts:
 
 
 def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
-    versions: list[Row] = [(name, value or ("missing", "red")) for name, value in found["versions"].items()]
+    versions: list[Row] = [
+        (name, value or ("missing", "red")) for name, value in found["versions"].items()
+    ]
     yield "Versions", ("", ""), versions
     extras: list[Row] = [
-        (one["extra"], ", ".join(one["missing"]) or "nothing", one["command"]) for one in found["extras"]
+        (one["extra"], ", ".join(one["missing"]) or "nothing", one["command"])
+        for one in found["extras"]
     ]
     yield "Extras", ("extra", "lacks", "what installs it"), extras
     yield "Machine", ("", ""), list(_machine(found["devices"]))
@@ -78,7 +113,11 @@ def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     held: list[Row] = [("artifacts", f"{store['artifacts']:,}"), ("free disk", size(store["free"]))]
     yield "Store", ("", ""), [("folder", folder), *held]
     lines: list[Row] = [(one, str(FILE)) for one in found["defaults"]]
-    yield "Defaults", ("", ""), [*lines, *((f"${name}", value) for name, value in found["variables"].items())]
+    yield (
+        "Defaults",
+        ("", ""),
+        [*lines, *((f"${name}", value) for name, value in found["variables"].items())],
+    )
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]]
     yield "Problems", ("",), verdict or [("none: memlm has what it needs",)]
 
@@ -116,7 +155,12 @@ def _extra(extra: str, packages: list[Dependency]) -> Facts:
 def _devices(broken: Facts) -> Facts:
     from stages.machine import memory_bytes, usable_cores
 
-    found: Facts = {"cores": usable_cores(), "memory": memory_bytes(), "gpus": [], "searching_gpus": None}
+    found: Facts = {
+        "cores": usable_cores(),
+        "memory": memory_bytes(),
+        "gpus": [],
+        "searching_gpus": None,
+    }
     if "torch" not in broken and find_spec("torch") is not None:
         from stages.models.devices import gpus
 
@@ -148,16 +192,24 @@ def _store(root: Path) -> Facts:
 
 
 def _unwritable(root: Path, place: Path) -> str | None:
-    """Why no file can be made in a folder, by trying: permissions are not reliable on all file systems."""
+    """Why no file can be made in a folder, by trying: permissions are not reliable on all file
+    systems.
+    """
     try:
         with TemporaryDirectory(prefix=".memlm-doctor-", dir=place):
             return None
     except OSError as error:
         what = f"nothing can be written in {place} ({error.strerror})"
-        return what if place == root.absolute() else f"{root} cannot be made, {what}: name another with --store"
+        return (
+            what
+            if place == root.absolute()
+            else f"{root} cannot be made, {what}: name another with --store"
+        )
 
 
-def _problems(found: Facts, packages: list[Dependency], broken: Facts, defaults: Defaults) -> Iterator[str]:
+def _problems(
+    found: Facts, packages: list[Dependency], broken: Facts, defaults: Defaults
+) -> Iterator[str]:
     if not own_requirements():
         yield "memlm is not installed, only its source is there: pip install -e '.[cpu]' in its folder"
     for package in packages:

@@ -19,7 +19,9 @@ def presets(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", autocompletion=completion.preset_names_alone, help="Show the settings of this one."
+            metavar="NAME",
+            autocompletion=completion.preset_names_alone,
+            help="Show the settings of this one.",
         ),
     ] = None,
     json_: JsonOption = False,
@@ -40,21 +42,30 @@ def presets(
 def _about(file: Path) -> str:
     """The comment at the head of a preset."""
     lines = file.read_text("utf-8").splitlines()
-    head = lines[: next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))]
+    head = lines[
+        : next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    ]
     return " ".join(line.removeprefix("#").strip() for line in head)
 
 
 def recipes(json_: JsonOption = False) -> None:
-    """List the recipes of memlm: what each makes, from which files, in what time, and on which machine."""
+    """List the recipes of memlm: what each makes, from which files, in what time, and on which
+    machine.
+    """
     from pipelines.recipe import find_recipe, read_recipe, shipped_recipes
 
     found = {name: read_recipe(find_recipe(name)) for name in shipped_recipes()}
     if json_:
         fields = {"description", "time", "hardware", "inputs"}
-        answer(json.dumps({name: recipe.model_dump(include=fields) for name, recipe in found.items()}))
+        answer(
+            json.dumps({name: recipe.model_dump(include=fields) for name, recipe in found.items()})
+        )
     else:
         short = answers_on_terminal()
-        rows = [(name, recipe.description, _needs(recipe, short=short)) for name, recipe in found.items()]
+        rows = [
+            (name, recipe.description, _needs(recipe, short=short))
+            for name, recipe in found.items()
+        ]
         answer_table(("recipe", "what it makes", "files, time, hardware"), rows)
         if short:
             say(f"files: {USUAL} where none are named")
@@ -64,7 +75,9 @@ USUAL = "--train --valid --test"
 
 
 def _needs(recipe: "Recipe", *, short: bool) -> str:
-    """`--train, ten minutes, two cores`: options for files, time, machine; `short`: without the usual files."""
+    """`--train, ten minutes, two cores`: options for files, time, machine; `short`: without the
+    usual files.
+    """
     files = " ".join(f"--{name}" for name in recipe.inputs) or "no files"
     files = "" if short and files == USUAL else files
     return ", ".join(filter(None, (files, recipe.time or "not measured", recipe.hardware)))

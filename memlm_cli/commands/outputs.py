@@ -28,10 +28,14 @@ def report(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.html", help="Where to write it.")] = DEFAULT_OUTPUT,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE.html", help="Where to write it.")
+    ] = DEFAULT_OUTPUT,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", metavar="DIR", help="Also write each figure as SVG, its numbers as CSV."),
+        typer.Option(
+            "--figures", metavar="DIR", help="Also write each figure as SVG, its numbers as CSV."
+        ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     *,
@@ -75,15 +79,23 @@ def export(
     ] = None,
     *,
     output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Folder to write; an earlier export there is replaced.")
+        Path,
+        typer.Option(
+            "--output", metavar="DIR", help="Folder to write; an earlier export there is replaced."
+        ),
     ],
     positions: Annotated[
         int | None,
-        typer.Option(min=1, help="Positions of a model whose own are sinusoidal (default: its segment length)."),
+        typer.Option(
+            min=1,
+            help="Positions of a model whose own are sinusoidal (default: its segment length).",
+        ),
     ] = None,
     asked: Asked,
 ) -> None:
-    """Model -> folder for Hugging Face transformers, with tokenizer and model card, but without memory."""
+    """Model -> folder for Hugging Face transformers, with tokenizer and model card, but without
+    memory.
+    """
     from memlm_cli.arguments import read_reference
     from stages.export.export import check_export_folder
     from stages.export.export import export as exported
@@ -93,4 +105,6 @@ def export(
     found = exported(asked.open_store().get(read_reference(model), "model"), output, positions)
     fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
     answer(json.dumps(fields) if asked.json else str(output))
-    say(f"export: {found.form.architecture}; to the hub: {shlex.join(['hf', 'upload', 'NAME', str(output)])}")
+    say(
+        f"export: {found.form.architecture}; to the hub: {shlex.join(['hf', 'upload', 'NAME', str(output)])}"
+    )

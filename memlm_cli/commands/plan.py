@@ -35,23 +35,31 @@ def plan(
     *,
     asked: Asked,
 ) -> None:
-    """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if they exceed the machine.
+    """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if they
+    exceed the machine.
 
-    Sizes are arithmetic; ~ marks a sample that was scaled up. Times are those of the same work done before in this
-    store; of a training of another shape the range is wide. A question mark means: not known.
+    Sizes are arithmetic; ~ marks a sample that was scaled up. Times are those of the same work done
+    before in this store; of a training of another shape the range is wide. A question mark means:
+    not known.
     """
     from pipelines.catalogue import COMMANDS
 
     if not words:
         raise UsageError("Name a recipe or a command.")
-    sources = {name: getattr(parsed.get_parameter_source(name), "name", "") for name in ("store", "json")}
+    sources = {
+        name: getattr(parsed.get_parameter_source(name), "name", "") for name in ("store", "json")
+    }
     given = [f"--{name}" for name, source in sources.items() if source == "COMMANDLINE"]
     first, *rest = [*given[:1], *words]
     group: Any = parsed.find_root().command
     if first.startswith("-"):
-        raise UsageError(f"Name the recipe or the command first, its options after it: memlm plan RECIPE {first} …")
+        raise UsageError(
+            f"Name the recipe or the command first, its options after it: memlm plan RECIPE {first} …"
+        )
     if first in group.commands and first not in (*COMMANDS, "run", "try"):
-        raise UsageError(f"{first} makes no artifact; {did_you_mean(first, (*COMMANDS, 'run', 'try'))}")
+        raise UsageError(
+            f"{first} makes no artifact; {did_you_mean(first, (*COMMANDS, 'run', 'try'))}"
+        )
     command = [first, *rest] if first in group.commands else ["run", *words]
     root = parsed.find_root()
     with group.make_context(
@@ -68,7 +76,9 @@ def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> 
     Raises: ResourceError if they are known to exceed the machine.
     """
     found, fit = _estimates(tasks, common)
-    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True)
+    answer(
+        json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True
+    )
     _require(fit)
 
 
@@ -89,7 +99,11 @@ def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate]
 
     store = common.open_store()
     found = list(estimates(tasks, store, common.execution(Silent())))
-    return found, fits(found, shutil.disk_usage(place_of(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
+    return found, fits(
+        found,
+        shutil.disk_usage(place_of(common.store)).free,
+        {"cpu": memory_bytes(), **_gpus(found)},
+    )
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
@@ -133,10 +147,15 @@ def _row(estimate: "Estimate") -> tuple[str, ...]:
     if estimate.state == "done":
         return (*name, "", "", _bytes(estimate.disk), "", "")
     about = "~" if estimate.approximate else ""
-    memory = [f"≥ {size(count)}{'' if device == 'cpu' else ' of the GPU'}" for device, count in estimate.memory.items()]
+    memory = [
+        f"≥ {size(count)}{'' if device == 'cpu' else ' of the GPU'}"
+        for device, count in estimate.memory.items()
+    ]
     return (
         *name,
-        UNKNOWN if estimate.work is None else f"{about}{estimate.work.amount:,} {estimate.work.unit}",
+        UNKNOWN
+        if estimate.work is None
+        else f"{about}{estimate.work.amount:,} {estimate.work.unit}",
         UNKNOWN if estimate.seconds is None else _span(estimate.seconds),
         _bytes(estimate.disk, about),
         _bytes(estimate.scratch, about),
@@ -162,7 +181,12 @@ def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
         stages.append({"stage": one.name, "amount": amount, "unit": unit, **fields})
     return {
         "stages": stages,
-        "disk": {"stays": fit.stays, "at_once": fit.at_once, "complete": fit.complete, "free": fit.free},
+        "disk": {
+            "stays": fit.stays,
+            "at_once": fit.at_once,
+            "complete": fit.complete,
+            "free": fit.free,
+        },
         "memory": dict(fit.memory),
         "problems": list(fit.problems),
     }

@@ -27,20 +27,35 @@ FileList = list[str] | None
 
 def run(
     recipe: Annotated[
-        str, typer.Argument(autocompletion=completion.recipes, help="A recipe file, or the name of a shipped recipe.")
+        str,
+        typer.Argument(
+            autocompletion=completion.recipes,
+            help="A recipe file, or the name of a shipped recipe.",
+        ),
     ],
-    train: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's training text.")] = None,
-    valid: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")] = None,
+    train: Annotated[
+        FileList, typer.Option(metavar="FILE", help="The recipe's training text.")
+    ] = None,
+    valid: Annotated[
+        FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")
+    ] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="The recipe's pretrained model: a folder, FILE.gguf, or hf:NAME."),
+        typer.Option(
+            metavar="MODEL", help="The recipe's pretrained model: a folder, FILE.gguf, or hf:NAME."
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Train with N seeds, from the recipe's upwards, and show means and intervals."),
+        typer.Option(
+            metavar="N",
+            help="Train with N seeds, from the recipe's upwards, and show means and intervals.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")
+    ] = False,
     *,
     common: Common,
 ) -> None:
@@ -53,8 +68,15 @@ def run(
     from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
 
-    files = {"train": train or (), "valid": valid or (), "test": test or (), "pretrained": pretrained or ()}
-    loaded = as_asked(load_recipe(find_recipe(recipe), files, given_settings(common, {})), seeds, common)
+    files = {
+        "train": train or (),
+        "valid": valid or (),
+        "test": test or (),
+        "pretrained": pretrained or (),
+    }
+    loaded = as_asked(
+        load_recipe(find_recipe(recipe), files, given_settings(common, {})), seeds, common
+    )
     if common.plan:
         return show_estimates(tasks_of(loaded), common, loaded.takes)
     if dry_run:
@@ -77,7 +99,9 @@ def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
     from pipelines.variants import varied
 
     if common.precision:
-        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+        recipe = recipe.with_precision(
+            common.precision, where_open="precision" in common.by_default
+        )
     return varied(recipe, seeds)
 
 
@@ -97,7 +121,10 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
         fields = ("stage", "command", "done", "why", "reference")
         answer(json.dumps([dict(zip(fields, row, strict=True)) for row in rows]))
         return
-    shown = [(name, command, "done" if done else "would run", why, ref or "") for name, command, done, why, ref in rows]
+    shown = [
+        (name, command, "done" if done else "would run", why, ref or "")
+        for name, command, done, why, ref in rows
+    ]
     answer_table(("stage", "command", "state", "why", "artifact"), shown)
 
 
@@ -106,7 +133,8 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
 
     Args:
         commands: whether the command of each stage is shown before it runs.
-    Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the stages.
+    Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the
+    stages.
     """
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
@@ -122,7 +150,9 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     results: list[Result] = []
     *_, last = recipe.stages
     with resumable():
-        for result in run_recipe(recipe, common.open_store(), common.execution(Silent()), ConsoleReporter, begins):
+        for result in run_recipe(
+            recipe, common.open_store(), common.execution(Silent()), ConsoleReporter, begins
+        ):
             results.append(result)
             say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
             if result.status != "cached" and result.name != last and common.verbose:
@@ -135,11 +165,17 @@ def show_again(result: "Result", common: Common) -> None:
     from memlm_cli.result_tables import show_result
 
     variant = result.name.partition("[")[2].removesuffix("]")
-    show_result(result.artifact, variant=variant.replace("=", " ").replace(",", ", "), verbose=common.verbose)
+    show_result(
+        result.artifact,
+        variant=variant.replace("=", " ").replace(",", ", "),
+        verbose=common.verbose,
+    )
 
 
 def show_groups(results: "list[Result]") -> None:
-    """Show means over seeds, and the values of a sweep side by side: one table for each scored text."""
+    """Show means over seeds, and the values of a sweep side by side: one table for each scored
+    text.
+    """
     from memlm_cli.result_tables import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
@@ -153,10 +189,15 @@ def show_groups(results: "list[Result]") -> None:
         found = compare_groups([result.artifact for result in varied], CONFIDENCE)
         firsts = [names[group["reports"][0]] for group in found["groups"]]
         labels = [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
-        say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}", styled=True)
+        say(
+            f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}",
+            styled=True,
+        )
 
 
 def took(result: "Result") -> str:
-    """The time that an artifact took to make, by its manifest; or that of this run, if some of it was done before."""
+    """The time that an artifact took to make, by its manifest; or that of this run, if some of it
+    was done before.
+    """
     whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
     return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]

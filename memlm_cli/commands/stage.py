@@ -1,4 +1,5 @@
-"""The commands that make artifacts: an argument, and options for settings and references, to one run of a stage.
+"""The commands that make artifacts: an argument, and options for settings and references, to one
+run of a stage.
 
 Imports inside functions keep help fast, which needs only the options.
 """
@@ -41,9 +42,16 @@ def stage_command(name: str) -> Callable[..., None]:
         make_artifact(name, source, given, common)
 
     options = options_of(config)
-    named = {role: one for role, one in command.references.items() if role not in options and role != command.first}
+    named = {
+        role: one
+        for role, one in command.references.items()
+        if role not in options and role != command.first
+    }
     references = [_reference(role, one) for role, one in named.items()]
-    settings = [*([_preset()] if config.has_presets else []), *map(option_parameter, options.values())]
+    settings = [
+        *([_preset()] if config.has_presets else []),
+        *map(option_parameter, options.values()),
+    ]
     own = [*references, *settings] if command.reads_files else [*settings, *references]
     common = Parameter("common", Parameter.KEYWORD_ONLY, annotation=Common)
     run.__signature__ = Signature([*_arguments(command), *own, common])  # type: ignore[attr-defined]
@@ -69,7 +77,8 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
 
     Args:
         command: its name.
-        source: its argument, a list of files where it reads them; None or `-` reads a reference from standard input.
+        source: its argument, a list of files where it reads them; None or `-` reads a reference
+        from standard input.
         given: values of the command's own options by name; None: not given.
         common: the options under "Everywhere".
     Raises: UsageError before anything is read or started; whatever the stage raises.
@@ -78,7 +87,9 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
     from memlm_cli.console import answer
 
     work = prepare(command, given, common)
-    work.references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
+    work.references["source"] = (
+        (source or []) if COMMANDS[command].reads_files else read_reference(source)
+    )
     if common.plan:
         from memlm_cli.commands.plan import show_estimates
         from pipelines.estimates import Task
@@ -101,8 +112,12 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
 
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}
-    preset = given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
-    typed = {name: value for name, value in given.items() if value is not None and value is not preset}
+    preset = (
+        given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
+    )
+    typed = {
+        name: value for name, value in given.items() if value is not None and value is not preset
+    }
     typed = {
         name: options[name].value(value) if name in options else value
         for name, value in typed.items()
@@ -128,11 +143,18 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
         begins = None if init is None else Store(common.store).get(init, "model").config["model"]
         under = training_preset(preset, asked, begins)
     config: StageConfig = validated(model, merged(under, asked))
-    return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
+    return Work(
+        config,
+        {role: value for role, value in references.items() if value not in (None, [])},
+        asked,
+        preset,
+    )
 
 
 def _require_kind_or_place(tokenizer: str, common: Common) -> None:
-    """Raises: UsageError for an unknown kind of tokenizer that resembles the name of tokens in the store."""
+    """Raises: UsageError for an unknown kind of tokenizer that resembles the name of tokens in the
+    store.
+    """
     from stages.artifacts.store import Store
     from stages.pretrained.location import names_tokenizer
     from stages.text import TOKENIZERS
@@ -167,13 +189,17 @@ def option_parameter(option: Option) -> Parameter:
     """An option that gives a setting, as a parameter of a function that Typer runs."""
     kind = (option.metavar or "").lower()
     offered = completion.artifacts(kind) if kind in KINDS else COMPLETIONS.get(option.name)
-    declared = typer.Option(option.flag, metavar=option.metavar, help=option.help, autocompletion=offered)
+    declared = typer.Option(
+        option.flag, metavar=option.metavar, help=option.help, autocompletion=offered
+    )
     return _parameter(option.name, list[str] if option.repeated else option.type, declared)
 
 
 def _arguments(command: Command) -> Iterator[Parameter]:
     if command.first:
-        declared = typer.Argument(metavar=command.first.upper(), help=command.references[command.first].help)
+        declared = typer.Argument(
+            metavar=command.first.upper(), help=command.references[command.first].help
+        )
         yield Parameter(command.first, Parameter.KEYWORD_ONLY, annotation=Annotated[str, declared])
     if command.reads_files:
         declared = typer.Argument(metavar="FILES...", help=command.source_help, show_default=False)
@@ -181,7 +207,9 @@ def _arguments(command: Command) -> Iterator[Parameter]:
     else:
         help = f"{command.source_help}; - or left out: read from stdin."
         kinds = "|".join(command.source).upper()
-        declared = typer.Argument(metavar=kinds, help=help, autocompletion=completion.artifacts(*command.source))
+        declared = typer.Argument(
+            metavar=kinds, help=help, autocompletion=completion.artifacts(*command.source)
+        )
         yield _parameter("source", str, declared)
 
 
@@ -204,9 +232,13 @@ def _preset() -> Parameter:
         "try, reaches a perplexity 14 to 25 % lower. Presets, which memlm presets describes: "
         f"{', '.join(preset_names())}."
     )
-    declared = typer.Option("--model", metavar="PRESET|FILE.toml", autocompletion=completion.presets, help=help)
+    declared = typer.Option(
+        "--model", metavar="PRESET|FILE.toml", autocompletion=completion.presets, help=help
+    )
     return _parameter("model", str, declared)
 
 
 def _parameter(name: str, kind: Any, declared: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind | None, declared], default=None)
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind | None, declared], default=None
+    )

@@ -1,4 +1,6 @@
-"""Commands that read texts with a model and its memories: `memlm inspect`, `generate` and `translate`."""
+"""Commands that read texts with a model and its memories: `memlm inspect`, `generate` and
+`translate`.
+"""
 
 import json
 import sys
@@ -12,7 +14,14 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, answers_on_terminal, say, write_html
-from memlm_cli.inspection_text import inspected_text, memory_lines, place_of, shown, source_line, text_around
+from memlm_cli.inspection_text import (
+    inspected_text,
+    memory_lines,
+    place_of,
+    shown,
+    source_line,
+    text_around,
+)
 from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
 from memlm_cli.progress import not_working
 from stages.errors import DataError, UsageError
@@ -48,7 +57,9 @@ def inspect(
     reading: ReadOptions,
     asked: Asked,
 ) -> None:
-    """Show a passage token by token: what predicted each token, and from which contexts of the corpus."""
+    """Show a passage token by token: what predicted each token, and from which contexts of the
+    corpus.
+    """
     from memlm_cli.arguments import read_question
     from stages.inspection.inspect import inspect_split, inspect_text
     from stages.inspection.page import page
@@ -60,10 +71,14 @@ def inspect(
         opened.locate(source)
     which.check()
     if which.select is not None and reading.report is None:
-        raise UsageError("--select chooses by the token scores of an evaluation: name it with --report.")
+        raise UsageError(
+            "--select chooses by the token scores of an evaluation: name it with --report."
+        )
     if html is not None:
         check_page_file("--html", html)
-    request = Request(source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading))
+    request = Request(
+        source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading)
+    )
     if which.select is not None:
         _show_selected(request, opened, which, html, asked.json)
         return
@@ -75,7 +90,11 @@ def inspect(
         found = inspect_split(request, opened, split, which.position, length, which.contexts)
     if html is not None:
         write_html("inspect", html, page(found))
-    text = json.dumps(found.to_json()) if asked.json else inspected_text(found, terminal=answers_on_terminal())
+    text = (
+        json.dumps(found.to_json())
+        if asked.json
+        else inspected_text(found, terminal=answers_on_terminal())
+    )
     answer(text, styled=True)
 
 
@@ -89,7 +108,9 @@ def _show_selected(
     report, kinds = store.get(request.report or "", "report"), which.select or ()
     chosen = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)
     if not chosen:
-        raise UsageError(f"{report.reference} has no passage that --select {','.join(kinds)} asks for.")
+        raise UsageError(
+            f"{report.reference} has no passage that --select {','.join(kinds)} asks for."
+        )
     places = [(one.start, one.stop) for one in chosen]
     found = inspect_passages(request, store, str(report.config["split"]), places, which.contexts)
     shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
@@ -97,10 +118,18 @@ def _show_selected(
         write_html("inspect", html, page_of_passages(shown, report.reference))
     if as_json:
         answer(
-            json.dumps([{"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()} for one in shown])
+            json.dumps(
+                [
+                    {"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()}
+                    for one in shown
+                ]
+            )
         )
     else:
-        parts = [f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}" for one in shown]
+        parts = [
+            f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}"
+            for one in shown
+        ]
         answer("\n\n".join(parts), styled=True)
 
 
@@ -127,7 +156,10 @@ def generate(
 
 
 def _write_text(
-    reader: "MemoryReader", tokens: Iterator["GeneratedToken"], wanted: "GenerationRequest", as_json: bool
+    reader: "MemoryReader",
+    tokens: Iterator["GeneratedToken"],
+    wanted: "GenerationRequest",
+    as_json: bool,
 ) -> None:
     """Write the text as it is generated, then its sources; or everything as one JSON object."""
     from stages.text.excerpt import TextStream
@@ -137,18 +169,26 @@ def _write_text(
     if as_json:
         generated = list(tokens)
         pieces = [text.add(token.id) for token in generated]
-        answer(json.dumps(_generated(reader, wanted.prompt, "".join(pieces) + text.end(), generated)))
+        answer(
+            json.dumps(_generated(reader, wanted.prompt, "".join(pieces) + text.end(), generated))
+        )
     elif _stream_tokens(text, tokens, generated):
         for token in generated:
             if token.attributed is not None:
                 answer(_attributed_token(reader, token))
     if wanted.draft != "none" and generated:
         written, right = len(generated), sum(token.drafted for token in generated)
-        say(f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading")
+        say(
+            f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading"
+        )
 
 
-def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
-    """Write tokens as they come, note them in `generated`, and end the last line; returns whether anyone reads."""
+def _stream_tokens(
+    text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]
+) -> bool:
+    """Write tokens as they come, note them in `generated`, and end the last line; returns whether
+    anyone reads.
+    """
     try:
         for token in tokens:
             generated.append(token)
@@ -160,14 +200,18 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], gener
     return answer_part(text.end() + "\n")
 
 
-def _generated(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
+def _generated(
+    reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]
+) -> dict[str, Any]:
     from stages.inspection.contexts import named
 
     memory = reader.range_reader.hidden_memory
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]
     for token in tokens:
         if token["attributed"] is not None:
-            token["attributed"] = named(token["attributed"], None if memory is None else memory.name)
+            token["attributed"] = named(
+                token["attributed"], None if memory is None else memory.name
+            )
     return {
         "model": reader.read["model"].reference,
         "prompt": prompt,
@@ -178,7 +222,9 @@ def _generated(reader: "MemoryReader", prompt: str, text: str, generated: list["
 
 
 def _attributed_token(reader: "MemoryReader", token: "GeneratedToken") -> str:
-    """A token with its probability and the memories behind it; below, the contexts with most weight."""
+    """A token with its probability and the memories behind it; below, the contexts with most
+    weight.
+    """
     from stages.retrieval.hyperparameters import memory_words
 
     assert token.attributed is not None
@@ -187,11 +233,14 @@ def _attributed_token(reader: "MemoryReader", token: "GeneratedToken") -> str:
     words = memory_words(memory["sources"] for memory in reader.memories)
     parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
     head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
-    contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
+    contexts = [
+        f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts
+    ]
     memory = reader.range_reader.hidden_memory
     entering = "" if memory is None else memory.name
     contexts += [
-        f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.entered
+        f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}"
+        for one in token.attributed.entered
     ]
     return "\n".join([head, *contexts])
 
@@ -206,7 +255,9 @@ def translate(
         ),
     ],
     *,
-    wanted: Annotated["TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")],
+    wanted: Annotated[
+        "TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")
+    ],
     reading: ReadOptions,
     asked: Asked,
 ) -> None:
@@ -220,7 +271,9 @@ def translate(
     if wanted.text is not None:
         require_text("--text", wanted.text)
     opened = asked.open_store()
-    translator = open_line_translator(Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted)
+    translator = open_line_translator(
+        Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted
+    )
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
     lines = _Lines() if wanted.text is None else wanted.text.split("\n")
@@ -238,7 +291,9 @@ def translate(
 
 
 class _Lines:
-    """Lines of stdin without line ends. The error of a line that is not UTF-8 waits until earlier lines are out."""
+    """Lines of stdin without line ends. The error of a line that is not UTF-8 waits until earlier
+    lines are out.
+    """
 
     error: DataError | None = None
 

@@ -1,4 +1,6 @@
-"""`memlm try`; the recipe for a text is made once and kept in the store, so that the same command resumes it."""
+"""`memlm try`; the recipe for a text is made once and kept in the store, so that the same command
+resumes it.
+"""
 
 import json
 import re
@@ -31,11 +33,18 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[str],
-    typer.Argument(metavar="FILES...", help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs."),
+    typer.Argument(
+        metavar="FILES...",
+        help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs.",
+    ),
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Train with N seeds, in the same time, and show means and intervals."),
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Train with N seeds, in the same time, and show means and intervals.",
+    ),
 ]
 Split = Annotated[
     str | None,
@@ -46,12 +55,16 @@ Split = Annotated[
     ),
 ]
 Open = Annotated[
-    bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
+    bool,
+    typer.Option(
+        "--open/--no-open", help="Open the page, where there are a terminal and a browser."
+    ),
 ]
 Replan = Annotated[
     bool,
     typer.Option(
-        "--replan", help="Time this machine again, and plan anew, where the same text was tried at another speed."
+        "--replan",
+        help="Time this machine again, and plan anew, where the same text was tried at another speed.",
     ),
 ]
 
@@ -66,13 +79,17 @@ def try_text(
     ] = DEFAULT_OUTPUT,
     open_: Open = True,
     replan: Replan = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")
+    ] = False,
     *,
     common: Common,
 ) -> None:
-    """Text -> web page: how much a cache, kNN-LM and TRIME help on this text; all settings are chosen for you.
+    """Text -> web page: how much a cache, kNN-LM and TRIME help on this text; all settings are
+    chosen for you.
 
-    Each command that it runs is shown, to be copied, changed and run again. After a stop the same command resumes.
+    Each command that it runs is shown, to be copied, changed and run again. After a stop the same
+    command resumes.
     """
     from memlm_cli.arguments import given_settings
     from pipelines.estimates import tasks_of
@@ -104,7 +121,9 @@ def try_text(
             open_page("try", output)
 
 
-def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common) -> None:
+def _run(
+    recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common
+) -> None:
     """Run the planned recipe, write its page, and answer with the page's path."""
     from memlm_cli.arguments import publish_name
 
@@ -119,14 +138,22 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: floa
     if plan.ample and all(result.status == "made" for result in results):
         _say_of_time_left(sum(result.seconds for result in results), 60 * minutes)
     _write_page([result.reference for result in reports], output, common, [*plan.ample, *plan.page])
-    fields = {"path": str(output), "recipe": str(file), "reports": [one.reference for one in reports]}
+    fields = {
+        "path": str(output),
+        "recipe": str(file),
+        "reports": [one.reference for one in reports],
+    }
     answer(json.dumps(fields) if common.json else str(output))
 
 
 def _say_of_time_left(taken: float, given: float) -> None:
-    """Say so if half of the given time is left, in seconds, because the plan was made on a busy machine."""
+    """Say so if half of the given time is left, in seconds, because the plan was made on a busy
+    machine.
+    """
     if taken < given / 2:
-        say(f"try: that took {duration(taken)} of {duration(given)}; --replan times this machine again, and plans more")
+        say(
+            f"try: that took {duration(taken)} of {duration(given)}; --replan times this machine again, and plans more"
+        )
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
@@ -141,14 +168,26 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
 
     found = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
-    page = build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title)
+    page = build_page(
+        found, script, lambda report: [*baseline_remarks(report), *lines], short_title
+    )
     if write_page("--output", output, page.html):
         say(f"try: replaced the page that was {output}")
     store = store_words(common.store)
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
-    words = ["memlm", "inspect", report.input("index").reference, "--report", report.reference, "--select", "gains"]
-    say(f"try: where the memories gain most, and by what (names, say): {shlex.join([*words, *store])}")
+    words = [
+        "memlm",
+        "inspect",
+        report.input("index").reference,
+        "--report",
+        report.reference,
+        "--select",
+        "gains",
+    ]
+    say(
+        f"try: where the memories gain most, and by what (names, say): {shlex.join([*words, *store])}"
+    )
 
 
 TRIALS = "trials"
@@ -156,15 +195,21 @@ TRIALS = "trials"
 
 
 def planned(
-    files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common, *, replan: bool
+    files: Sequence[str],
+    minutes: float,
+    seeds: int,
+    shares: "Shares | None",
+    common: Common,
+    *,
+    replan: bool,
 ) -> tuple[Path, list[str]]:
     """The recipe for a text, and its input files: the user's, or one with a part of their text.
 
     The recipe has one seed, and leaves time for the others.
 
-    The plan depends on the speed of the machine, which changes from hour to hour. So an earlier plan for the same text
-    and minutes is kept and resumed, unless `replan` asks for a new one. `shares`: of the text, for valid and test;
-    None: as much as there is time to score.
+    The plan depends on the speed of the machine, which changes from hour to hour. So an earlier
+    plan for the same text and minutes is kept and resumed, unless `replan` asks for a new one.
+    `shares`: of the text, for valid and test; None: as much as there is time to score.
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines, training_settings
@@ -177,14 +222,21 @@ def planned(
     texts = [TextFile.of(path) for path in found]
     total = text_bytes(texts)
     if total < FEWEST_BYTES:
-        count_lines(texts, FEWEST_BYTES)  # reads everything: a picture is refused as no text, whatever its size
-    require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
+        count_lines(
+            texts, FEWEST_BYTES
+        )  # reads everything: a picture is refused as no text, whatever its size
+    require_enough(
+        total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders"
+    )
     # Not earlier: an unusable text should give its error alone.
     if (busy := system_load()) > usable_cores():
-        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
+        say(
+            f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer"
+        )
     work = [RULES, [[text.format, text.digest] for text in texts], minutes, common.device]
     work += [seeds] * (seeds > 1) + [shares] * (shares is not None)
-    # The name contains all that decides the plan, except the speed of the machine, which changes by the hour.
+    # The name contains all that decides the plan, except the speed of the machine, which changes by
+    # the hour.
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     if recipe.is_file() and not replan:
@@ -195,7 +247,9 @@ def planned(
     else:
         require_lines(count_lines(texts, FEWEST_DOCUMENTS))
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and counting tokens")
-        planner = Planner(token_bytes(texts), Machine(0.0, minutes, seeds), training_settings(), shares)
+        planner = Planner(
+            token_bytes(texts), Machine(0.0, minutes, seeds), training_settings(), shares
+        )
         _plan(texts, total, planner, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
@@ -205,7 +259,9 @@ def _parts(recipe: Path) -> list[Path]:
     return [part for part in recipe.with_suffix("").glob("*") if part.suffix in (".txt", ".jsonl")]
 
 
-def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, int] | None = None) -> str:
+def part_name(
+    paths: Sequence[str], part: int, total: int, records: tuple[int, int] | None = None
+) -> str:
     """File name of a part of some text, which shows how much was left out.
 
     >>> part_name(["books/Moby Dick.txt", "b.txt"], 437_000, 1_200_000)
@@ -213,14 +269,20 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     >>> part_name(["books.jsonl"], 48_100, 900_000, (3, 60))
     'books-3-of-60-records-48.1kB-of-900.0kB.jsonl'
     """
-    what, ending = ("first", "txt") if records is None else (f"{records[0]}-of-{records[1]}-records", "jsonl")
+    what, ending = (
+        ("first", "txt") if records is None else (f"{records[0]}-of-{records[1]}-records", "jsonl")
+    )
     name = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
     more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
     return f"{name}{more}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
-def _plan(texts: "list[TextFile]", total: int, planner: "Planner", recipe: Path, device: str, began: float) -> None:
-    """Make the plan and write the recipe; and next to it the part of the text to try, unless it is the whole."""
+def _plan(
+    texts: "list[TextFile]", total: int, planner: "Planner", recipe: Path, device: str, began: float
+) -> None:
+    """Make the plan and write the recipe; and next to it the part of the text to try, unless it is
+    the whole.
+    """
     from pipelines.trial import plan_trial, recipe_text
     from pipelines.trial_budget import require_time
     from stages.artifacts.durable import write_atomically
@@ -231,7 +293,9 @@ def _plan(texts: "list[TextFile]", total: int, planner: "Planner", recipe: Path,
     require_time(machine)
     planner, budget = _timed_plan(replace(planner, machine=machine), total, device, began)
     recipe.parent.mkdir(parents=True, exist_ok=True)
-    recipe.unlink(missing_ok=True)  # before its part: a recipe without a part would be taken for the whole text
+    recipe.unlink(
+        missing_ok=True
+    )  # before its part: a recipe without a part would be taken for the whole text
     for left in _parts(recipe):
         left.unlink()
     taken = None
@@ -246,11 +310,14 @@ def _plan(texts: "list[TextFile]", total: int, planner: "Planner", recipe: Path,
     write_atomically(recipe, recipe_text(trial))
 
 
-def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "tuple[Planner, Budget]":
-    """The plan for `total` bytes by the speed of this machine, measured with the planned vocabulary.
+def _timed_plan(
+    planner: "Planner", total: int, device: str, began: float
+) -> "tuple[Planner, Budget]":
+    """The plan for `total` bytes by the speed of this machine, measured with the planned
+    vocabulary.
 
-    A part of a text has fewer types, and a model with fewer types trains faster: 11,000 tokens a second instead of
-        7,200 were seen.
+    A part of a text has fewer types, and a model with fewer types trains faster: 11,000 tokens a
+        second instead of 7,200 were seen.
     """
     from pipelines.trial_budget import FEWEST_BYTES
     from stages.text.survey import bpe_vocabulary
@@ -258,7 +325,9 @@ def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "t
 
     def timed(types: int) -> "Planner":
         speed = training_speed(planner.training, types, device, least)
-        return replace(planner, machine=replace(planner.machine, speed=speed, spent=time.monotonic() - began))
+        return replace(
+            planner, machine=replace(planner.machine, speed=speed, spent=time.monotonic() - began)
+        )
 
     least = planner.least_speed()
     say("try: timing this machine")
@@ -273,8 +342,12 @@ def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "t
     return planner, planner.best(total)
 
 
-def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -> "tuple[TextFile, Part | None]":
-    """A part of a text in a file: records from the whole text, with their numbers; else its beginning, and None."""
+def _part(
+    texts: "list[TextFile]", budget: "Budget", total: int, folder: Path
+) -> "tuple[TextFile, Part | None]":
+    """A part of a text in a file: records from the whole text, with their numbers; else its
+    beginning, and None.
+    """
     from stages.artifacts.durable import write_atomically
     from stages.text.records import TextFile
     from stages.text.sample import Part, choose_records, record_lines
@@ -290,7 +363,9 @@ def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -
     else:
         tried = list(within(texts, most))
         if len(tried) < len(texts):
-            say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
+            say(
+                f"try: the part that there is time for is of {joined([text.path for text in tried])} alone"
+            )
         part = folder / part_name([text.path for text in tried], most, total)
         write_atomically(part, "".join(first_bytes(tried, most)))
     return TextFile.of(str(part)), taken

@@ -1,7 +1,8 @@
-"""memlm in Python (`import memlm`): models, datastores, indexes and readings over arrays; stores, stages, artifacts.
+"""memlm in Python (`import memlm`): models, datastores, indexes and readings over arrays; stores,
+stages, artifacts.
 
-`docs/how-to/notebook.md` lists the public names; the errors of the exit codes are public, too. Names that need torch
-are imported at first use.
+`docs/how-to/notebook.md` lists the public names; the errors of the exit codes are public, too.
+Names that need torch are imported at first use.
 """
 
 from typing import TYPE_CHECKING, Any

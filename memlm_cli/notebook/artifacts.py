@@ -52,8 +52,14 @@ class Artifact:
     @property
     def inputs(self) -> "dict[str, Artifact]":
         """The artifacts that it was made from, by role, if they still exist."""
-        references = {role: record.reference for role, record in self._stored.manifest.inputs.items()}
-        return {role: self.store[one] for role, one in references.items() if (self.store.path / one).is_dir()}
+        references = {
+            role: record.reference for role, record in self._stored.manifest.inputs.items()
+        }
+        return {
+            role: self.store[one]
+            for role, one in references.items()
+            if (self.store.path / one).is_dir()
+        }
 
 
 class Tokens(Artifact):
@@ -93,15 +99,21 @@ class StoredIndex(Artifact, Index):
             from stages.search.open import open_searcher
 
             keys = self._stored.find("datastore").metrics
-            return open_searcher(self._stored.file("index.faiss"), self.config, (keys["rows"], keys["dim"]))
+            return open_searcher(
+                self._stored.file("index.faiss"), self.config, (keys["rows"], keys["dim"])
+            )
 
-    def search(self, queries: Any, k: int, exclude_ranges: Any = None) -> "tuple[np.ndarray, np.ndarray]":
+    def search(
+        self, queries: Any, k: int, exclude_ranges: Any = None
+    ) -> "tuple[np.ndarray, np.ndarray]":
         with ConsoleReporter("search", soon=True):
             return super().search(queries, k, exclude_ranges)
 
 
 def plain(value: Any) -> Any:
-    """Plain Python values: artifacts become references, paths texts, and NumPy numbers Python's, also in lists."""
+    """Plain Python values: artifacts become references, paths texts, and NumPy numbers Python's,
+    also in lists.
+    """
     if isinstance(value, Artifact):
         return value.reference
     if isinstance(value, Path):
@@ -119,9 +131,13 @@ def text(value: Any, name: str) -> str:
 
 
 def reference(value: Any, name: str = "reference") -> Any:
-    """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for anything else."""
+    """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for
+    anything else.
+    """
     if not isinstance(value, Artifact | str | Path):
-        raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
+        raise UsageError(
+            f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}."
+        )
     return value.reference if isinstance(value, Artifact) else str(value)
 
 
@@ -167,12 +183,19 @@ class Report(Artifact):
         """
         from stages.evaluation.fields import COUNTING, counting
 
-        rows = [{**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]]
-        plain = [name for name, value in rows[0].items() if isinstance(value, str | int | float) or value is None]
+        rows = [
+            {**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]
+        ]
+        plain = [
+            name
+            for name, value in rows[0].items()
+            if isinstance(value, str | int | float) or value is None
+        ]
         return columns([{name: row.get(name) for name in plain} for row in rows])
 
     def tokens(self) -> Columns:
-        """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`, `logp_lm`, `gain`, …
+        """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`,
+        `logp_lm`, `gain`, …
 
         Log-probabilities in nats; `logp_memory_1`, … are those of each reading's memory alone.
         """

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A model with its memories, loaded at the first reading; the first writing loads it again with other windows."""
+    """A model with its memories, loaded at the first reading; the first writing loads it again with
+    other windows.
+    """
 
     def __init__(self, store: "Folder", request: "Request") -> None:
         from stages.inspection.request import find
@@ -43,7 +45,11 @@ class Reader:
         self._found: Resolved = find(request, store, None)
 
     def __repr__(self) -> str:
-        model, *others = (f"{artifact.reference}" for role, artifact in self._found.read.items() if role != "tokens")
+        model, *others = (
+            f"{artifact.reference}"
+            for role, artifact in self._found.read.items()
+            if role != "tokens"
+        )
         return f"<memlm reader of {model}{' with ' if others else ''}{', '.join(others)}>"
 
     def score(self, text: str) -> "Scores":
@@ -68,7 +74,8 @@ class Reader:
         """Generate text after a prompt, and yield it token by token.
 
         Args:
-            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of `memlm generate`.
+            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of
+            `memlm generate`.
         """
         from pipelines.settings import validated
         from stages.generation import GenerationRequest
@@ -104,7 +111,8 @@ class Reader:
 
 
 class Scores(dict[str, "np.ndarray"]):
-    """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
+    """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the
+    model), `gain`.
 
     Measurements of probes are further columns.
     """
@@ -114,11 +122,12 @@ class Scores(dict[str, "np.ndarray"]):
         self._reader, self._text = reader, text
 
     def neighbors(self, k: int = 8) -> Columns:
-        """The k contexts with the largest share in the prediction of each token, by descending weight.
+        """The k contexts with the largest share in the prediction of each token, by descending
+        weight.
 
-        Columns: `position` of the token, `rank`, `weight` within the reading's memory, `carried` (what it adds to the
-        probability of the token it holds), `right` (whether that is the token that came), `split`, `row`, `document`,
-        and the text `before` it, `next`, `after`.
+        Columns: `position` of the token, `rank`, `weight` within the reading's memory, `carried`
+        (what it adds to the probability of the token it holds), `right` (whether that is the token
+        that came), `split`, `row`, `document`, and the text `before` it, `next`, `after`.
         """
         found = self._reader.inspected(self._text, count(k, "k"))
         return columns(
@@ -155,7 +164,13 @@ def _scored(token: "TokenView") -> dict[str, Any]:
     from math import log
 
     logp, logp_lm = (log(p) if p > 0 else -float("inf") for p in (token.final, token.model))
-    own = {"id": token.id, "token": token.text or token.label, "logp": logp, "logp_lm": logp_lm, "gain": token.gain}
+    own = {
+        "id": token.id,
+        "token": token.text or token.label,
+        "logp": logp,
+        "logp_lm": logp_lm,
+        "gain": token.gain,
+    }
     return own | token.columns
 
 
@@ -170,24 +185,32 @@ KINDS: dict[str, type[Artifact]] = {
 
 
 def open(path: str | Path | None = None) -> "Store":
-    """A store; None: as for commands `$MEMLM_STORE`, `store` of memlm.toml, `memlm-store`; it may be missing."""
+    """A store; None: as for commands `$MEMLM_STORE`, `store` of memlm.toml, `memlm-store`; it may
+    be missing.
+    """
     from memlm_cli.run_command import default_store
 
     return Store(path or default_store())
 
 
-def run(command: str, *sources: "str | Path | Artifact", store: "Store | None" = None, **settings: Any) -> "Artifact":
+def run(
+    command: str, *sources: "str | Path | Artifact", store: "Store | None" = None, **settings: Any
+) -> "Artifact":
     """Make, or find, the artifact of `memlm COMMAND SOURCES…`: the same id, lock, and resume.
 
     Args:
         command: of a stage (`build-datastore`).
         sources: its argument: an artifact, its reference, or files.
         store: where artifacts are; None: that of the first source, else as `open()`.
-        settings: options of the command, with `_` for `-` (`batch_tokens=512`, `train=["a.txt"]`, `name="small"`); any
-            other name is a setting (`index="flat"`, `optimizer={"lr": 1e-3}`).
+        settings: options of the command, with `_` for `-` (`batch_tokens=512`, `train=["a.txt"]`,
+            `name="small"`); any other name is a setting (`index="flat"`, `optimizer={"lr": 1e-3}`).
     Raises: the errors of the exit codes.
     """
-    found = store or next((source.store for source in sources if isinstance(source, Artifact)), None) or open()
+    found = (
+        store
+        or next((source.store for source in sources if isinstance(source, Artifact)), None)
+        or open()
+    )
     return found.run(command, *sources, **settings)
 
 
@@ -215,7 +238,9 @@ class Store:
         """Same as `memlm.run`, in this store."""
         from memlm_cli.run_command import run_command
 
-        words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
+        words = [
+            source.reference if isinstance(source, Artifact) else str(source) for source in sources
+        ]
         given = {name: plain(value) for name, value in settings.items()}
         with ConsoleReporter(command, soon=True):
             return _of_kind(self, run_command(command, words, {"store": self.path, **given}))
@@ -233,14 +258,19 @@ class Store:
         Args:
             source: a model, an index or neighbors.
             report: an evaluation whose memories and windows are taken.
-            memory: readings in its place, as after `--memory`; "none": the model alone. Neither: defaults.
-            settings: other options of `memlm inspect`, with `_` for `-` (`index`, `context`, `device`).
+            memory: readings in its place, as after `--memory`; "none": the model alone. Neither:
+            defaults.
+            settings: other options of `memlm inspect`, with `_` for `-` (`index`, `context`,
+            `device`).
         """
         from pipelines.settings import validated
         from stages.inspection.settings import Request
 
         given = {name: plain(value) for name, value in settings.items()}
-        given |= {"source": reference_of(source, "source"), "memory": (memory,) if isinstance(memory, str) else memory}
+        given |= {
+            "source": reference_of(source, "source"),
+            "memory": (memory,) if isinstance(memory, str) else memory,
+        }
         given["report"] = None if report is None else reference_of(report, "report")
         request = validated(Request, given)
         with ConsoleReporter("read", soon=True):

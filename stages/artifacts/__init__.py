@@ -1,6 +1,7 @@
 """Artifacts on disk, complete or absent, and the single mechanism that makes them.
 
-A *draft* is work in progress (`kind/.id-partial`). Publishing turns it into an *artifact* (`kind/id`) by one rename.
+A *draft* is work in progress (`kind/.id-partial`). Publishing turns it into an *artifact*
+(`kind/id`) by one rename.
 """
 
 from stages.registry import Registry

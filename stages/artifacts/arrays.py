@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 SHARD_INDEX_BYTES = 20
 """Bytes of a shard's index: offset and length of its single chunk, and a checksum."""
 TARGET_SHARD_BYTES = 16 * 2**20
-"""Bytes of one shard: enough to be written and read at the disk's speed, and few enough to be held in memory."""
+"""Bytes of one shard: enough to be written and read at the disk's speed, and few enough to be held
+in memory.
+"""
 
 
 def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
@@ -28,10 +30,12 @@ def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
 
 
 class ArrayLayout:
-    """Layout of an array [rows, ...] on disk: uncompressed Zarr v3; a shard is a file of `rows_per_shard` whole rows.
+    """Layout of an array [rows, ...] on disk: uncompressed Zarr v3; a shard is a file of
+    `rows_per_shard` whole rows.
 
-    The last shard may have fewer rows. Zarr reads a missing shard as zeros. So only the draft's progress log, and never
-    the array, shows which shards are complete. One process makes the array; then several may write its shards.
+    The last shard may have fewer rows. Zarr reads a missing shard as zeros. So only the draft's
+    progress log, and never the array, shows which shards are complete. One process makes the array;
+    then several may write its shards.
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
@@ -74,12 +78,17 @@ class ArrayLayout:
         return _holds(root / self.name / "zarr.json", self._metadata)
 
     def create(self, root: Path) -> list[Path]:
-        """Write the `zarr.json` of the array and of each group above it; the same layout gives the same bytes.
+        """Write the `zarr.json` of the array and of each group above it; the same layout gives the
+        same bytes.
 
-        Returns: these files, relative to the root. Raises: ArtifactError if an array of another layout is there.
+        Returns: these files, relative to the root. Raises: ArtifactError if an array of another
+        layout is there.
         """
         *groups, _ = Path(self.name).parts
-        written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
+        written = {
+            Path(*groups[: depth + 1], "zarr.json"): _group_metadata()
+            for depth in range(len(groups))
+        }
         written[Path(self.name, "zarr.json")] = self._metadata
         # Checked before a byte is written: with other metadata, old shards would be misread.
         self._require_same_layout(root, written[Path(self.name, "zarr.json")])
@@ -91,14 +100,17 @@ class ArrayLayout:
     def write(self, root: Path, shard: int, block: np.ndarray) -> Path:
         """Write one whole shard of an existing array; returns its file, relative to the root.
 
-        Raises: ValueError if there is no such shard, or `block` is not exactly its rows in the array's dtype.
+        Raises: ValueError if there is no such shard, or `block` is not exactly its rows in the
+        array's dtype.
         """
         if not 0 <= shard < self.shards:
             raise ValueError(f"{self.name} has {self.shards} shards, no shard {shard}")
         rows = self.rows(shard)
         expected = (rows.stop - rows.start, *self.shape[1:])
         if block.shape != expected or block.dtype != self.dtype:
-            raise ValueError(f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}")
+            raise ValueError(
+                f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}"
+            )
         file = self.shard_file(shard)
         (root / file).unlink(missing_ok=True)  # Zarr would merge the block with an existing file
         import zarr
@@ -110,7 +122,9 @@ class ArrayLayout:
         return file
 
     def _require_same_layout(self, root: Path, metadata: bytes) -> None:
-        """Raises: ArtifactError for shards of another shape from another version of memlm, which would be misread."""
+        """Raises: ArtifactError for shards of another shape from another version of memlm, which
+        would be misread.
+        """
         try:
             found = json.loads((root / self.name / "zarr.json").read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -162,15 +176,22 @@ def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:
 
 
 def _shard_files(folder: Path, metadata: Path, most: int) -> set[str]:
-    """Files of an array's shards, none for a group. At most `most` + 1 are listed, since then some must be missing."""
+    """Files of an array's shards, none for a group. At most `most` + 1 are listed, since then some
+    must be missing.
+    """
     try:
         content = json.loads((folder / metadata).read_bytes())
         if content["node_type"] == "group":
             return set()
         grid = content["chunk_grid"]["configuration"]["chunk_shape"]
-        counts = [min(ceil(rows / shard), most + 1) for rows, shard in zip(content["shape"], grid, strict=True)]
+        counts = [
+            min(ceil(rows / shard), most + 1)
+            for rows, shard in zip(content["shape"], grid, strict=True)
+        ]
         places = product(*map(range, counts)) if all(counts) else iter(())
         below = (metadata.parent / "c").as_posix()
         return {"/".join([below, *map(str, place)]) for place in islice(places, most + 1)}
     except (ValueError, KeyError, TypeError, RecursionError, ArithmeticError) as error:
-        raise ArtifactError(f"{folder / metadata} describes no array: {type(error).__name__}: {error}") from None
+        raise ArtifactError(
+            f"{folder / metadata} describes no array: {type(error).__name__}: {error}"
+        ) from None

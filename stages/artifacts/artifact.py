@@ -42,7 +42,9 @@ class Home(Protocol):
 
 
 class MissingRole(ArtifactError, LookupError):
-    """No ancestor of an artifact has a role: its manifest lost an input, or the artifact does not fit the command."""
+    """No ancestor of an artifact has a role: its manifest lost an input, or the artifact does not
+    fit the command.
+    """
 
 
 class Artifact:
@@ -88,7 +90,9 @@ class Artifact:
     @property
     def needed(self) -> set[str]:
         """References of inputs that are needed to read it; the others may be removed."""
-        return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
+        return {
+            record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP
+        }
 
     def input(self, role: str) -> Artifact:
         """The input in the given role; it is checked when it is first requested.
@@ -102,7 +106,9 @@ class Artifact:
     def _find_input(self, role: str) -> Artifact:
         if role not in self.manifest.inputs:
             roles = ", ".join(self.manifest.inputs) or "none"
-            raise ArtifactError(f"{self.reference} was made without {role!r}; it was made from: {roles}.")
+            raise ArtifactError(
+                f"{self.reference} was made without {role!r}; it was made from: {roles}."
+            )
         record = self.manifest.inputs[role]
         try:
             found = self.store.open(record.reference)
@@ -122,7 +128,8 @@ class Artifact:
         return found
 
     def find(self, role: str) -> Artifact:
-        """The nearest ancestor in the given role: an input of this artifact, or of one of its ancestors.
+        """The nearest ancestor in the given role: an input of this artifact, or of one of its
+        ancestors.
 
         Raises: MissingRole if there is none; the errors of `input`.
         """
@@ -156,7 +163,9 @@ class Artifact:
         return self.path / relative
 
     def zarr(self, name: str) -> CheckedGroup:
-        """A read-only Zarr group of this artifact, such as `tokens.zarr`; its arrays are checked against the schema."""
+        """A read-only Zarr group of this artifact, such as `tokens.zarr`; its arrays are checked
+        against the schema.
+        """
         from stages.artifacts.reading import CheckedGroup, opened
 
         file = self.file(f"{name}/zarr.json")
@@ -175,7 +184,9 @@ def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[s
 
 
 def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
-    """These references, and those of all artifacts needed to read them, according to the given artifacts."""
+    """These references, and those of all artifacts needed to read them, according to the given
+    artifacts.
+    """
     return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
 
 
@@ -220,7 +231,9 @@ def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:
 
 
 def reached(references: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
-    """All nodes of a graph that can be reached from these references; `ways`: the neighbours of each node."""
+    """All nodes of a graph that can be reached from these references; `ways`: the neighbours of
+    each node.
+    """
     found: set[str] = set()
     waiting = set(references)
     while waiting:

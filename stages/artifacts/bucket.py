@@ -23,7 +23,8 @@ LONGEST = timedelta(days=1)
 
 
 class Bucket:
-    """A prefix in an object store. Credentials and region come from the environment variables of each service's tools.
+    """A prefix in an object store. Credentials and region come from the environment variables of
+    each service's tools.
 
     Args:
         url: address such as `s3://BUCKET/PREFIX`; AWS_ENDPOINT_URL names a self-hosted server.
@@ -32,11 +33,15 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         if not url.startswith(SCHEMES):
-            raise UsageError(f"{url[:200]!r} is no address of a bucket: {', '.join(SCHEMES)} begin one.")
+            raise UsageError(
+                f"{url[:200]!r} is no address of a bucket: {', '.join(SCHEMES)} begin one."
+            )
         try:
             import obstore
         except ImportError:
-            raise UsageError("Buckets need the package obstore: pip install 'memlm[bucket]'.") from None
+            raise UsageError(
+                "Buckets need the package obstore: pip install 'memlm[bucket]'."
+            ) from None
         self.url = url.rstrip("/")
         self._obstore = obstore
         with self._refusals("", UsageError):
@@ -51,7 +56,9 @@ class Bucket:
                 return None
 
     def read(self, name: str, most: int) -> bytes | None:
-        """Content of a small object; None if it does not exist. Raises: DataError if it has more than `most` bytes."""
+        """Content of a small object; None if it does not exist. Raises: DataError if it has more
+        than `most` bytes.
+        """
         size = self.size(name)
         if size is None:
             return None
@@ -60,13 +67,16 @@ class Bucket:
         return b"".join(self.stream(name))
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """Content of an object, block by block. Raises: DataError if it does not exist, or a transfer fails."""
+        """Content of an object, block by block. Raises: DataError if it does not exist, or a
+        transfer fails.
+        """
         with self._refusals(name):
             for block in self._obstore.get(self._objects, name).stream(min_chunk_size=PART):
                 yield bytes(block)
 
     def upload(self, name: str, file: Path, sent: Callable[[int], None]) -> None:
-        """Upload a file as an object. It appears once it is complete, and replaces an existing object.
+        """Upload a file as an object. It appears once it is complete, and replaces an existing
+        object.
 
         Args:
             sent: receives the number of bytes of each part.
@@ -90,23 +100,38 @@ class Bucket:
 
     @contextmanager
     def _refusals(self, name: str, kind: type[Exception] = DataError) -> Iterator[None]:
-        """Turn errors of the library into short messages, since its own contain pages of internal state."""
+        """Turn errors of the library into short messages, since its own contain pages of internal
+        state.
+        """
         try:
             yield
         except FileNotFoundError as error:
-            raise kind(f"{self.url}{name and '/'}{name}: there is no such bucket, or nothing of that name.") from error
+            raise kind(
+                f"{self.url}{name and '/'}{name}: there is no such bucket, or nothing of that name."
+            ) from error
         except (self._obstore.exceptions.BaseError, ValueError, OSError) as error:
-            failure = disk_failure(error, Path(self.url.removeprefix(FOLDER))) if self.url.startswith(FOLDER) else None
+            failure = (
+                disk_failure(error, Path(self.url.removeprefix(FOLDER)))
+                if self.url.startswith(FOLDER)
+                else None
+            )
             if failure is not None:
                 raise ResourceError(failure) from error
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            reason = next(
+                (line.strip() for line in str(error).splitlines() if line.strip()),
+                type(error).__name__,
+            )
             raise kind(f"{self.url}{name and '/'}{name} cannot be used: {reason[:300]}") from error
 
 
 def _settings(url: str) -> dict[str, Any]:
-    """Settings for the library: make a missing folder, set time limits, and allow http for a self-hosted server."""
+    """Settings for the library: make a missing folder, set time limits, and allow http for a
+    self-hosted server.
+    """
     if url.startswith(FOLDER):
         return {"mkdir": True}
     plain = url.startswith("s3://") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    client = {"timeout": LONGEST, "connect_timeout": PATIENCE} | ({"allow_http": True} if plain else {})
+    client = {"timeout": LONGEST, "connect_timeout": PATIENCE} | (
+        {"allow_http": True} if plain else {}
+    )
     return {"retry_config": {"retry_timeout": PATIENCE}, "client_options": client}

@@ -1,4 +1,6 @@
-"""Digests of files, manifests, and the work that an id names; and stamps, which make hashing again unnecessary."""
+"""Digests of files, manifests, and the work that an id names; and stamps, which make hashing again
+unnecessary.
+"""
 
 import hashlib
 import json
@@ -12,14 +14,18 @@ from typing_extensions import TypedDict
 from stages.artifacts.durable import fsync, write_atomically
 
 LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
-"""Files that hold rates and times as well as results, so their bytes differ between equal runs; see `is_log`."""
+"""Files that hold rates and times as well as results, so their bytes differ between equal runs; see
+`is_log`.
+"""
 
 BLOCK = 1 << 18
 """Bytes of a file that are hashed at a time."""
 
 
 class FileEntry(TypedDict):
-    """One row of a manifest's `files`: size in bytes, and BLAKE2b (512 bits, hexadecimal) of the content."""
+    """One row of a manifest's `files`: size in bytes, and BLAKE2b (512 bits, hexadecimal) of the
+    content.
+    """
 
     bytes: int
     blake2b: str
@@ -50,13 +56,16 @@ def canonical_json(value: Any) -> str:
 
 
 UNSEALED = frozenset({"command", "created", "seconds", "producer", "digest"})
-"""Fields of a manifest that its digest does not cover: those that differ between equal works, and the digest."""
+"""Fields of a manifest that its digest does not cover: those that differ between equal works, and
+the digest.
+"""
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
     """Digest of a manifest's content: the work and its result.
 
-    It does not cover what differs between equal works: the command, times, rates, the producer and logs.
+    It does not cover what differs between equal works: the command, times, rates, the producer and
+    logs.
 
     Raises: ValueError or RecursionError for values that no manifest holds (nan, a thousand levels).
     """
@@ -68,10 +77,18 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _without_rates(metrics: Any) -> Any:
-    """Metrics without those that differ between equal works; `train_loss` is a mean over `log_every` updates."""
+    """Metrics without those that differ between equal works; `train_loss` is a mean over
+    `log_every` updates.
+    """
     if isinstance(metrics, dict):
-        kept = {name: value for name, value in metrics.items() if name not in ("seconds", "train_loss")}
-        return {name: _without_rates(value) for name, value in kept.items() if not name.endswith("_per_second")}
+        kept = {
+            name: value for name, value in metrics.items() if name not in ("seconds", "train_loss")
+        }
+        return {
+            name: _without_rates(value)
+            for name, value in kept.items()
+            if not name.endswith("_per_second")
+        }
     return [_without_rates(value) for value in metrics] if isinstance(metrics, list) else metrics
 
 
@@ -112,9 +129,14 @@ def find_damage(
         if problem:
             return f"{folder / relative} {problem}"
     if stamp_file:
-        new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
+        new = [
+            folder / relative
+            for relative in files
+            if stamps.get(relative) != _stamp(folder / relative)
+        ]
         with suppress(OSError):
-            # Hashed files are forced onto the disk before they are stamped: a power loss could cut a new copy.
+            # Hashed files are forced onto the disk before they are stamped: a power loss could cut
+            # a new copy.
             for path in new:
                 fsync(path)
             if new:
@@ -122,7 +144,9 @@ def find_damage(
     return None
 
 
-def _problem(path: Path, entry: FileEntry, stamp: list[int] | None, read: Callable[[int], None]) -> str | None:
+def _problem(
+    path: Path, entry: FileEntry, stamp: list[int] | None, read: Callable[[int], None]
+) -> str | None:
     if not path.is_file():
         return "is missing"
     found = _stamp(path)

@@ -46,13 +46,21 @@ class Copy:
 
     @classmethod
     def find(cls, reference: str, bucket: Bucket) -> "Copy | None":
-        """The copy of a `kind/id`; None if it is missing or incomplete. Raises: ArtifactError if it is damaged."""
+        """The copy of a `kind/id`; None if it is missing or incomplete. Raises: ArtifactError if it
+        is damaged.
+        """
         content = bucket.read(f"{reference}/{MANIFEST}", MAX_MANIFEST_BYTES)
         if content is None:
             return None
-        found = cls(parse_manifest(content, f"{bucket.url}/{reference}", _mend(reference, bucket)), content, bucket)
+        found = cls(
+            parse_manifest(content, f"{bucket.url}/{reference}", _mend(reference, bucket)),
+            content,
+            bucket,
+        )
         if found.reference != reference:
-            raise ArtifactError(f"{bucket.url}/{reference} holds {found.reference}; {_mend(reference, bucket)}.")
+            raise ArtifactError(
+                f"{bucket.url}/{reference} holds {found.reference}; {_mend(reference, bucket)}."
+            )
         return found
 
     def name(self, file: str) -> str:
@@ -83,14 +91,19 @@ def _mend(reference: str, bucket: Bucket) -> str:
 def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
     """Copy an artifact, and its ancestors in the store, into a bucket.
 
-    Returns: references of the copies that were made or completed, without those that were complete before.
-    Raises: ArtifactError if the bucket has other bytes under that id, or a local artifact is damaged; DataError if the
-        bucket does not answer.
+    Returns: references of the copies that were made or completed, without those that were complete
+    before.
+    Raises: ArtifactError if the bucket has other bytes under that id, or a local artifact is
+        damaged; DataError if the bucket does not answer.
     """
     chosen = store.open(reference)
     artifacts = chosen.store.artifacts()
     wanted = ancestors({chosen.reference}, artifacts)
-    missing = [(a, files) for a in artifacts if a.reference in wanted and (files := _missing(a, bucket)) is not None]
+    missing = [
+        (a, files)
+        for a in artifacts
+        if a.reference in wanted and (files := _missing(a, bucket)) is not None
+    ]
     total, done = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files), 0
 
     def sent(count: int) -> None:
@@ -103,7 +116,8 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         copy = Copy.of(artifact, bucket)
         for file in files:
             bucket.upload(copy.name(file), artifact.path / file, sent)
-        # The manifest is written last and never replaced, so its presence proves that all files are there.
+        # The manifest is written last and never replaced, so its presence proves that all files are
+        # there.
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
@@ -112,7 +126,9 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
 
 
 def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
-    """Files that an artifact's copy lacks; None if it is complete. Raises: ArtifactError if its bytes differ."""
+    """Files that an artifact's copy lacks; None if it is complete. Raises: ArtifactError if its
+    bytes differ.
+    """
     there = Copy.find(artifact.reference, bucket)
     if there is None:
         return list(artifact.manifest.files)
@@ -120,7 +136,9 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
     if there.content != Copy.of(artifact, bucket).content:
         return None  # It is the result of another run, and differs only in its log.
     files = artifact.manifest.files.items()
-    return [file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]] or None
+    return [
+        file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]
+    ] or None
 
 
 # From a bucket to a store
@@ -129,15 +147,19 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
 def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
     """Copy an artifact, and its ancestors in the bucket, into a store.
 
-    After an interruption the same call resumes after the last complete file. Each file's digest is checked.
+    After an interruption the same call resumes after the last complete file. Each file's digest is
+    checked.
 
     Returns: references of the new copies, inputs first, without those that the store had before.
-    Raises: UsageError if the reference is no kind/id; DataError if the bucket lacks the artifact or an input that it
-        needs; ArtifactError if a copy is damaged; ResourceError if the disk is full.
+    Raises: UsageError if the reference is no kind/id; DataError if the bucket lacks the artifact or
+        an input that it needs; ArtifactError if a copy is damaged; ResourceError if the disk is
+        full.
     """
     parts = split_reference(reference)
     if parts is None or not is_id(parts[1]):
-        raise UsageError(f"{reference!r} is no kind/id: names hold only in one store; memlm artifacts list shows ids.")
+        raise UsageError(
+            f"{reference!r} is no kind/id: names hold only in one store; memlm artifacts list shows ids."
+        )
     missing = []
     for copy in _with_inputs(reference, bucket):
         if store.has(copy.manifest.kind, copy.manifest.id):
@@ -169,7 +191,9 @@ def _with_inputs(reference: str, bucket: Bucket) -> list[Copy]:
             inputs[one] = [record.reference for record in records.values()]
             waiting += [(record.reference, role not in USED_UP) for role, record in records.items()]
         if found[one] is None and needed:
-            raise DataError(f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there.")
+            raise DataError(
+                f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there."
+            )
     try:
         order = list(TopologicalSorter(inputs).static_order())
     except CycleError as error:
@@ -180,7 +204,9 @@ def _with_inputs(reference: str, bucket: Bucket) -> list[Copy]:
 
 
 def _require_new(copy: Copy, store: Store) -> None:
-    """Raises: ArtifactError if a manifest is invalid, the names of its files conflict, or its folder exists already."""
+    """Raises: ArtifactError if a manifest is invalid, the names of its files conflict, or its
+    folder exists already.
+    """
     manifest = copy.manifest
     wrong = wrong_manifest(manifest) or manifest.wrong_id
     paths = {PurePosixPath(file) for file in manifest.files}
@@ -209,14 +235,18 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
         if manifest is None:
             _fill(copy, folder, store, reporter)
             manifest = copy.manifest
-        else:  # An earlier pull ended while publishing: all files are there, but perhaps not the work file.
+        # An earlier pull ended while publishing: all files are there, but perhaps not the work
+        # file.
+        else:
             copy.require_same(manifest, store.root)
         publish(folder, manifest, final)
         write_stamps(store.stamp_file(kind, id), final, manifest.files)
 
 
 def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
-    """Receive the files of a copy. Raises: ArtifactError if the store has another draft, or the copy is damaged."""
+    """Receive the files of a copy. Raises: ArtifactError if the store has another draft, or the
+    copy is damaged.
+    """
     work = {"id": copy.manifest.id, "copy": hashlib.blake2b(copy.content).hexdigest()}
     if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
@@ -246,7 +276,8 @@ def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]
         digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
             for block in copy.bucket.stream(copy.name(name)):
-                # Checked for each block, since an endless stream would fill the disk before its digest is compared.
+                # Checked for each block, since an endless stream would fill the disk before its
+                # digest is compared.
                 if file.tell() + len(block) > entry["bytes"]:
                     raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)

@@ -1,4 +1,6 @@
-"""Work in progress: a folder that grows by committed units of work and becomes an artifact by one rename."""
+"""Work in progress: a folder that grows by committed units of work and becomes an artifact by one
+rename.
+"""
 
 import json
 import shutil
@@ -11,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.checksums import FileEntry, find_damage
-from stages.artifacts.durable import fsync, fsync_folders, full_disk, make_folder, remove_folder, write_atomically
+from stages.artifacts.durable import (
+    fsync,
+    fsync_folders,
+    full_disk,
+    make_folder,
+    remove_folder,
+    write_atomically,
+)
 from stages.artifacts.lock import Attempt
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import Background, ProgressLog, ShardOutput, Written, settled
@@ -26,11 +35,12 @@ SCRATCH = "scratch"
 
 
 class Draft:
-    """The partial folder of an artifact that is being made; `make` opens it while it holds the artifact's lock.
+    """The partial folder of an artifact that is being made; `make` opens it while it holds the
+    artifact's lock.
 
-    It grows by units of work. Shards are written elsewhere, and appended here. The process that holds the lock can also
-    add units itself, and commit each under a key. A background thread then writes, hashes, syncs and logs the unit,
-    while the next one is computed.
+    It grows by units of work. Shards are written elsewhere, and appended here. The process that
+    holds the lock can also add units itself, and commit each under a key. A background thread then
+    writes, hashes, syncs and logs the unit, while the next one is computed.
     """
 
     def __init__(self, path: Path, work: Mapping[str, Any], reads: Collection[Path] = ()) -> None:
@@ -39,8 +49,10 @@ class Draft:
         Args:
             path: the partial folder; made if it does not exist.
             work: description of the work, with the digests of its inputs.
-            reads: folders of artifacts that must exist at every commit, since Zarr reads missing shards as zeros.
-        Raises: ArtifactError if the folder, or something in it, is a link, since writes would follow it.
+            reads: folders of artifacts that must exist at every commit, since Zarr reads missing
+            shards as zeros.
+        Raises: ArtifactError if the folder, or something in it, is a link, since writes would
+        follow it.
         """
         for inside in (path, *path.rglob("*")):
             if inside.is_symlink():
@@ -72,14 +84,18 @@ class Draft:
     def is_of(path: Path, work: Mapping[str, Any]) -> bool:
         """Whether a partial folder holds exactly this work."""
         try:
-            return json.loads((path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
+            return json.loads((path / WORK).read_text(encoding="utf-8")) == json.loads(
+                json.dumps(work)
+            )
         except (OSError, ValueError, RecursionError):
             return False
 
     # Output of the current unit of work
 
     def add(self, relative: str | Path) -> Path:
-        """Announce a file of the current unit; returns its path. Files below `scratch` are never published."""
+        """Announce a file of the current unit; returns its path. Files below `scratch` are never
+        published.
+        """
         return self._unit.add(relative)
 
     def create(self, layout: ArrayLayout) -> None:
@@ -99,14 +115,17 @@ class Draft:
     # Committing
 
     def commit(self, key: str, record: Mapping[str, Any] | None = None) -> None:
-        """Commit everything added since the last commit as unit `key`; returns before it is durable."""
+        """Commit everything added since the last commit as unit `key`; returns before it is
+        durable.
+        """
         # A new unit is begun first, so that later files do not get into this commit.
         unit, self._unit = self._unit, ShardOutput(self.path)
         unit.record = dict(record or {})
         self._background.run(lambda: self.append(unit.written(key)))
 
     def append(self, written: Written) -> None:
-        """Commit a unit whose files are durable, from any process, and delete the files that it discards.
+        """Commit a unit whose files are durable, from any process, and delete the files that it
+        discards.
 
         Raises: ArtifactError if an input artifact was removed meanwhile.
         """
@@ -154,7 +173,9 @@ class Draft:
     # Disk space
 
     def expect(self, total_bytes: int) -> None:
-        """Set the expected size of the artifact. Raises ResourceError if the missing bytes do not fit on the disk."""
+        """Set the expected size of the artifact. Raises ResourceError if the missing bytes do not
+        fit on the disk.
+        """
         self.expected_bytes = total_bytes
         free = shutil.disk_usage(self.path).free
         if self.missing_bytes > free:
@@ -163,17 +184,20 @@ class Draft:
     @property
     def missing_bytes(self) -> int:
         """Bytes that are still to be written, according to the expected size."""
-        done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
+        done = sum(
+            e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values()
+        )
         return max(0, self.expected_bytes - done)
 
     # The end
 
     @contextmanager
     def first_look(self) -> Iterator[None]:
-        """Read the input for the first time within this context; if the input is refused, the draft is removed.
+        """Read the input for the first time within this context; if the input is refused, the draft
+        is removed.
 
-        The id covers this input, so no later attempt could resume the draft. A draft of an earlier attempt is kept. So
-        is a draft whose input could not be read, since that may be temporary.
+        The id covers this input, so no later attempt could resume the draft. A draft of an earlier
+        attempt is kept. So is a draft whose input could not be read, since that may be temporary.
         """
         try:
             yield
@@ -188,14 +212,18 @@ class Draft:
         It is removed if it holds no work, or if its input was refused.
         """
         self._background.close()
-        if self._refused or (not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*"))):
+        if self._refused or (
+            not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*"))
+        ):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def finish_files(self) -> dict[str, FileEntry]:
         """Commit the rest; returns sizes and digests of all files of the artifact, by name."""
         self.commit("finish")
         self.flush()
-        files = {path: entry for unit in self._log.units.values() for path, entry in unit.files.items()}
+        files = {
+            path: entry for unit in self._log.units.values() for path, entry in unit.files.items()
+        }
         files |= settled(self.path, sorted(self._metadata))
         final = {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
         for path in final:
@@ -206,15 +234,20 @@ class Draft:
     @property
     def seconds(self) -> float:
         """Wall-clock seconds of all committed units, with earlier attempts, and of the current one."""
-        return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
+        return (
+            sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
+        )
 
     def count_seconds(self, seconds: float) -> None:
-        """Add working time of earlier attempts that is not in committed units, such as time before a checkpoint."""
+        """Add working time of earlier attempts that is not in committed units, such as time before
+        a checkpoint.
+        """
         self._clock -= seconds
 
 
 def publish(draft: Path, manifest: Manifest, final: Path) -> None:
-    """Turn a draft whose files are all durable into an artifact, complete and durable under its final name.
+    """Turn a draft whose files are all durable into an artifact, complete and durable under its
+    final name.
 
     If publication is interrupted after the manifest is written, another call finishes it.
     """
@@ -234,7 +267,9 @@ def publish(draft: Path, manifest: Manifest, final: Path) -> None:
 
 
 def finished_manifest(draft: Path) -> Manifest | None:
-    """The manifest of a draft that only lacks the rename; None if it has no manifest, or its files do not match."""
+    """The manifest of a draft that only lacks the rename; None if it has no manifest, or its files
+    do not match.
+    """
     try:
         manifest = Manifest.read(draft)
     except ArtifactError:

@@ -1,4 +1,5 @@
-"""Writing that survives power loss: content first, then the name, then the folder that holds the name.
+"""Writing that survives power loss: content first, then the name, then the folder that holds the
+name.
 
 Also messages with advice for failures of the disk, which are never a bug of memlm."""
 
@@ -31,7 +32,8 @@ def fsync_folders(root: Path, files: Iterable[Path]) -> None:
     folders = set[Path]()
     for file in files:
         folder = file.parent
-        # All folders above a known folder are known. This is fast, since thousands of files share a few folders.
+        # All folders above a known folder are known. This is fast, since thousands of files share a
+        # few folders.
         while folder not in folders and folder.is_relative_to(root):
             folders.add(folder)
             folder = folder.parent
@@ -40,7 +42,9 @@ def fsync_folders(root: Path, files: Iterable[Path]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, and force their names onto the disk; an existing folder costs nothing."""
+    """Make a folder and its parents, and force their names onto the disk; an existing folder costs
+    nothing.
+    """
     if path.is_dir():
         return
     if path.parent != path:
@@ -72,7 +76,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     make_folder(path.parent)
-    # It is in the same folder, since a rename to another file system is a copy, which can be interrupted.
+    # It is in the same folder, since a rename to another file system is a copy, which can be
+    # interrupted.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -81,7 +86,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # the error of a refused write lacks the file's name
+        error.filename = error.filename or str(
+            path
+        )  # the error of a refused write lacks the file's name
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -107,7 +114,8 @@ def remove_folder(folder: Path) -> None:
     It is renamed to `.NAME-PROCESS-removed` before its content is deleted.
     """
     doomed = folder.with_name(f".{folder.name.removeprefix('.')}-{os.getpid()}{REMOVED}")
-    # An earlier process with the same id may have left one, and a folder cannot be renamed to a non-empty folder.
+    # An earlier process with the same id may have left one, and a folder cannot be renamed to a
+    # non-empty folder.
     delete(doomed)
     try:
         folder.rename(doomed)
@@ -157,7 +165,9 @@ def full_disk(place: Path, missing_bytes: int = 0) -> str:
     """Message for a disk without free bytes, or without free inodes."""
     status = os.statvfs(place_of(place))
     if status.f_files and not status.f_favail:
-        return f"The disk of {place} holds as many files as it can (no inodes are free). {MAKE_ROOM}"
+        return (
+            f"The disk of {place} holds as many files as it can (no inodes are free). {MAKE_ROOM}"
+        )
     needed = f"{size(missing_bytes)} more are needed, " if missing_bytes else ""
     return f"The disk of {place} is full: {needed}{size(status.f_bavail * status.f_frsize)} are free. {MAKE_ROOM}"
 

@@ -41,12 +41,16 @@ class Unfinished:
 
     @property
     def state(self) -> str:
-        """State and last attempt, such as `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
+        """State and last attempt, such as `interrupted (memlm train tokens/a, begun 2026-11-22
+        02:30 UTC)`.
+        """
         state, tells = "being made" if self.alive else "interrupted", self.attempt
         if tells is None:
             return state
         who = f" by process {tells.pid} on {tells.host}" if self.alive else ""
-        return f"{state}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
+        return (
+            f"{state}{who} (memlm {tells.command}, begun {tells.began[:16].replace('T', ' ')} UTC)"
+        )
 
 
 def unfinished(store: Store) -> list[Unfinished]:
@@ -67,21 +71,31 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
 
     Args:
         store: the store to search.
-        unnamed: include artifacts that no name and no report needs, directly or through artifacts made from them.
-    Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for garbage.
+        unnamed: include artifacts that no name and no report needs, directly or through artifacts
+        made from them.
+    Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for
+    garbage.
     """
-    found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
+    found = [
+        Garbage(draft.path, draft.state, draft.bytes)
+        for draft in unfinished(store)
+        if not draft.alive
+    ]
     found += [
         Garbage(path, "left over from an interrupted removal", folder_bytes(path))
         for kind in KINDS
         for path in sorted(store.root.glob(f"{kind}/.*-removed"))
     ]
     if unnamed:
-        folders = set(store.references())  # listed first, so an artifact published meanwhile is not called unreadable
+        folders = set(
+            store.references()
+        )  # listed first, so an artifact published meanwhile is not called unreadable
         artifacts = store.artifacts()
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-        reached = needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
+        reached = needed_for(
+            named | {a.reference for a in artifacts if a.kind == "report"}, artifacts
+        )
         found += [
             Garbage(a.path, "no name and no report leads to it", a.bytes, a.reference)
             for a in artifacts
@@ -112,7 +126,9 @@ def _remove_leftover(store: Store, path: Path) -> None:
 
 def _require_readable(store: Store, unread: set[str]) -> None:
     folders = (store.root / reference for reference in sorted(unread))
-    left = [f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()]
+    left = [
+        f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()
+    ]
     if left:
         raise ArtifactError(
             f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "

@@ -1,4 +1,6 @@
-"""The kinds of artifacts, the stages that make them, and the format versions that this memlm writes and reads."""
+"""The kinds of artifacts, the stages that make them, and the format versions that this memlm writes
+and reads.
+"""
 
 from typing import NamedTuple
 
@@ -11,7 +13,9 @@ class Kind(NamedTuple):
     command: str
     """The usual command that makes one; other stages may make the same kind."""
     format_version: int
-    """Format version; it rises when the same settings give other bytes or names, and when a default changes."""
+    """Format version; it rises when the same settings give other bytes or names, and when a default
+    changes.
+    """
 
 
 KINDS = {
@@ -31,17 +35,28 @@ STAGES = Registry(
         "tokenize": Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
         "train": Part("stages.training.config:TrainConfig", "stages.train:Train"),
         "import-model": Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
-        "build-datastore": Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
-        "update-datastore": Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
+        "build-datastore": Part(
+            "stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"
+        ),
+        "update-datastore": Part(
+            "stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"
+        ),
         "build-index": Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
-        "precompute-neighbors": Part("stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
+        "precompute-neighbors": Part(
+            "stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
+        ),
         "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
         "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
-        "build-episodes": Part("stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"),
-        "evaluate-tasks": Part("stages.tasks.config:EvaluateTasksConfig", "stages.evaluate_tasks:EvaluateTasks"),
+        "build-episodes": Part(
+            "stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"
+        ),
+        "evaluate-tasks": Part(
+            "stages.tasks.config:EvaluateTasksConfig", "stages.evaluate_tasks:EvaluateTasks"
+        ),
     },
 )
-"""Settings and code of each stage, by the name of its command. A manifest names the stage that made the artifact.
+"""Settings and code of each stage, by the name of its command. A manifest names the stage that made
+the artifact.
 
 Importing the settings does not import torch.
 """

@@ -1,4 +1,6 @@
-"""One process at a time makes an artifact: a lock that the system frees when its holder dies, and the last attempt."""
+"""One process at a time makes an artifact: a lock that the system frees when its holder dies, and
+the last attempt.
+"""
 
 import json
 import os
@@ -37,7 +39,11 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
         lock.acquire(timeout=0)
     except Timeout:
         last = Attempt.read(lock_file.with_name(f"{lock_file.stem}-partial"))
-        holder = f"process {last.pid} on {last.host} (memlm {last.command})" if last else "another process"
+        holder = (
+            f"process {last.pid} on {last.host} (memlm {last.command})"
+            if last
+            else "another process"
+        )
         if not wait:
             raise BusyError(
                 f"{what} is being made by {holder}; run again when that ends, or without --no-wait."
@@ -51,7 +57,9 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
 
 
 def is_held(lock_file: Path) -> bool:
-    """Whether a process holds the lock now; True, too, if the lock file cannot be opened to find out."""
+    """Whether a process holds the lock now; True, too, if the lock file cannot be opened to find
+    out.
+    """
     if not lock_file.exists():
         return False
     from filelock import FileLock, Timeout
@@ -92,7 +100,9 @@ class Attempt(BaseModel):
 
     @classmethod
     def read(cls, draft: Path) -> "Attempt | None":
-        """The last attempt that was recorded in a draft's folder; None if there is no readable record."""
+        """The last attempt that was recorded in a draft's folder; None if there is no readable
+        record.
+        """
         try:
             return cls.model_validate_json((draft / ATTEMPT).read_bytes())
         except (OSError, ValueError):

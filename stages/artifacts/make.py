@@ -27,7 +27,16 @@ from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.output import Written
 from stages.artifacts.references import REMOVE, advised
-from stages.artifacts.stage import C, Execution, Inputs, Job, SerialStage, Shard, ShardedStage, Stage
+from stages.artifacts.stage import (
+    C,
+    Execution,
+    Inputs,
+    Job,
+    SerialStage,
+    Shard,
+    ShardedStage,
+    Stage,
+)
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.numbers import size
@@ -48,7 +57,9 @@ def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
         job.draft.create(layout)
     if plan.bytes:
         if plan.bytes >= NOTABLE_BYTES:
-            job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
+            job.reporter.info(
+                f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}"
+            )
         job.draft.expect(plan.bytes)
     run_shards(stage, job, plan)
     return stage.finish(job, plan)
@@ -90,7 +101,9 @@ def chains_of(shards: Iterable[Shard]) -> list[list[Shard]]:
     """Shards grouped by chain, in order; a chain has the place of its first shard."""
     chains: dict[str, list[Shard]] = {}
     for shard in shards:
-        chains.setdefault(f"shard {shard.key}" if shard.chain is None else f"chain {shard.chain}", []).append(shard)
+        chains.setdefault(
+            f"shard {shard.key}" if shard.chain is None else f"chain {shard.chain}", []
+        ).append(shard)
     return list(chains.values())
 
 
@@ -135,7 +148,9 @@ class ResolvedWork(Generic[C]):
 
     @property
     def draft_record(self) -> dict[str, Any]:
-        """Fields that a draft must have to be resumed: the id, the version of memlm, and the records of the inputs."""
+        """Fields that a draft must have to be resumed: the id, the version of memlm, and the
+        records of the inputs.
+        """
         inputs = {role: record.model_dump() for role, record in self.records.items()}
         return {"id": self.id, "memlm": _version("memlm"), "inputs": inputs}
 
@@ -175,7 +190,9 @@ def _words(value: Any) -> Iterator[str]:
 
 
 def _require_same_store(inputs: Inputs, store: Store) -> None:
-    """Raises: ArtifactError for inputs of another store, since lineage is looked up in an artifact's own store."""
+    """Raises: ArtifactError for inputs of another store, since lineage is looked up in an
+    artifact's own store.
+    """
     for artifact in inputs.artifacts.values():
         if artifact.store.root.resolve() != store.root.resolve():
             raise ArtifactError(
@@ -184,11 +201,14 @@ def _require_same_store(inputs: Inputs, store: Store) -> None:
             )
 
 
-def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution) -> Outcome:
-    """The artifact of a stage: an existing one, or a new one, which may resume an interrupted attempt.
+def make(
+    stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
+) -> Outcome:
+    """The artifact of a stage: an existing one, or a new one, which may resume an interrupted
+    attempt.
 
-    Raises: the errors of the stage; BusyError; ArtifactError if the artifact exists but was made from other bytes;
-        ResourceError if the disk is full.
+    Raises: the errors of the stage; BusyError; ArtifactError if the artifact exists but was made
+        from other bytes; ResourceError if the disk is full.
     """
     work = plan(stage, config, references, store, execution)
     # No lock is needed here: a published artifact never changes.
@@ -203,7 +223,9 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     lock_file = store.lock_file(work.kind, work.id)
     helped = isinstance(stage, SerialStage) and stage.follow(work.config, work.inputs, execution)
     try:
-        with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
+        with held(
+            lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter
+        ):
             # Checked again, since another process may have made it while this one waited.
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, store), "cached")
@@ -216,11 +238,15 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
 
 
 def _require_folder(store: Store) -> None:
-    """Make the store's folder. Raises: UsageError for an impossible path; errors of the disk are handled elsewhere."""
+    """Make the store's folder. Raises: UsageError for an impossible path; errors of the disk are
+    handled elsewhere.
+    """
     try:
         make_folder(store.root)
     except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-        raise UsageError(f"The store {store.root} cannot be made ({error.strerror}): name another.") from None
+        raise UsageError(
+            f"The store {store.root} cannot be made ({error.strerror}): name another."
+        ) from None
 
 
 def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
@@ -235,7 +261,9 @@ def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
 
 
 def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) -> list[str]:
-    """The words of the command, with ids for names of artifacts, since names can move to other artifacts."""
+    """The words of the command, with ids for names of artifacts, since names can move to other
+    artifacts.
+    """
     ids = dict[str, str]()
     for typed in references.values():
         if isinstance(typed, str):
@@ -244,7 +272,9 @@ def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) ->
     return [ids.get(word, word) for word in execution.command]
 
 
-def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, command: list[str]) -> Outcome:
+def _make_locked(
+    work: ResolvedWork[C], store: Store, execution: Execution, command: list[str]
+) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
     # An attempt that ended between the manifest and the rename only lacks the rename.
     finished = finished_manifest(folder)
@@ -297,7 +327,9 @@ def _publish(work: ResolvedWork[C], store: Store, manifest: Manifest) -> Artifac
 
 
 def _producer(device: str) -> dict[str, Any]:
-    packages = {"faiss": "faiss-cpu", "faiss_gpu": "faiss-gpu"} | {name: name for name in ("memlm", "torch", "zarr")}
+    packages = {"faiss": "faiss-cpu", "faiss_gpu": "faiss-gpu"} | {
+        name: name for name in ("memlm", "torch", "zarr")
+    }
     return {
         **{name: _version(package) for name, package in packages.items() if _version(package)},
         "python": platform.python_version(),
@@ -306,7 +338,8 @@ def _producer(device: str) -> dict[str, Any]:
     }
 
 
-@cache  # the metadata of a package is a long file, and every artifact records the versions of several
+# The metadata of a package is a long file, and every artifact records the versions of several.
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -1,4 +1,6 @@
-"""The manifest of an artifact: its settings, its inputs, its producer, and the digest of each of its files."""
+"""The manifest of an artifact: its settings, its inputs, its producer, and the digest of each of
+its files.
+"""
 
 import hashlib
 import json
@@ -40,7 +42,8 @@ def identity(
     inputs: Mapping[str, InputRecord],
     files: Sequence[Sequence[str]],
 ) -> str:
-    """The id of a piece of work: a digest of its stage, non-default settings, inputs and files from outside.
+    """The id of a piece of work: a digest of its stage, non-default settings, inputs and files from
+    outside.
 
     It has twelve hexadecimal digits.
 
@@ -49,7 +52,8 @@ def identity(
         format_version: format version of the stage's kind.
         files: role and digest of each file from outside the store.
     """
-    # Inputs count by id, not by digest: an id names the work, and its bytes may differ between machines.
+    # Inputs count by id, not by digest: an id names the work, and its bytes may differ between
+    # machines.
     references = {role: record.reference for role, record in inputs.items()}
     work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
     spelled = canonical_json(work | {"inputs": references, "files": files})
@@ -75,7 +79,9 @@ class Manifest(BaseModel):
     seconds: float
     producer: dict[str, Any]
     command: list[str] = []
-    """The words of the command that made the artifact, with ids for names; empty: it was made from Python."""
+    """The words of the command that made the artifact, with ids for names; empty: it was made from
+    Python.
+    """
     outside_files: list[list[str]]
     """Role and digest of each file from outside the store, in order."""
     digest: str = ""
@@ -87,8 +93,13 @@ class Manifest(BaseModel):
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
 
     def check_names(self) -> None:
-        """Raises: ValueError for unknown kinds, malformed ids, and file names that lead out of the artifact."""
-        for kind, id in ((self.kind, self.id), *((record.kind, record.id) for record in self.inputs.values())):
+        """Raises: ValueError for unknown kinds, malformed ids, and file names that lead out of the
+        artifact.
+        """
+        for kind, id in (
+            (self.kind, self.id),
+            *((record.kind, record.id) for record in self.inputs.values()),
+        ):
             if kind not in KINDS or not is_id(id):
                 raise ValueError(f"{kind[:100]!r}/{id[:100]!r} is no kind and id")
         for name in self.files:
@@ -96,21 +107,30 @@ class Manifest(BaseModel):
                 raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
 
     def settings(self) -> StageConfig:
-        """The settings of the work. A setting that the manifest lacks was added later, and has its default.
+        """The settings of the work. A setting that the manifest lacks was added later, and has its
+        default.
 
         Raises: ValidationError or UsageError for settings that this version does not read.
         """
         return STAGES.load(self.stage).Config.model_validate(self.config)
 
     def full_config(self) -> dict[str, Any]:
-        """`config`, with defaults for settings that were added later. Raises: the errors of `settings`."""
-        full: dict[str, Any] = json.loads(canonical_json(self.settings().stored()))  # in the order of the file
+        """`config`, with defaults for settings that were added later. Raises: the errors of
+        `settings`.
+        """
+        full: dict[str, Any] = json.loads(
+            canonical_json(self.settings().stored())
+        )  # in the order of the file
         return full
 
     @property
     def wrong_id(self) -> str | None:
-        """Message if the id does not match the work in the manifest; None: it does. The settings must be legal."""
-        id = identity(self.stage, self.format_version, self.settings(), self.inputs, self.outside_files)
+        """Message if the id does not match the work in the manifest; None: it does. The settings
+        must be legal.
+        """
+        id = identity(
+            self.stage, self.format_version, self.settings(), self.inputs, self.outside_files
+        )
         return None if id == self.id else f"what its manifest describes has the id {id}"
 
     def sealed(self) -> Self:
@@ -120,7 +140,10 @@ class Manifest(BaseModel):
     def _fields(self) -> dict[str, Any]:
         try:
             return self.model_dump(mode="json")
-        except (ValueError, RecursionError) as error:  # a rate nested a thousand levels deep: digests leave rates out
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # a rate nested a thousand levels deep: digests leave rates out
             raise ArtifactError(
                 f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
                 "gc, and the same command begins anew."
@@ -139,18 +162,23 @@ class Manifest(BaseModel):
     def read(folder: Path) -> "Manifest":
         """Read and check the manifest of an artifact's folder.
 
-        Raises: ArtifactError if it is missing, unreadable or changed, or has a format that this version does not read.
+        Raises: ArtifactError if it is missing, unreadable or changed, or has a format that this
+        version does not read.
         """
         try:
             content = (folder / MANIFEST).read_bytes()
         except FileNotFoundError:
             hint = f"; {_mend(folder)}" if folder.parent.name in KINDS else ""
-            raise ArtifactError(f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}.") from None
+            raise ArtifactError(
+                f"{folder} has no {MANIFEST}: it is no artifact, or it was damaged{hint}."
+            ) from None
         return parse_manifest(content, folder, _mend(folder))
 
 
 def _finite(number: str) -> float:
-    """Parse a number of a manifest. Raises: ValueError for nan, infinity, or a number too large for a float (1e400)."""
+    """Parse a number of a manifest. Raises: ValueError for nan, infinity, or a number too large for
+    a float (1e400).
+    """
     value = float(number)
     if not isfinite(value):
         raise ValueError(f"{number} is no finite number")
@@ -168,7 +196,8 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
     """
     try:
         fields = json.loads(content, parse_float=_finite, parse_constant=_finite)
-        # The version is checked first: another version may have other fields, and then the advice is to upgrade.
+        # The version is checked first: another version may have other fields, and then the advice
+        # is to upgrade.
         if isinstance(fields, Mapping):
             _check_format(fields, folder, mend)
         manifest = Manifest.model_validate(fields)
@@ -177,7 +206,9 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({where}: {first['msg']}); {mend}.") from None
+        raise ArtifactError(
+            f"{folder}/{MANIFEST} is damaged ({where}: {first['msg']}); {mend}."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{folder}/{MANIFEST} is damaged ({error}); {mend}.") from None
     if not intact:
@@ -188,9 +219,15 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
 
 
 def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> None:
-    kind, version, producer = content.get("kind"), content.get("format_version"), content.get("producer")
+    kind, version, producer = (
+        content.get("kind"),
+        content.get("format_version"),
+        content.get("producer"),
+    )
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ArtifactError(f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}.")
+        raise ArtifactError(
+            f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}."
+        )
     known = KINDS[kind].format_version
     if not isinstance(version, int) or version > known:
         maker = producer.get("memlm", "unknown") if isinstance(producer, Mapping) else "unknown"
@@ -211,9 +248,11 @@ def _mend(folder: Path) -> str:
 
 
 def wrong_manifest(manifest: Manifest) -> str | None:
-    """Message about a setting or metric of a manifest that its stage does not write; None: there is none.
+    """Message about a setting or metric of a manifest that its stage does not write; None: there is
+    none.
 
-    Raises: UncheckedArtifact for a part or setting that is not known here, since that is not damage.
+    Raises: UncheckedArtifact for a part or setting that is not known here, since that is not
+    damage.
     """
     try:
         stage = STAGES.load(manifest.stage)
@@ -224,7 +263,8 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         place = "metrics"
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
-        # An unknown setting is reported first: another version may also have changed which values are legal.
+        # An unknown setting is reported first: another version may also have changed which values
+        # are legal.
         problems = error.errors(include_url=False)
         first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         name = ".".join(map(str, first["loc"]))[:100]
@@ -234,7 +274,9 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         # Settings of an external part cannot be checked without its module, so this is not damage.
         missing = missing_modules(manifest.outside_files)
         if place == "config" and missing:
-            raise _unknown_part(manifest, f"No part of {', '.join(missing)} is registered") from None
+            raise _unknown_part(
+                manifest, f"No part of {', '.join(missing)} is registered"
+            ) from None
         if place == "config" and first["type"] == "extra_forbidden":
             maker = shortened(str(manifest.producer.get("memlm", "unknown")))
             raise UncheckedArtifact(
@@ -250,12 +292,15 @@ def wrong_manifest(manifest: Manifest) -> str | None:
     other = _difference(manifest.config, stored)
     if other is not None:
         return f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
-    # Ids leave out defaults, so the id stays right if a setting was added later, and not if one was removed.
+    # Ids leave out defaults, so the id stays right if a setting was added later, and not if one was
+    # removed.
     return None if stored == manifest.config else manifest.wrong_id
 
 
 class UncheckedArtifact(ArtifactError):
-    """An artifact with settings that this memlm cannot read: a part is missing here, or another version made it."""
+    """An artifact with settings that this memlm cannot read: a part is missing here, or another
+    version made it.
+    """
 
 
 def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
@@ -266,7 +311,9 @@ def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
 
 
 def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """The dotted name of the first setting that differs from what its stage stores; None: there is none."""
+    """The dotted name of the first setting that differs from what its stage stores; None: there is
+    none.
+    """
     for name, value in found.items():
         if name not in stored:
             return name

@@ -1,8 +1,8 @@
 """Output of shards and other units of work, and the log of a draft in which they are committed.
 
-A shard's files have their final names in the draft, but they only count once they are committed. A commit is one line
-of JSON, appended to the log when the files are durable. Each line has a checksum. The first damaged line and all lines
-after it are ignored.
+A shard's files have their final names in the draft, but they only count once they are committed. A
+commit is one line of JSON, appended to the log when the files are durable. Each line has a
+checksum. The first damaged line and all lines after it are ignored.
 """
 
 import hashlib
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class Written:
     """Output of a unit of work, durable under its final names; a line in the log commits it.
 
-    `files`: relative to the draft. `record`: notes of its stage, as JSON. `seconds`: wall-clock time since the previous
-    commit. `discarded`: files of earlier units that are no longer needed once this unit is committed.
+    `files`: relative to the draft. `record`: notes of its stage, as JSON. `seconds`: wall-clock
+    time since the previous commit. `discarded`: files of earlier units that are no longer needed
+    once this unit is committed.
     """
 
     key: str
@@ -55,7 +56,9 @@ def read_record(log: Path, key: str) -> dict[str, Any]:
             break
         if unit.key == key:
             return dict(unit.record)
-    raise ArtifactError(f"{log} is damaged: it has no sound record of {key}. Run the same command again.")
+    raise ArtifactError(
+        f"{log} is damaged: it has no sound record of {key}. Run the same command again."
+    )
 
 
 def _spelled(unit: Written) -> str:
@@ -89,7 +92,9 @@ def _complete_lines(log: Path) -> list[str]:
 
 
 class ProgressLog:
-    """Log of the units of work that are complete and on disk. Resuming trusts no other proof of completeness."""
+    """Log of the units of work that are complete and on disk. Resuming trusts no other proof of
+    completeness.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,9 +104,11 @@ class ProgressLog:
         self._owners: dict[str, str] = {}
 
     def load(self, folder: Path) -> None:
-        """Read the log of an earlier attempt. Units whose files differ from the record are dropped, to be done again.
+        """Read the log of an earlier attempt. Units whose files differ from the record are dropped,
+        to be done again.
 
-        Remaining discarded files are deleted. Raises: ArtifactError if a link leads out of the folder.
+        Remaining discarded files are deleted. Raises: ArtifactError if a link leads out of the
+        folder.
         """
         lines = _complete_lines(self.path)
         for number, unit in enumerate(map(_parsed, lines)):
@@ -109,7 +116,9 @@ class ProgressLog:
                 self.damaged_lines = len(lines) - number
                 break
             self._note(unit)
-        discarded = {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys()
+        discarded = {
+            file for unit in self.units.values() for file in unit.discarded
+        } - self._owners.keys()
         require_inside(folder, discarded)
         for file in discarded:
             (folder / file).unlink(missing_ok=True)
@@ -129,7 +138,9 @@ class ProgressLog:
         self._note(unit)
 
     def _note(self, unit: Written) -> None:
-        """Add a unit after all others, and remove the files that it discards from the units that wrote them."""
+        """Add a unit after all others, and remove the files that it discards from the units that
+        wrote them.
+        """
         self.units.pop(unit.key, None)
         self.units[unit.key] = unit
         self._owners |= dict.fromkeys(unit.files, unit.key)
@@ -141,9 +152,11 @@ class ProgressLog:
 
 
 class ShardOutput:
-    """The files and array blocks of one shard. It only needs the draft's folder, neither its log nor its lock.
+    """The files and array blocks of one shard. It only needs the draft's folder, neither its log
+    nor its lock.
 
-    Files can be written immediately. Blocks are held until `written`, which runs while the next shard is computed.
+    Files can be written immediately. Blocks are held until `written`, which runs while the next
+    shard is computed.
     """
 
     def __init__(self, folder: Path, record: Mapping[str, Any] | None = None) -> None:
@@ -155,7 +168,9 @@ class ShardOutput:
         self._discarded: list[str] = []
 
     def add(self, relative: str | Path) -> Path:
-        """Announce a file; returns the path to write it to. Files below `scratch` are never published."""
+        """Announce a file; returns the path to write it to. Files below `scratch` are never
+        published.
+        """
         self._files.append(Path(relative))
         path = self.folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,12 +181,19 @@ class ShardOutput:
         self._blocks.append((layout, shard, block))
 
     def discard(self, relative: str | Path) -> None:
-        """Mark a file of an earlier shard for deletion once this shard is committed; it may be missing."""
+        """Mark a file of an earlier shard for deletion once this shard is committed; it may be
+        missing.
+        """
         self._discarded.append(Path(relative).as_posix())
 
     def written(self, key: str) -> Written:
-        """Write queued blocks and force all files onto the disk; returns the unit `key`, ready to be committed."""
-        files = [*self._files, *(layout.write(self.folder, shard, block) for layout, shard, block in self._blocks)]
+        """Write queued blocks and force all files onto the disk; returns the unit `key`, ready to
+        be committed.
+        """
+        files = [
+            *self._files,
+            *(layout.write(self.folder, shard, block) for layout, shard, block in self._blocks),
+        ]
         return Written(key, settled(self.folder, files), self.record, discarded=self._discarded)
 
 
@@ -185,7 +207,9 @@ def settled(folder: Path, files: Iterable[Path]) -> dict[str, FileEntry]:
 
 
 class Background:
-    """A thread that runs one call at a time while its caller continues; errors are raised at the caller's next call."""
+    """A thread that runs one call at a time while its caller continues; errors are raised at the
+    caller's next call.
+    """
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)

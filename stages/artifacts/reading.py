@@ -41,8 +41,9 @@ class Source(Protocol):
 class CheckedArray:
     """A read-only Zarr array whose values are checked when they are sliced.
 
-    If it has the layout of `ArrayLayout`, its rows are read directly from the files of its shards. That takes a quarter
-    of Zarr's time. All other arrays and slices, and missing or incomplete shards, are read by Zarr.
+    If it has the layout of `ArrayLayout`, its rows are read directly from the files of its shards.
+    That takes a quarter of Zarr's time. All other arrays and slices, and missing or incomplete
+    shards, are read by Zarr.
     """
 
     def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
@@ -55,11 +56,15 @@ class CheckedArray:
         return self.shape[0]
 
     def __getitem__(self, part: Any) -> np.ndarray:
-        """Rows, or some columns of rows. Raises: ArtifactError if they cannot be read, or a value is invalid."""
+        """Rows, or some columns of rows. Raises: ArtifactError if they cannot be read, or a value
+        is invalid.
+        """
         rows = part[0] if isinstance(part, tuple) else part
         start, stop, step = rows.indices(len(self)) if isinstance(rows, slice) else (0, 0, 0)
         with content_of(self._artifact.path / self._name):
-            values = self._from_files(start, max(start, stop)) if part is rows and step == 1 else None
+            values = (
+                self._from_files(start, max(start, stop)) if part is rows and step == 1 else None
+            )
             if values is None:
                 values = np.asarray(self._array[part])
         return self._checked(values, start)
@@ -75,7 +80,12 @@ class CheckedArray:
             first = shard * layout.rows_per_shard
             end = min(stop, first + layout.rows_per_shard)
             part = rows[len(rows) - (stop - start) :][: end - start]
-            if not _read(root / layout.shard_file(shard), layout.shard_bytes, (start - first) * layout.row_bytes, part):
+            if not _read(
+                root / layout.shard_file(shard),
+                layout.shard_bytes,
+                (start - first) * layout.row_bytes,
+                part,
+            ):
                 return None
             start = end
         return rows
@@ -131,8 +141,8 @@ def opened(root: Path, below: str, metadata: Path) -> Any:
 
 @lru_cache(maxsize=1024)
 def _as_described(root: Path, below: str, metadata: bytes) -> Any:
-    # A small evaluation opens arrays about sixty times, and Zarr takes two milliseconds each time. Metadata is part of
-    # the key, so a changed array is opened again.
+    # A small evaluation opens arrays about sixty times, and Zarr takes two milliseconds each time.
+    # Metadata is part of the key, so a changed array is opened again.
     import zarr
 
     group = zarr.open_group(root, mode="r")
@@ -147,7 +157,9 @@ class CheckedGroup:
         self._found: dict[str, CheckedArray | CheckedGroup] = {}
 
     def __getitem__(self, below: str) -> Any:
-        """An array or a group; each is opened once. Raises: ArtifactError if it is missing or wrong."""
+        """An array or a group; each is opened once. Raises: ArtifactError if it is missing or
+        wrong.
+        """
         if below not in self._found:
             self._found[below] = self._open(below)
         return self._found[below]
@@ -155,7 +167,10 @@ class CheckedGroup:
     def _open(self, below: str) -> CheckedArray | CheckedGroup:
         import zarr
 
-        name, file = f"{self._name}/{below}", self._artifact.file(Path(self._name, below, "zarr.json"))
+        name, file = (
+            f"{self._name}/{below}",
+            self._artifact.file(Path(self._name, below, "zarr.json")),
+        )
         with content_of(file):
             found = opened(self._artifact.path / self._name, below, file)
         if isinstance(found, zarr.Group):
@@ -169,18 +184,32 @@ class CheckedGroup:
 
     def _checked(self, name: str, array: zarr.Array[Any]) -> CheckedArray:
         expected = STAGES.load(self._artifact.manifest.stage).schema.arrays(self._artifact, name)
-        wrong = _wrong_layout(array) or (expected and _wrong_array(array, expected)) or self._lacking(name, array)
+        wrong = (
+            _wrong_layout(array)
+            or (expected and _wrong_array(array, expected))
+            or self._lacking(name, array)
+        )
         if wrong:
             raise self._artifact.damaged(f"{self._artifact.path / name} {wrong}")
         return CheckedArray(self._artifact, name, array, expected.check if expected else anything)
 
     def _lacking(self, name: str, array: zarr.Array[Any]) -> str | None:
-        """Message about a shard that is too small for its rows, since Zarr would fill in the missing ones."""
+        """Message about a shard that is too small for its rows, since Zarr would fill in the
+        missing ones.
+        """
         needed = prod(array.shards or array.chunks) * array.dtype.itemsize
         below = f"{name}/c/"
-        sizes = (entry["bytes"] for file, entry in self._artifact.manifest.files.items() if file.startswith(below))
+        sizes = (
+            entry["bytes"]
+            for file, entry in self._artifact.manifest.files.items()
+            if file.startswith(below)
+        )
         smallest = min(sizes, default=needed)
-        return None if smallest >= needed else f"has a shard of {smallest:,} bytes, where its layout needs {needed:,}"
+        return (
+            None
+            if smallest >= needed
+            else f"has a shard of {smallest:,} bytes, where its layout needs {needed:,}"
+        )
 
 
 def _wrong_array(array: zarr.Array[Any], expected: Expected) -> str | None:
@@ -196,7 +225,9 @@ def _wrong_array(array: zarr.Array[Any], expected: Expected) -> str | None:
 
 
 def _wrong_layout(array: zarr.Array[Any]) -> str | None:
-    """Message about shards that are not whole rows, or codecs that could turn a small file into a huge array."""
+    """Message about shards that are not whole rows, or codecs that could turn a small file into a
+    huge array.
+    """
     shard = array.shards or array.chunks
     if array.chunks != shard or shard[1:] != array.shape[1:] or shard[0] > max(1, *array.shape[:1]):
         return f"is cut into pieces of {array.chunks} in shards of {shard}, not into whole rows of {array.shape}"
@@ -211,4 +242,6 @@ def _flat(codec: Mapping[str, Any]) -> list[str]:
     if codec["name"] != "sharding_indexed":
         return [str(codec["name"])]
     inner = codec["configuration"]
-    return [name for part in ("codecs", "index_codecs") for one in inner[part] for name in _flat(one)]
+    return [
+        name for part in ("codecs", "index_codecs") for one in inner[part] for name in _flat(one)
+    ]

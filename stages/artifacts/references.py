@@ -1,4 +1,5 @@
-"""References of artifacts (`kind/id`, `kind/name`, or a path), checks of file names, and commands for messages.
+"""References of artifacts (`kind/id`, `kind/name`, or a path), checks of file names, and commands
+for messages.
 
 The commands that messages recommend can be run as printed.
 """
@@ -25,7 +26,9 @@ def is_id(text: str) -> bool:
 def check_name(name: str) -> str:
     """The name, if an artifact may have it. Raises: UsageError if not."""
     if is_id(name):
-        raise UsageError(f"The name {name!r} looks like an id (twelve hexadecimal digits); choose another.")
+        raise UsageError(
+            f"The name {name!r} looks like an id (twelve hexadecimal digits); choose another."
+        )
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"The name {name!r} will not do: at most 100 letters, digits, '.', '_' and '-', beginning with a letter "
@@ -45,25 +48,36 @@ def split_reference(reference: str) -> tuple[str, str] | None:
 def stays_inside(relative: str) -> bool:
     """Whether a relative file name stays inside its folder; links are not followed."""
     parts = set(relative.split("/")) - {"", "."}
-    return bool(parts) and not relative.startswith("/") and ".." not in parts and "\0" not in relative
+    return (
+        bool(parts) and not relative.startswith("/") and ".." not in parts and "\0" not in relative
+    )
 
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:
-    """Raises: ArtifactError if one of these names leads out of the folder, by itself or through a link."""
-    # Links are followed once for each folder, since an artifact has thousands of files in a few folders.
+    """Raises: ArtifactError if one of these names leads out of the folder, by itself or through a
+    link.
+    """
+    # Links are followed once for each folder, since an artifact has thousands of files in a few
+    # folders.
     inside, checked = realpath(folder), set[str]()
     for name in names:
         if not stays_inside(name):
-            raise ArtifactError(f"{folder} is damaged: the file name {name[:100]!r} leads out of it.")
+            raise ArtifactError(
+                f"{folder} is damaged: the file name {name[:100]!r} leads out of it."
+            )
         parent = dirname(name)
         if parent not in checked and commonpath((realpath(join(inside, parent)), inside)) != inside:
-            raise ArtifactError(f"{folder} is damaged: a link on the way to {name[:100]!r} leads out of it.")
+            raise ArtifactError(
+                f"{folder} is damaged: a link on the way to {name[:100]!r} leads out of it."
+            )
         checked.add(parent)
 
 
 def references(root: Path) -> list[str]:
     """`kind/id` of every folder at the place of a finished artifact, readable or not."""
-    return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(root / kind)) if is_id(name)]
+    return [
+        f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(root / kind)) if is_id(name)
+    ]
 
 
 def name_file(root: Path, kind: str, name: str) -> Path:
@@ -74,7 +88,11 @@ def name_file(root: Path, kind: str, name: str) -> Path:
 def names(root: Path, kind: str) -> dict[str, str]:
     """Names of artifacts of a kind, and their ids."""
     folder = name_file(root, kind, "_").parent
-    return {name: named_id(folder / name) for name in sorted(_entries(folder)) if not name.startswith(".")}
+    return {
+        name: named_id(folder / name)
+        for name in sorted(_entries(folder))
+        if not name.startswith(".")
+    }
 
 
 def named_id(file: Path) -> str:

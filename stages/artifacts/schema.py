@@ -1,7 +1,9 @@
-"""Schemas: types and ranges of the metrics and arrays that a stage writes, since a correct digest cannot ensure them.
+"""Schemas: types and ranges of the metrics and arrays that a stage writes, since a correct digest
+cannot ensure them.
 
-Each stage declares its own (`Stage.schema`). Its `Config` checks settings. Metrics are checked when an artifact is
-found, and shapes of arrays when they are opened. Values are checked in each slice that is read.
+Each stage declares its own (`Stage.schema`). Its `Config` checks settings. Metrics are checked when
+an artifact is found, and shapes of arrays when they are opened. Values are checked in each slice
+that is read.
 """
 
 from collections.abc import Callable
@@ -21,14 +23,16 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Figures(BaseModel):
-    """Metrics that other code reads; a stage may write more. The model is built when it is first used."""
+    """Metrics that other code reads; a stage may write more. The model is built when it is first
+    used.
+    """
 
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
 Check = Callable[["np.ndarray", int, int], "str | None"]
-"""Function (values, start, rows) that checks values, which begin at row `start` of an array of `rows` rows. It returns
-a message, or None if they are valid. It can be pickled."""
+"""Function (values, start, rows) that checks values, which begin at row `start` of an array of
+`rows` rows. It returns a message, or None if they are valid. It can be pickled."""
 
 
 class Expected(NamedTuple):
@@ -49,8 +53,8 @@ class Schema:
 
     metrics: type[Figures] = Figures
     arrays: Callable[[Any, str], Expected | None] = _any_array
-    """Expected form of an array, from the artifact and the array's name (`tokens.zarr/train/ids`); None: any shape,
-    dtype and values are accepted."""
+    """Expected form of an array, from the artifact and the array's name (`tokens.zarr/train/ids`);
+    None: any shape, dtype and values are accepted."""
 
 
 # Checks of values
@@ -66,7 +70,9 @@ def between(low: int, stop: int, what: str) -> Check:
     return partial(_outside, low, stop, what)
 
 
-def _outside(low: int, stop: int, what: str, values: "np.ndarray", start: int, rows: int) -> str | None:
+def _outside(
+    low: int, stop: int, what: str, values: "np.ndarray", start: int, rows: int
+) -> str | None:
     if not values.size or (values.min() >= low and values.max() < stop):
         return None
     place = int(((values.ravel() < low) | (values.ravel() >= stop)).nonzero()[0][0])
@@ -75,7 +81,8 @@ def _outside(low: int, stop: int, what: str, values: "np.ndarray", start: int, r
 
 
 def offsets(last: int | None) -> Check:
-    """Check for offsets: non-negative integers that never fall; the last one is `last`, unless that is None.
+    """Check for offsets: non-negative integers that never fall; the last one is `last`, unless that
+    is None.
 
     >>> import numpy as np
     >>> offsets(9)(np.array([0, 5, 4]), 0, 4)

@@ -1,4 +1,6 @@
-"""A stage: a pure function from settings and inputs to one artifact, divided into units that can be resumed."""
+"""A stage: a pure function from settings and inputs to one artifact, divided into units that can be
+resumed.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,9 @@ S = TypeVar("S", bound="Shard")
 
 @dataclass(frozen=True)
 class Execution:
-    """Settings of execution. They are not part of an identity, but the device resolves `precision: auto`."""
+    """Settings of execution. They are not part of an identity, but the device resolves `precision:
+    auto`.
+    """
 
     device: str = "auto"
     """auto, cpu or cuda."""
@@ -46,7 +50,9 @@ class Execution:
         return self.cluster or ("local" if self.workers == 1 else "processes")
 
     def device_of(self, config: type[StageConfig]) -> str:
-        """Name of the device on which a stage with this class of settings computes: the CPU, unless it runs models."""
+        """Name of the device on which a stage with this class of settings computes: the CPU, unless
+        it runs models.
+        """
         if not config.runs_models and "precision" not in config.model_fields:
             return "cpu"
         return str(load("stages.models.devices:device_name")(self.device))
@@ -54,7 +60,9 @@ class Execution:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file from outside the store. The id covers its role, position and digest, but never its path."""
+    """A file from outside the store. The id covers its role, position and digest, but never its
+    path.
+    """
 
     role: str
     path: str
@@ -104,7 +112,9 @@ class Job(ShardJob[C], Generic[C]):
 
     def for_shards(self) -> ShardJob[C]:
         """The job for processes that compute shards; they commit nothing, and report nothing."""
-        return ShardJob(self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent()))
+        return ShardJob(
+            self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent())
+        )
 
 
 class Stage(ABC, Generic[C]):
@@ -124,17 +134,21 @@ class Stage(ABC, Generic[C]):
 
         Args:
             config: the settings, not resolved yet.
-            references: `source`, the command's argument, and one for each option that names an artifact or files.
+            references: `source`, the command's argument, and one for each option that names an
+            artifact or files.
             store: the store of the references.
         Raises: ArtifactError, DataError or UsageError for inputs that are missing or do not fit.
         """
 
     def resolve(self, config: C, inputs: Inputs, execution: Execution) -> C:
-        """Replace every `auto` by its value for these inputs, so that the id names exactly one piece of work."""
+        """Replace every `auto` by its value for these inputs, so that the id names exactly one
+        piece of work.
+        """
         return config
 
     def parts(self, config: C, inputs: Inputs) -> set[str]:
-        """Names of parts that are used although no setting names them; the id covers the external ones, too.
+        """Names of parts that are used although no setting names them; the id covers the external
+        ones, too.
 
         Args:
             config: the resolved settings.
@@ -143,7 +157,9 @@ class Stage(ABC, Generic[C]):
 
 
 class SerialStage(Stage[C], Generic[C]):
-    """A stage with sequential work, such as training: one process does it in one call, and commits as it proceeds."""
+    """A stage with sequential work, such as training: one process does it in one call, and commits
+    as it proceeds.
+    """
 
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
@@ -164,11 +180,14 @@ class Shard:
     key: str
     """Name of the shard in the progress log, the same in every run."""
     phase: str = field(default="", kw_only=True)
-    """Name of its phase. Shards of a phase are consecutive, and begin once the phase before is committed."""
+    """Name of its phase. Shards of a phase are consecutive, and begin once the phase before is
+    committed.
+    """
     title: str | None = field(default=None, kw_only=True)
     """Message for the user before its phase, the same for all shards of the phase."""
     chain: str | None = field(default=None, kw_only=True)
-    """Name of its chain. One worker computes the shards of a chain in order, since each continues the one before.
+    """Name of its chain. One worker computes the shards of a chain in order, since each continues
+    the one before.
 
     None: the shard is independent.
     """
@@ -176,7 +195,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardPlan(Generic[S]):
-    """Division of a stage's work into shards, fixed by settings and inputs alone. It can be pickled."""
+    """Division of a stage's work into shards, fixed by settings and inputs alone. It can be
+    pickled.
+    """
 
     shards: Sequence[S]
     """All shards, in order."""
@@ -192,10 +213,11 @@ class ShardPlan(Generic[S]):
 
 
 class ShardedStage(Stage[C], Generic[C, P, W, S]):
-    """A stage whose work is a list of shards; each is computed, written completely and committed on its own.
+    """A stage whose work is a list of shards; each is computed, written completely and committed on
+    its own.
 
-    An executor decides where shards are computed. The process that holds the lock commits them. It also plans and
-    finishes, without models. Only processes that compute shards load models.
+    An executor decides where shards are computed. The process that holds the lock commits them. It
+    also plans and finishes, without models. Only processes that compute shards load models.
     """
 
     @abstractmethod
@@ -207,11 +229,15 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
 
     @abstractmethod
     def open(self, job: ShardJob[C], plan: P) -> W:
-        """Open the inputs and the model that all shards share, once in each process that computes shards."""
+        """Open the inputs and the model that all shards share, once in each process that computes
+        shards.
+        """
 
     @abstractmethod
     def run_shard(self, job: ShardJob[C], work: W, shard: S) -> ShardOutput:
-        """Compute a shard. Shards write separate files and blocks, so they can be computed at the same time."""
+        """Compute a shard. Shards write separate files and blocks, so they can be computed at the
+        same time.
+        """
 
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:

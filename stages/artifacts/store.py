@@ -63,7 +63,8 @@ class Store:
         Args:
             reference: `kind/id`, `kind/name`, or a path to an artifact's folder.
             kinds: accepted kinds; empty: any kind.
-        Raises: ArtifactError if there is none, or if it is damaged, of another format, or of another kind.
+        Raises: ArtifactError if there is none, or if it is damaged, of another format, or of
+        another kind.
         """
         artifact = self.open(reference, *kinds)
         artifact.store.check_files(artifact)
@@ -72,7 +73,8 @@ class Store:
     def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact of a reference; its manifest is read, but its files are not checked.
 
-        Raises: ArtifactError if there is none, its manifest is damaged or of another format, or it is of another kind.
+        Raises: ArtifactError if there is none, its manifest is damaged or of another format, or it
+        is of another kind.
         """
         artifact = self._open(self.locate(reference))
         if kinds and artifact.kind not in kinds:
@@ -81,7 +83,11 @@ class Store:
         return artifact
 
     def check_files(
-        self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
+        self,
+        artifact: Artifact,
+        *,
+        every_byte: bool = False,
+        read: Callable[[int], None] = lambda count: None,
     ) -> None:
         """Compare an artifact's files with its manifest; files with a valid stamp are trusted.
 
@@ -91,7 +97,8 @@ class Store:
             read: receives the number of bytes of each block that is hashed.
         Raises: ArtifactError naming the first damaged file.
         """
-        # Checked before anything is opened, since a name in a manifest may lead out of the artifact.
+        # Checked before anything is opened, since a name in a manifest may lead out of the
+        # artifact.
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         wrong = find_damage(artifact.path, artifact.manifest.files, stamps, read)
@@ -105,7 +112,8 @@ class Store:
             raise artifact.damaged(wrong)
 
     def artifacts(self, *kinds: str) -> list[Artifact]:
-        """All finished, readable artifacts, sorted by kind in the order of the pipeline, then oldest first.
+        """All finished, readable artifacts, sorted by kind in the order of the pipeline, then
+        oldest first.
 
         Args:
             kinds: wanted kinds; empty: all.
@@ -144,12 +152,20 @@ class Store:
         if isfile(path / MANIFEST):
             return path.resolve()
         if reference and isfile(path):
-            raise ArtifactError(f"{shortened(reference)} is a file, no artifact: memlm tokenize reads texts.")
+            raise ArtifactError(
+                f"{shortened(reference)} is a file, no artifact: memlm tokenize reads texts."
+            )
         if reference and exists(path):
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")
-        hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""
-        called = [f"{one}/{reference}" for one in KINDS if not slash and reference in self.names(one)]
+        hint = (
+            f"; {did_you_mean(kind, KINDS)}"
+            if slash and not reference.startswith((".", "/"))
+            else ""
+        )
+        called = [
+            f"{one}/{reference}" for one in KINDS if not slash and reference in self.names(one)
+        ]
         hint = f"; did you mean {' or '.join(called)}?" if called else hint
         raise ArtifactError(
             f"{shortened(reference)!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}"
@@ -159,7 +175,11 @@ class Store:
         file = name_file(self.root, kind, name)
         if not isfile(file):
             names = self.names(kind)
-            known = f"known: {', '.join(sorted(names))}" if names else f"memlm artifacts list {kind} shows what is"
+            known = (
+                f"known: {', '.join(sorted(names))}"
+                if names
+                else f"memlm artifacts list {kind} shows what is"
+            )
             if (near := nearest(name, names)) is not None:
                 known = f"did you mean '{kind}/{near}'?"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
@@ -175,7 +195,11 @@ class Store:
         command = KINDS[kind].command
         if self.draft_folder(kind, id).is_dir():
             return f"{reference} is not finished; run the memlm {command} that makes it again: it goes on from there."
-        near = nearest(id, [one.partition("/")[2] for one in self.references() if one.startswith(f"{kind}/")], TYPO)
+        near = nearest(
+            id,
+            [one.partition("/")[2] for one in self.references() if one.startswith(f"{kind}/")],
+            TYPO,
+        )
         if near is not None:
             return f"{reference} is not in {self.root}; did you mean '{kind}/{near}'?"
         return f"{reference} is not in {self.root}; make it with memlm {command}, or name the store with --store."
@@ -195,8 +219,8 @@ class Store:
     def own_folder(self, reference: str) -> Path:
         """The folder of this store that may be removed for a reference, with any content.
 
-        Raises: UsageError for a path, since paths are for reading; ArtifactError if there is no such folder, or if a
-            link leads to it.
+        Raises: UsageError for a path, since paths are for reading; ArtifactError if there is no
+            such folder, or if a link leads to it.
         """
         if split_reference(reference) is None and (Path(reference) / MANIFEST).is_file():
             raise UsageError(
@@ -217,11 +241,14 @@ class Store:
         Raises: the errors of `own_folder`, before anything is deleted.
         """
         folders = dict.fromkeys(self.own_folder(reference) for reference in references)
-        # Names go first, even after a power loss: a name without an artifact is worse than an artifact without a name.
+        # Names go first, even after a power loss: a name without an artifact is worse than an
+        # artifact without a name.
         going = {(folder.parent.name, folder.name) for folder in folders}
         for kind in {kind for kind, _ in going}:
             named = [name for name, id in self.names(kind).items() if (kind, id) in going]
-            files = [file for name in named if self._is_own(file := name_file(self.root, kind, name))]
+            files = [
+                file for name in named if self._is_own(file := name_file(self.root, kind, name))
+            ]
             for file in files:
                 file.unlink(missing_ok=True)
             if files:

@@ -43,7 +43,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line across the chart, for the model without memory; values above its double are cut off."""
+    """A horizontal line across the chart, for the model without memory; values above its double are
+    cut off.
+    """
 
     label: str
     value: float
@@ -57,7 +59,9 @@ class Lines:
     across: str
     up: str
     ticks: Sequence[float] | None = None
-    """Ticks of the horizontal axis, which is then logarithmic if they span a wide range; None: at round numbers."""
+    """Ticks of the horizontal axis, which is then logarithmic if they span a wide range; None: at
+    round numbers.
+    """
     percent: bool = False
     """Whether numbers on the vertical axis are shares."""
     even: bool = False
@@ -102,7 +106,12 @@ class Bars:
     @property
     def numbers(self) -> Numbers:
         bars = [
-            (one.label, group, value, *((one.intervals[place] if one.intervals else None) or (None, None)))
+            (
+                one.label,
+                group,
+                value,
+                *((one.intervals[place] if one.intervals else None) or (None, None)),
+            )
             for one in self.series
             for place, (group, value) in enumerate(zip(self.groups, one.values, strict=True))
         ]
@@ -134,7 +143,9 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a heat map: its name, and a label for each value; without labels, values are only counted."""
+    """One side of a heat map: its name, and a label for each value; without labels, values are only
+    counted.
+    """
 
     name: str
     labels: Sequence[str]
@@ -144,7 +155,9 @@ class Side:
 
 @dataclass(frozen=True)
 class SmallerIsBetter:
-    """Colours from the smallest value, finer near it, to `limit`; a value above it is worse than no memory."""
+    """Colours from the smallest value, finer near it, to `limit`; a value above it is worse than no
+    memory.
+    """
 
     limit: float
     label: str = ""
@@ -161,7 +174,9 @@ class Share:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A value above 0 for each cell, `values[column][row]`, rows from the bottom; infinite if there is none."""
+    """A value above 0 for each cell, `values[column][row]`, rows from the bottom; infinite if there
+    is none.
+    """
 
     values: Sequence[Sequence[float]]
     across: Side
@@ -204,7 +219,10 @@ class Graph:
 
     @property
     def numbers(self) -> Numbers:
-        return [("box", "made from"), *((box.key, source) for box in self.boxes for source in box.sources)]
+        return [
+            ("box", "made from"),
+            *((box.key, source) for box in self.boxes for source in box.sources),
+        ]
 
 
 @dataclass(frozen=True)

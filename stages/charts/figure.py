@@ -23,7 +23,9 @@ TITLE_HEIGHT, TITLE_LETTER = 30, 7.5
 PIXELS = 2
 """Pixels of an image for each user unit of the SVG."""
 NARROW = 432
-"""Minimum width of a drawing on a page; for a wide drawing, LEAST_SHARE of its width: less would be unreadable."""
+"""Minimum width of a drawing on a page; for a wide drawing, LEAST_SHARE of its width: less would be
+unreadable.
+"""
 WIDE = 640
 LEAST_SHARE = 0.85
 
@@ -61,7 +63,9 @@ class Figure(Chart):
         least = LEAST_SHARE * width if self.wide else min(width, NARROW)
         style = f'style="--natural: {width}px; --least: {least:g}px"'
         labelled = f'role="img" aria-labelledby="{self.name}-title {self.name}-caption"'
-        return with_variables(self._svg(f'class="drawing" {style} {labelled} viewBox="0 0 {width} {height}"', ""))
+        return with_variables(
+            self._svg(f'class="drawing" {style} {labelled} viewBox="0 0 {width} {height}"', "")
+        )
 
     @property
     def svg(self) -> str:
@@ -69,7 +73,9 @@ class Figure(Chart):
         width, height, _ = self._drawing
         width, height = max(width, round(TITLE_LETTER * len(self.title))), height + TITLE_HEIGHT
         size = f'width="{width}" height="{height}" viewBox="0 {-TITLE_HEIGHT} {width} {height}"'
-        paper = f'<rect y="{-TITLE_HEIGHT}" width="{width}" height="{height}" fill="{LIGHT["paper"]}"/>'
+        paper = (
+            f'<rect y="{-TITLE_HEIGHT}" width="{width}" height="{height}" fill="{LIGHT["paper"]}"/>'
+        )
         font = f'font-size="14" text-anchor="middle" fill="{LIGHT["ink"]}"'
         title = f'<text x="{width // 2}" y="{22 - TITLE_HEIGHT}" {font}>{escape(self.title)}</text>'
         return self._svg(f'xmlns="{SVG}" {size}', f"<!-- {MARK} -->{paper}{title}") + "\n"
@@ -122,7 +128,9 @@ def figures(charts: Iterable[Chart]) -> list[Figure]:
 
 
 def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
-    """Write `figures/NAME.svg`, `.png` and `.csv` of each chart that is not empty; returns the files."""
+    """Write `figures/NAME.svg`, `.png` and `.csv` of each chart that is not empty; returns the
+    files.
+    """
     files = []
     for figure in figures(charts):
         contents = {"svg": figure.svg.encode(), "png": figure.png, "csv": figure.csv.encode()}
@@ -133,20 +141,34 @@ def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
 
 
 def _elements(svg: str, name: str) -> tuple[int, int, str]:
-    """Width, height and elements of the library's SVG, without invisible attributes; descriptions become tooltips."""
-    # The library numbers clip paths across charts. Named by the chart, they give the same chart the same bytes.
-    names = {old: f"{name}-clip-{place}" for place, old in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', svg)))}
+    """Width, height and elements of the library's SVG, without invisible attributes; descriptions
+    become tooltips.
+    """
+    # The library numbers clip paths across charts. Named by the chart, they give the same chart the
+    # same bytes.
+    names = {
+        old: f"{name}-clip-{place}"
+        for place, old in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', svg)))
+    }
     svg = re.sub(r"\bclip\d+\b", lambda found: names.get(found[0], found[0]), svg)
     ElementTree.register_namespace("", SVG)
     root = ElementTree.fromstring(svg)
     for parent in root.iter():
         for child in list(parent):
-            if child.get("class") in ("background", "foreground") and not (child.get("fill") or child.get("stroke")):
+            if child.get("class") in ("background", "foreground") and not (
+                child.get("fill") or child.get("stroke")
+            ):
                 parent.remove(child)
     for element in root.iter():
         if len(element) == 0 and element.get("role") == "graphics-symbol":
             ElementTree.SubElement(element, f"{{{SVG}}}title").text = element.get("aria-label")
         kept = {name: value for name, value in element.items() if not name.startswith(LEFT_OUT)}
-        element.attrib = {name: re.sub(r"(\.\d\d)\d+", r"\1", value) for name, value in kept.items()}
+        element.attrib = {
+            name: re.sub(r"(\.\d\d)\d+", r"\1", value) for name, value in kept.items()
+        }
     inner = "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
-    return int(root.get("width", 0)), int(root.get("height", 0)), inner.replace(f' xmlns="{SVG}"', "")
+    return (
+        int(root.get("width", 0)),
+        int(root.get("height", 0)),
+        inner.replace(f' xmlns="{SVG}"', ""),
+    )

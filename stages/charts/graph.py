@@ -1,7 +1,8 @@
 """Drawing of an acyclic graph from left to right, sources before the nodes that come from them.
 
-Nodes are in columns by depth. A line that passes a column gets its own place there, between the boxes: a dummy node of
-Sugiyama, Tagawa and Toda 1981. Each column is sorted by the mean height of the nodes' sources.
+Nodes are in columns by depth. A line that passes a column gets its own place there, between the
+boxes: a dummy node of Sugiyama, Tagawa and Toda 1981. Each column is sorted by the mean height of
+the nodes' sources.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,14 @@ STYLES: dict[str, Spec] = {
 }
 
 Columns = Sequence[Mapping[str, Sequence[str]]]
-"""Boxes and passing lines of each column from the left; each with its sources in the column before."""
+"""Boxes and passing lines of each column from the left; each with its sources in the column before.
+"""
 
 
 def graph_spec(plot: Graph) -> Spec:
-    """Boxes in columns by depth; a line for each source that is not also reached through another one."""
+    """Boxes in columns by depth; a line for each source that is not also reached through another
+    one.
+    """
     by_key = {box.key: box for box in plot.boxes}
     columns = _columns(direct_sources({box.key: box.sources for box in plot.boxes}))
     middles = _middles(columns, by_key)
@@ -36,20 +40,36 @@ def graph_spec(plot: Graph) -> Spec:
         for column in columns
         for key, own in column.items()
         for source in own
-        for x, y in _curve(lefts[source], middles[source], lefts[key], middles[key], key not in by_key)
+        for x, y in _curve(
+            lefts[source], middles[source], lefts[key], middles[key], key not in by_key
+        )
     ]
     boxes = [
-        {"x": lefts[key], "x2": lefts[key] + WIDTH, "y": middles[key] - HEIGHT / 2, "y2": middles[key] + HEIGHT / 2}
+        {
+            "x": lefts[key],
+            "x2": lefts[key] + WIDTH,
+            "y": middles[key] - HEIGHT / 2,
+            "y2": middles[key] + HEIGHT / 2,
+        }
         | {"head": box.head, "foot": box.foot, "words": box.tooltip or box.key, "look": box.look}
         for key, box in by_key.items()
     ]
-    edge = {"type": "line", "interpolate": "monotone", "stroke": LIGHT["strong-rule"], "strokeWidth": 1.2}
+    edge = {
+        "type": "line",
+        "interpolate": "monotone",
+        "stroke": LIGHT["strong-rule"],
+        "strokeWidth": 1.2,
+    }
     text = {"type": "text", "align": "left", "dx": 10, "limit": WIDTH - 18}
     x, y = ({"field": name, "type": "quantitative", "scale": None, "axis": None} for name in "xy")
     corners = {name: {"field": name} for name in ("x2", "y2")}
     rectangles = [
         layer(
-            [box for box in boxes if box["look"] == look], {"type": "rect", "cornerRadius": 5} | style, x, y, **corners
+            [box for box in boxes if box["look"] == look],
+            {"type": "rect", "cornerRadius": 5} | style,
+            x,
+            y,
+            **corners,
         )
         for look, style in STYLES.items()
     ]
@@ -59,20 +79,38 @@ def graph_spec(plot: Graph) -> Spec:
         "layer": [
             layer(lines, edge, x, y, order=None, detail={"field": "line"}),
             *rectangles,
-            layer(boxes, text | {"dy": 17, "fontWeight": 600, "color": LIGHT["ink"]}, x, y, text={"field": "head"}),
+            layer(
+                boxes,
+                text | {"dy": 17, "fontWeight": 600, "color": LIGHT["ink"]},
+                x,
+                y,
+                text={"field": "head"},
+            ),
             layer(boxes, text | {"dy": 34, "color": LIGHT["soft"]}, x, y, text={"field": "foot"}),
         ],
     }
 
 
-def _curve(left: float, start: float, x: float, y: float, passes: bool) -> list[tuple[float, float]]:
-    """Points of a line with horizontal ends; a line that passes a column continues to the column's right edge."""
+def _curve(
+    left: float, start: float, x: float, y: float, passes: bool
+) -> list[tuple[float, float]]:
+    """Points of a line with horizontal ends; a line that passes a column continues to the column's
+    right edge.
+    """
     right = left + WIDTH
-    return [(right, start), (right + GAP / 4, start), (x - GAP / 4, y), (x, y), *([(x + WIDTH, y)] if passes else [])]
+    return [
+        (right, start),
+        (right + GAP / 4, start),
+        (x - GAP / 4, y),
+        (x, y),
+        *([(x + WIDTH, y)] if passes else []),
+    ]
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Length of the longest path from a node without sources to each node; nodes come after their sources."""
+    """Length of the longest path from a node without sources to each node; nodes come after their
+    sources.
+    """
     found: dict[str, int] = {}
     for key, above in sources.items():
         found[key] = 1 + max((found[source] for source in above), default=-1)
@@ -80,18 +118,26 @@ def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """For each node, the sources that are no ancestors of its other sources; nodes come after their sources."""
+    """For each node, the sources that are no ancestors of its other sources; nodes come after their
+    sources.
+    """
     above: dict[str, set[str]] = {}
     for key, own in sources.items():
         above[key] = set(own).union(*(above[source] for source in own))
     return {
-        key: [source for source in dict.fromkeys(own) if not any(source in above[other] for other in own)]
+        key: [
+            source
+            for source in dict.fromkeys(own)
+            if not any(source in above[other] for other in own)
+        ]
         for key, own in sources.items()
     }
 
 
 def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
-    """Nodes by depth, with one passing line for each source in each column between it and its targets."""
+    """Nodes by depth, with one passing line for each source in each column between it and its
+    targets.
+    """
     depth = depths(sources)
     columns: list[dict[str, list[str]]] = [{} for _ in range(1 + max(depth.values()))]
     for key, own in sources.items():
@@ -117,7 +163,8 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
             half = (HEIGHT if key in boxes else LANE) / 2
             placed[key] = max(wanted[key], bottom + SPACING + half)
             bottom = placed[key] + half
-        # Overlaps push boxes down only, so the whole column is shifted back by the mean displacement.
+        # Overlaps push boxes down only, so the whole column is shifted back by the mean
+        # displacement.
         shift = _mean([wanted[key] - placed[key] for key in ordered])
         middles |= {key: middle + shift for key, middle in placed.items()}
     top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())

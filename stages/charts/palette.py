@@ -1,4 +1,6 @@
-"""The colours of all drawings: pages follow the reader's light or dark setting, files are always light."""
+"""The colours of all drawings: pages follow the reader's light or dark setting, files are always
+light.
+"""
 
 import re
 
@@ -6,12 +8,16 @@ import re
 def _palette(named: str, **numbered: str) -> dict[str, str]:
     """Colours by name, from pairs `name #rrggbb`; then numbered colours of each letter."""
     words = named.split()
-    rows = {f"{letter}{place}": c for letter, row in numbered.items() for place, c in enumerate(row.split())}
+    rows = {
+        f"{letter}{place}": c
+        for letter, row in numbered.items()
+        for place, c in enumerate(row.split())
+    }
     return dict(zip(words[::2], words[1::2], strict=True)) | rows
 
 
-# s: lines and bars, distinct for people with red-green colour blindness; h: cells, from weak to strong;
-# g: shares from 0 to 1; the ends are the orange and the blue of s.
+# s: lines and bars, distinct for people with red-green colour blindness; h: cells, from weak to
+# strong; g: shares from 0 to 1; the ends are the orange and the blue of s.
 LIGHT = _palette(
     "paper #ffffff ink #1c2024 soft #5b636b rule #e3e6e9 strong-rule #8b939b box #f5f7f8 "
     "worse #e7e5e2 diverged #b9b4ae",
@@ -26,12 +32,16 @@ DARK = _palette(
     h="#1a2631 #1e3346 #23415c #2a5174 #34648f #437aaa #5b93c3 #7caed8 #a4caea #d3e7f8",
     g="#f39654 #cb814d #a36c46 #7b573e #534237 #2b2d30 #354856 #3f627c #487da2 #5297c8 #5cb2ee",
 )
-SERIES, CELLS, SHARES = ([LIGHT[n] for n in LIGHT if re.fullmatch(rf"{letter}\d+", n)] for letter in "shg")
+SERIES, CELLS, SHARES = (
+    [LIGHT[n] for n in LIGHT if re.fullmatch(rf"{letter}\d+", n)] for letter in "shg"
+)
 NAMES = {colour: name for name, colour in reversed(LIGHT.items())}
 
 
 def page_style() -> str:
-    """Colours of a page and its drawings, as variables: follow the reader's setting; print is light."""
+    """Colours of a page and its drawings, as variables: follow the reader's setting; print is
+    light.
+    """
     light, dark = (
         f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}"
         for palette in (LIGHT, DARK)
@@ -45,4 +55,8 @@ def with_variables(svg: str) -> str:
     >>> with_variables('<path fill="#ffffff"/>')
     '<path fill="var(--paper)"/>'
     """
-    return re.sub(r'(fill|stroke)="(#[0-9a-f]{6})"', lambda found: f'{found[1]}="var(--{NAMES[found[2]]})"', svg)
+    return re.sub(
+        r'(fill|stroke)="(#[0-9a-f]{6})"',
+        lambda found: f'{found[1]}="var(--{NAMES[found[2]]})"',
+        svg,
+    )

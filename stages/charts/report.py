@@ -1,6 +1,7 @@
 """Charts of one report, except those of probes, and charts of several reports.
 
-Source: Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
+Source: Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache,
+arXiv:1612.04426), figures 2 to 5.
 """
 
 import math
@@ -8,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
-from stages.charts.reported import Report, bucket_labels, counted_in, in_charts, measure, scored, symbol_in_words
+from stages.charts.reported import (
+    Report,
+    bucket_labels,
+    counted_in,
+    in_charts,
+    measure,
+    scored,
+    symbol_in_words,
+)
 from stages.charts.tuning import bleu_charts, tuning_charts
 from stages.metrics import FEW_TOKENS
 from stages.numbers import number
@@ -21,7 +30,8 @@ Curve = tuple[Report, Mapping[str, Any]]
 def curve_charts(reports: Sequence[Report]) -> Iterator[Chart]:
     """A chart for each setting and each scored text, of all curves with at least two points.
 
-    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name if there are several.
+    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name if there are
+    several.
     """
     several = len({report.scored for report in reports}) > 1
     groups: dict[tuple[str, str], list[Curve]] = {}
@@ -30,10 +40,16 @@ def curve_charts(reports: Sequence[Report]) -> Iterator[Chart]:
             if len(curve["points"]) > 1:
                 groups.setdefault((curve["over"], report.scored), []).append((report, curve))
     for (over, text), curves in groups.items():
-        name, words = f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else ""), symbol_in_words(over)
+        name, words = (
+            f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else ""),
+            symbol_in_words(over),
+        )
         for suffix, part in in_charts(curves):
             lines = [
-                Line(report.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
+                Line(
+                    report.series(curve["row"]),
+                    [(point[over], point["perplexity"]) for point in curve["points"]],
+                )
                 for report, curve in part
             ]
             ticks = sorted({x for line in lines for x, _ in line.points})
@@ -49,7 +65,11 @@ def _level(curves: Sequence[Curve]) -> Level | None:
     """The first row, without memory, if all reports agree on it and it is not among the curves."""
     firsts = [(report.metrics["rows"][0], curve["row"]) for report, curve in curves]
     perplexities = {first["perplexity"] for first, _ in firsts}
-    if len(perplexities) > 1 or None in perplexities or any(first["row"] == row for first, row in firsts):
+    if (
+        len(perplexities) > 1
+        or None in perplexities
+        or any(first["row"] == row for first, row in firsts)
+    ):
         return None
     return Level(firsts[0][0]["row"], perplexities.pop())
 
@@ -63,10 +83,15 @@ def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
         for name, what in measured
         if (shares := report.metrics.get(name))
     ]
-    return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(accuracies)]
+    return [
+        accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part)
+        for suffix, part in in_charts(accuracies)
+    ]
 
 
-def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]) -> Chart:
+def accuracy_chart(
+    name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]
+) -> Chart:
     """Chart the share of correct retrievals by K, for each report and row."""
     by_chance = any(row.endswith(BY_CHANCE) for _, row, _ in accuracies)
     caption = "Share of tokens that stand among the values of their best K neighbours"
@@ -82,8 +107,8 @@ def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str
 def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     """Make `loss-by-frequency`: the change of each row of a report against the first row.
 
-    Changes are in nats. As shares of perplexity, the changes of the rarest words would hide all others. Buckets of too
-    few tokens have no bar.
+    Changes are in nats. As shares of perplexity, the changes of the rarest words would hide all
+    others. Buckets of too few tokens have no bar.
     """
     frequency = metrics.get("frequency_buckets")
     if not frequency:
@@ -95,7 +120,9 @@ def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
         series = []
         for row in rows:
             held = zip(counts, row["nll"], first["nll"], strict=True)
-            changes = [None if None in (y, x) or count < FEW_TOKENS else y - x for count, y, x in held]
+            changes = [
+                None if None in (y, x) or count < FEW_TOKENS else y - x for count, y, x in held
+            ]
             series.append(Series(row["row"], changes))
         yield Chart(
             f"loss-by-frequency{suffix}",
@@ -113,7 +140,11 @@ def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
         for label, count in zip(labels, tokens, strict=True)
         if count < FEW_TOKENS
     ]
-    return f" Left out: {', '.join(few)}. Results of fewer than {FEW_TOKENS} tokens are mostly luck." if few else ""
+    return (
+        f" Left out: {', '.join(few)}. Results of fewer than {FEW_TOKENS} tokens are mostly luck."
+        if few
+        else ""
+    )
 
 
 def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
@@ -138,13 +169,18 @@ def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
         )
     # Perplexity against the share of tokens searched for.
     points = [
-        (one["searched"], one["perplexity"]) for one in learned["searches"] or () if one["perplexity"] is not None
+        (one["searched"], one["perplexity"])
+        for one in learned["searches"] or ()
+        if one["perplexity"] is not None
     ]
     if len(points) < 3:
         return
     (_, none), (most, all_) = points[0], points[-1]
     # Nats are interpolated between both ends, if the tokens to search for are chosen at random.
-    chance = [(x, math.exp((1 - x / most) * math.log(none) + x / most * math.log(all_))) for x, _ in points]
+    chance = [
+        (x, math.exp((1 - x / most) * math.log(none) + x / most * math.log(all_)))
+        for x, _ in points
+    ]
     yield Chart(
         "perplexity-by-searches",
         f"{measure(metrics)} on {metrics['split']} by searches: {learned['row']}",
@@ -161,26 +197,39 @@ def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """All charts for which `metrics.json` has numbers; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
-    return [*weight_charts(metrics), *curve_charts(alone), *accuracy_charts(alone), *frequency_charts(metrics)]
+    return [
+        *weight_charts(metrics),
+        *curve_charts(alone),
+        *accuracy_charts(alone),
+        *frequency_charts(metrics),
+    ]
 
 
 ROWS = "rows"
 
 
 def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
-    """`perplexity-by-rows`, `bleu-by-rows`: the first memory of each report over the rows of its datastore.
+    """`perplexity-by-rows`, `bleu-by-rows`: the first memory of each report over the rows of its
+    datastore.
 
-    Empty unless reports of one model, text, memory and corpora read datastores of different sizes. Datastores of two
-    domains make no curve, since their sizes cannot be compared.
+    Empty unless reports of one model, text, memory and corpora read datastores of different sizes.
+    Datastores of two domains make no curve, since their sizes cannot be compared.
     """
     groups: dict[tuple[Any, ...], list[Report]] = {}
     for report in reports:
         metrics, read = report.metrics, report.metrics.get("read", {})
-        if "datastore" in read and "neighbors" not in read and "tuning" in metrics and len(metrics["rows"]) > 1:
+        if (
+            "datastore" in read
+            and "neighbors" not in read
+            and "tuning" in metrics
+            and len(metrics["rows"]) > 1
+        ):
             memory = metrics["rows"][1]
             texts = (memory.get("control") or {"texts": []})["texts"]
             corpora = tuple(sorted((text["corpus"], text["split"]) for text in texts))
-            groups.setdefault((report.scored, memory["row"], read["model"], corpora), []).append(report)
+            groups.setdefault((report.scored, memory["row"], read["model"], corpora), []).append(
+                report
+            )
     for name in ("perplexity", "bleu"):
         lines = [
             Line(f"{row}: {text}", points)
@@ -200,7 +249,9 @@ def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
 
 
 def _points(name: str, reports: Sequence[Report]) -> list[tuple[float, float]]:
-    """Pairs (rows of the datastore, measure of the first memory), ascending; the last report of each size."""
+    """Pairs (rows of the datastore, measure of the first memory), ascending; the last report of
+    each size.
+    """
     found = {
         report.metrics["tuning"]["largest"]["k"]: report.metrics["rows"][1][name]
         for report in reports

@@ -18,7 +18,9 @@ BLEU = "bleu"
 
 @dataclass(frozen=True)
 class Report:
-    """The content of `metrics.json`, and the labels that distinguish it from other reports in one chart."""
+    """The content of `metrics.json`, and the labels that distinguish it from other reports in one
+    chart.
+    """
 
     metrics: Mapping[str, Any]
     scored: str
@@ -48,7 +50,11 @@ def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
 
 def counted_in(metrics: Mapping[str, Any]) -> str:
     """Name of the text in which tokens were counted."""
-    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
+    return (
+        "the training text"
+        if metrics["frequency_buckets"]["counted_in"] == "train"
+        else metrics["split"]
+    )
 
 
 def symbol(name: str) -> str:
@@ -66,7 +72,8 @@ def symbol_in_words(name: str) -> str:
 def in_charts(series: Sequence[T], most: int = MOST) -> Iterator[tuple[str, Sequence[T]]]:
     """Split series into charts of nearly equal size, `most` at the most.
 
-    Yields: the suffix of a chart's name (empty for a single chart, otherwise `-1`, `-2`, …), and its series.
+    Yields: the suffix of a chart's name (empty for a single chart, otherwise `-1`, `-2`, …), and
+    its series.
     """
     count = -(-len(series) // most)
     for part in range(count):

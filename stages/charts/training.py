@@ -26,8 +26,17 @@ def training_charts(journals: Sequence[Journal]) -> Iterator[Chart]:
     for suffix, part in in_charts(journals):
         lines = []
         for look, journal in enumerate(part):
-            lines.append(Line(f"{journal.label} train".lstrip(), journal.points("loss"), dashed=True, look=look))
-            lines.append(Line(f"{journal.label} valid".lstrip(), journal.points("valid_loss"), look=look))
+            lines.append(
+                Line(
+                    f"{journal.label} train".lstrip(),
+                    journal.points("loss"),
+                    dashed=True,
+                    look=look,
+                )
+            )
+            lines.append(
+                Line(f"{journal.label} valid".lstrip(), journal.points("valid_loss"), look=look)
+            )
         yield Chart(
             f"training-loss{suffix}",
             "Training: loss",
@@ -37,7 +46,12 @@ def training_charts(journals: Sequence[Journal]) -> Iterator[Chart]:
         )
         rates = [Line(journal.label or RATE, journal.points("learning_rate")) for journal in part]
         caption = "Learning rate at each update that was logged."
-        yield Chart(f"learning-rate{suffix}", "Training: learning rate", caption, Lines(rates, "step", RATE, even=True))
+        yield Chart(
+            f"learning-rate{suffix}",
+            "Training: learning rate",
+            caption,
+            Lines(rates, "step", RATE, even=True),
+        )
 
 
 FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
@@ -70,7 +84,9 @@ def measure(metrics: Mapping[str, Any]) -> str:
 
 
 def stream_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
-    """`matrix` of each reading and `average-by-task`; empty unless the weights after each task were scored."""
+    """`matrix` of each reading and `average-by-task`; empty unless the weights after each task were
+    scored.
+    """
     rows = [row for row in metrics["rows"] if row["averages"] is not None]
     averages = [list(enumerate(row["averages"], 1)) for row in rows]
     if metrics.get("score") or not rows:

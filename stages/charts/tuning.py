@@ -1,4 +1,6 @@
-"""Charts of a memory's tuning: perplexity on the tuning split over its two settings, or BLEU over each setting."""
+"""Charts of a memory's tuning: perplexity on the tuning split over its two settings, or BLEU over
+each setting.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ from stages.numbers import number
 
 
 class Axis(NamedTuple):
-    """One hyperparameter: its name in the report, and its values; None means an infinite temperature."""
+    """One hyperparameter: its name in the report, and its values; None means an infinite
+    temperature.
+    """
 
     name: str
     values: Sequence[float | None]
@@ -47,13 +51,19 @@ class TuningResult:
 
     @property
     def switched_off(self) -> bool:
-        """Whether reading no memory is best; compared with a tolerance, since sums differ in their order."""
+        """Whether reading no memory is best; compared with a tolerance, since sums differ in their
+        order.
+        """
         return bool(np.isclose(self.perplexity[self.best], self.plain, rtol=1e-9, atol=0))
 
     @property
     def helps(self) -> bool:
         """Whether some setting is better than the model without memory."""
-        return bool(np.isfinite(self.plain) and self.perplexity[self.best] < self.plain and not self.switched_off)
+        return bool(
+            np.isfinite(self.plain)
+            and self.perplexity[self.best] < self.plain
+            and not self.switched_off
+        )
 
     @property
     def outcome(self) -> str:
@@ -91,7 +101,8 @@ def _perplexity(nll: Any) -> np.ndarray:
 
 
 def tuning_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`heat-map` if both settings had several candidates; `perplexity-by-lambda`, `-alpha` at the best scale.
+    """`heat-map` if both settings had several candidates; `perplexity-by-lambda`, `-alpha` at the
+    best scale.
 
     If the weight had one candidate, the same by scale: `perplexity-by-theta`, `-temperature`.
     """
@@ -104,30 +115,52 @@ def tuning_charts(metrics: Mapping[str, Any]) -> list[Chart]:
         across, up = (Side(axis.symbol, axis.labels) for axis in (tuning.scale, tuning.weight))
         finite = tuning.perplexity[np.isfinite(tuning.perplexity)]
         # Colours end at the plain model; if nothing is better, at the largest perplexity.
-        colours = SmallerIsBetter(tuning.plain, tuning.first) if tuning.helps else SmallerIsBetter(float(finite.max()))
+        colours = (
+            SmallerIsBetter(tuning.plain, tuning.first)
+            if tuning.helps
+            else SmallerIsBetter(float(finite.max()))
+        )
         caption = f"{tuning.outcome} Darker, in the dark brighter, is better; colours are finer near the best."
-        charts = [Chart("heat-map", tuning.what, caption, HeatMap(tuning.perplexity.tolist(), across, up, colours))]
+        charts = [
+            Chart(
+                "heat-map",
+                tuning.what,
+                caption,
+                HeatMap(tuning.perplexity.tolist(), across, up, colours),
+            )
+        ]
     best, _ = tuning.best
     if weights > 1:
-        charts.append(_line(tuning, tuning.weight, tuning.perplexity[best].tolist(), (tuning.scale, best)))
+        charts.append(
+            _line(tuning, tuning.weight, tuning.perplexity[best].tolist(), (tuning.scale, best))
+        )
     elif scales > 1:
-        charts.append(_line(tuning, tuning.scale, tuning.perplexity[:, 0].tolist(), (tuning.weight, 0)))
+        charts.append(
+            _line(tuning, tuning.scale, tuning.perplexity[:, 0].tolist(), (tuning.weight, 0))
+        )
     return charts
 
 
-def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed: tuple[Axis, int]) -> Chart:
-    """Perplexities along one axis, with the other setting fixed; an infinite temperature is left out."""
+def _line(
+    tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed: tuple[Axis, int]
+) -> Chart:
+    """Perplexities along one axis, with the other setting fixed; an infinite temperature is left
+    out.
+    """
     other, place = fixed
     points = [(x, y) for x, y in zip(axis.values, perplexities, strict=True) if x is not None]
     ticks = None if axis is tuning.weight else [x for x, _ in points]
     level = Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None
     line = Line(f"{other.symbol} {other.labels[place]}", points)
     plot = Lines([line], axis.symbol, "perplexity", ticks, level=level)
-    return Chart(f"perplexity-by-{axis.name}", f"{tuning.what}, by {axis.symbol}", tuning.outcome, plot)
+    return Chart(
+        f"perplexity-by-{axis.name}", f"{tuning.what}, by {axis.symbol}", tuning.outcome, plot
+    )
 
 
 def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`bleu-by-k`, `-temperature`, `-lambda` of each row: over each setting with a choice, the others at their best.
+    """`bleu-by-k`, `-temperature`, `-lambda` of each row: over each setting with a choice, the
+    others at their best.
 
     Empty if perplexity chose the settings.
     """
@@ -137,13 +170,19 @@ def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     for row in found["rows"]:
         candidates = row["candidates"]
         for name in (name for name in candidates[0] if name != BLEU):
-            # The best BLEU of all candidates with each value; an infinite temperature has no place on an axis.
+            # The best BLEU of all candidates with each value; an infinite temperature has no place
+            # on an axis.
             values = sorted({one[name] for one in candidates if one[name] is not None})
-            points = [(value, max(one[BLEU] for one in candidates if one[name] == value)) for value in values]
+            points = [
+                (value, max(one[BLEU] for one in candidates if one[name] == value))
+                for value in values
+            ]
             if len(points) > 1:
                 words = symbol_in_words(name)
                 tried = f"{found['sentences']:,} sentences of {tuning['split']}"
                 caption = f"{tried}, each number with the best of the others. Best {number(max(y for _, y in points))}."
                 plot = Lines([Line(row["row"], points)], words, "BLEU", ticks=values, even=True)
-                charts.append(Chart(f"bleu-by-{name}", f"BLEU of {row['row']} by {words}", caption, plot))
+                charts.append(
+                    Chart(f"bleu-by-{name}", f"BLEU of {row['row']} by {words}", caption, plot)
+                )
     return charts

@@ -38,7 +38,9 @@ BLOCK = "M-2,-1.4H2V1.4H-2Z"
 STAR = "M0,-1L.27,-.32L1,-.32L.42,.15L.63,.87L0,.43L-.63,.87L-.42,.15L-1,-.32L-.27,-.32Z"
 PLAIN, PERCENT = {"labelExpr": "format(datum.value, ',.6~r')"}, {"format": ".3~p"}
 SIGNED = {"labelExpr": "datum.value ? format(datum.value, '+,.3~r') : '0'"}
-"""Format of the numbers on axes (d3-format); an expression, since a logarithmic axis with a format drops numbers."""
+"""Format of the numbers on axes (d3-format); an expression, since a logarithmic axis with a format
+drops numbers.
+"""
 AS_IT_IS: Spec = {"type": "nominal", "scale": None}
 """An encoding without a scale: values are colours and shapes themselves."""
 NEAR = 0.05
@@ -48,20 +50,43 @@ A_ROUNDING = 1 + 1e-6
 
 CONFIG: Spec = {
     "background": None,
-    # The library ships the first font, so images are the same on every machine; the others have letters of equal width.
+    # The library ships the first font, so images are the same on every machine; the others have
+    # letters of equal width.
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "padding": {"left": 3, "right": 3, "top": 3, "bottom": 10},
     "view": {"stroke": None},
     "axis": {
         **{"labelColor": LIGHT["soft"], "labelFontSize": 11.5, "labelLimit": 300},
-        **{"titleColor": LIGHT["soft"], "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8},
-        **{"gridColor": LIGHT["rule"], "tickColor": LIGHT["strong-rule"], "domainColor": LIGHT["strong-rule"]},
+        **{
+            "titleColor": LIGHT["soft"],
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+        },
+        **{
+            "gridColor": LIGHT["rule"],
+            "tickColor": LIGHT["strong-rule"],
+            "domainColor": LIGHT["strong-rule"],
+        },
     },
     "axisX": {"grid": False, "tickSize": 4},
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "minExtent": 36},
     "legend": {
-        **{"orient": "top", "direction": "horizontal", "title": None, "padding": 0, "offset": 10, "labelLimit": 1000},
-        **{"labelColor": LIGHT["ink"], "labelFontSize": 12, "labelOffset": 16, "columnPadding": 36, "rowPadding": 4},
+        **{
+            "orient": "top",
+            "direction": "horizontal",
+            "title": None,
+            "padding": 0,
+            "offset": 10,
+            "labelLimit": 1000,
+        },
+        **{
+            "labelColor": LIGHT["ink"],
+            "labelFontSize": 12,
+            "labelOffset": 16,
+            "columnPadding": 36,
+            "rowPadding": 4,
+        },
         **{"symbolOffset": 8, "symbolSize": 50, "symbolOpacity": 1, "symbolStrokeWidth": 2},
         "gradientStrokeColor": LIGHT["paper"],
         "layout": {"bottom": {"direction": "vertical", "margin": 10}},
@@ -85,7 +110,11 @@ def lines_spec(plot: Lines) -> Spec:
     >>> lines_spec(Lines([Line("loss", [(1, 2.5), (2, 2.25)])], "step", "nats"))["layer"][0]["data"]["values"]
     [{'x': 1, 'y': 2.5}, {'x': 2, 'y': 2.25}]
     """
-    drawn = [(place if line.look is None else line.look, line) for place, line in enumerate(plot.lines) if line.finite]
+    drawn = [
+        (place if line.look is None else line.look, line)
+        for place, line in enumerate(plot.lines)
+        if line.finite
+    ]
     marked = [len(line.finite) <= MOST_MARKED for _, line in drawn]
     looks = [
         Look(
@@ -96,18 +125,25 @@ def lines_spec(plot: Lines) -> Spec:
         )
         for (look, line), signs in zip(drawn, marked, strict=True)
     ]
-    xs, ys = (list(values) for values in zip(*(point for _, line in drawn for point in line.finite), strict=True))
+    xs, ys = (
+        list(values)
+        for values in zip(*(point for _, line in drawn for point in line.finite), strict=True)
+    )
     top, levels = math.inf, []
     if plot.level is not None:
         top = HIGHEST * plot.level.value
         ys = [*(min(y, top) for y in ys), plot.level.value]
         looks.append(Look(plot.level.label, LIGHT["ink"], DASH, DASHED))
         levels = [_rule("y", plot.level.value)]
-    x, y = _quantity("x", plot.across, *_across(plot, xs)), _quantity("y", plot.up, *_upward(plot, ys))
+    x, y = (
+        _quantity("x", plot.across, *_across(plot, xs)),
+        _quantity("y", plot.up, *_upward(plot, ys)),
+    )
     written = percent if plot.percent else number
     layers, signs = [], []
     for (look, line), style, has_signs in zip(drawn, looks, marked, strict=False):
-        # A point far above the axis is drawn nearer to it, since coordinates in SVG cannot be 1e300.
+        # A point far above the axis is drawn nearer to it, since coordinates in SVG cannot be
+        # 1e300.
         path = [{"x": x, "y": min(y, 9 * top)} for x, y in thinned(line.finite)]
         mark = {"type": "line", "clip": True, "strokeJoin": "round", "strokeDash": style.dash}
         layers.append(layer(path, mark | {"stroke": style.colour}, x, y))
@@ -116,13 +152,22 @@ def lines_spec(plot: Lines) -> Spec:
             for x, y in line.finite
             if has_signs and y <= top
         ]
-        mark = {"type": "point", "shape": SIGNS[look % len(SIGNS)], "size": 38, "fill": style.colour, "opacity": 1}
+        mark = {
+            "type": "point",
+            "shape": SIGNS[look % len(SIGNS)],
+            "size": 38,
+            "fill": style.colour,
+            "opacity": 1,
+        }
         signs.append(layer(points, mark | {"stroke": LIGHT["paper"], "strokeWidth": 0.8}, x, y))
     return _framed(looks, *levels, *layers, *signs)
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> list[tuple[float, float]]:
-    """At most `most` points with the same appearance: the first, the last, and the extremes of equal stretches.
+def thinned(
+    points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN
+) -> list[tuple[float, float]]:
+    """At most `most` points with the same appearance: the first, the last, and the extremes of
+    equal stretches.
 
     >>> thinned([(0, 1.0), (1, 9.0), (2, 2.0), (3, 0.0), (4, 5.0)], most=4)
     [(0, 1.0), (1, 9.0), (3, 0.0), (4, 5.0)]
@@ -139,8 +184,12 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> 
 
 
 def bars_spec(plot: Bars) -> Spec:
-    """One bar for each series in each group, with a whisker for its interval; names without room are rotated."""
-    looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
+    """One bar for each series in each group, with a whisker for its interval; names without room
+    are rotated.
+    """
+    looks = [
+        Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)
+    ]
     bars = [
         {"x": group, "y": value, "series": place, "fill": looks[place].colour}
         | {"words": f"{one.label}, {group}: {signed(value) if plot.signed else number(value)}"}
@@ -174,7 +223,9 @@ def bars_spec(plot: Bars) -> Spec:
 
 def histogram_spec(plot: Histogram) -> Spec:
     """Steps from edge to edge, filled for the first series, and the mean as a vertical line."""
-    looks = [Look(one.label, SERIES[place % len(SERIES)], DASH) for place, one in enumerate(plot.series)]
+    looks = [
+        Look(one.label, SERIES[place % len(SERIES)], DASH) for place, one in enumerate(plot.series)
+    ]
     edges = list(plot.edges)
     x = _quantity("x", plot.across, PLAIN | {"tickCount": 7}, {"zero": False, "nice": False})
     y = _quantity("y", "share", {"tickCount": 5} | PERCENT)
@@ -183,7 +234,9 @@ def histogram_spec(plot: Histogram) -> Spec:
         shares = zip([edges[0], *edges], [0, *one.values, 0], strict=True)
         steps = [{"x": edge, "y": share or 0} for edge, share in shares]
         marks: list[Spec] = [{"type": "line", "stroke": look.colour}]
-        marks[:0] = [{"type": "area", "fill": look.colour, "fillOpacity": 0.3}] if place == 0 else []
+        marks[:0] = (
+            [{"type": "area", "fill": look.colour, "fillOpacity": 0.3}] if place == 0 else []
+        )
         for mark in marks:
             layers.append(layer(steps, mark | {"interpolate": "step-after"}, x, y, order=None))
     return _framed(
@@ -194,12 +247,17 @@ def histogram_spec(plot: Histogram) -> Spec:
 
 
 def heat_map_spec(plot: HeatMap) -> Spec:
-    """Cells, labels on both sides, and a key of the colours; a star in the best cell, if smaller is better."""
+    """Cells, labels on both sides, and a key of the colours; a star in the best cell, if smaller is
+    better.
+    """
     columns, rows = len(plot.values), len(plot.values[0])
     cells: list[Spec] = []
     for x, y in product(range(columns), range(rows)):
         value = plot.values[x][y]
-        named = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
+        named = (
+            f"{side.name} {side.labels[place]}".strip()
+            for side, place in ((plot.across, x), (plot.up, y))
+        )
         words = f"{', '.join(filter(None, named))}: {number(value) if math.isfinite(value) else 'diverged'}"
         cells.append({"x": x, "y": y, "fill": colour_of(value, plot), "words": words})
     width = max(WIDTH, CELL * columns) if plot.across.turned else WIDTH
@@ -215,11 +273,19 @@ def heat_map_spec(plot: HeatMap) -> Spec:
     return {"width": width, "height": height, "layer": layers}
 
 
-def _best(plot: HeatMap, colours: SmallerIsBetter, shown: set[str], across: Spec, up: Spec) -> Iterator[Spec]:
+def _best(
+    plot: HeatMap, colours: SmallerIsBetter, shown: set[str], across: Spec, up: Spec
+) -> Iterator[Spec]:
     """A star in the best cell, and a key of the colours in use."""
     x, y = best(plot.values)
     smallest = f"best {number(plot.values[x][y])}"
-    star = {"type": "point", "shape": STAR, "size": 150, "fill": LIGHT["paper"], "stroke": LIGHT["ink"]}
+    star = {
+        "type": "point",
+        "shape": STAR,
+        "size": 150,
+        "fill": LIGHT["paper"],
+        "stroke": LIGHT["ink"],
+    }
     star |= {"strokeWidth": 0.6, "opacity": 1}
     yield layer([{"x": x, "y": y, "words": smallest.replace(" ", ": ")}], star, across, up)
     yield _colour_key(CELLS[::-1], smallest, f"{number(colours.limit)} {colours.label}".strip())
@@ -250,30 +316,45 @@ def colour_of(value: float, plot: HeatMap) -> str:
     if value > limit:
         return LIGHT["worse"]
     smallest = min(min(column) for column in plot.values)
-    # The root makes levels finer near the best value, where the settings that matter are close together.
+    # The root makes levels finer near the best value, where the settings that matter are close
+    # together.
     share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
     return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
 
 
 def fitted(label: str) -> str:
-    """A label without its middle if it is longer than a line; its end, which usually distinguishes series, stays."""
+    """A label without its middle if it is longer than a line; its end, which usually distinguishes
+    series, stays.
+    """
     most = int(WIDTH / LETTER)
     head = most // 3
-    return label if len(label) <= most else f"{label[:head]}…{label[len(label) - (most - head - 1) :]}"
+    return (
+        label if len(label) <= most else f"{label[:head]}…{label[len(label) - (most - head - 1) :]}"
+    )
 
 
 def _framed(looks: Sequence[Look], *layers: Spec) -> Spec:
     """Layers with data under a legend of their series."""
     held = [layer for layer in layers if layer["data"]["values"]]
-    return {"width": WIDTH, "height": HEIGHT, "layer": [*held, *([_legend(looks)] if looks else [])]}
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "layer": [*held, *([_legend(looks)] if looks else [])],
+    }
 
 
-def layer(values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **encoding: Any) -> Spec:
+def layer(
+    values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **encoding: Any
+) -> Spec:
     """A layer with its own data; the field `words` is shown as a tooltip."""
     has_words = bool(values) and "words" in values[0]
     axes = {name: axis for name, axis in (("x", x), ("y", y)) if axis is not None}
     words = {"description": {"field": "words"}} if has_words else {}
-    return {"data": {"values": values}, "mark": mark | {"aria": has_words}, "encoding": axes | encoding | words}
+    return {
+        "data": {"values": values},
+        "mark": mark | {"aria": has_words},
+        "encoding": axes | encoding | words,
+    }
 
 
 def _quantity(field: str, title: str, axis: Spec, scale: Spec | None = None) -> Spec:
@@ -290,19 +371,32 @@ def _rule(axis: str, value: float) -> Spec:
 
 
 def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
-    """A layer without data that has the legend; the library joins the legends of channels with the same domain."""
+    """A layer without data that has the legend; the library joins the legends of channels with the
+    same domain.
+    """
     labels = [fitted(look.label) for look in looks]
     columns = max(1, min(len(looks), int((WIDTH + 50) / (62 + LETTER * max(map(len, labels))))))
-    legend = {"columns": columns, "labelExpr": f"{json.dumps(labels)}[datum.index]", "orient": orient}
+    legend = {
+        "columns": columns,
+        "labelExpr": f"{json.dumps(labels)}[datum.index]",
+        "orient": orient,
+    }
     ranges = {
         "fill": [look.colour for look in looks],
         "stroke": [look.colour for look in looks],
         "strokeDash": [look.dash for look in looks],
         "shape": [look.sign for look in looks],
     }
-    domain = [f"series {place}" for place in range(len(looks))]  # names: numbers would be joined with a colour key
+    domain = [
+        f"series {place}" for place in range(len(looks))
+    ]  # names: numbers would be joined with a colour key
     encoding = {
-        channel: {"field": "key", "type": "nominal", "legend": legend, "scale": {"domain": domain, "range": values}}
+        channel: {
+            "field": "key",
+            "type": "nominal",
+            "legend": legend,
+            "scale": {"domain": domain, "range": values},
+        }
         for channel, values in ranges.items()
     }
     return {"data": {"values": []}, "mark": "point", "encoding": encoding}
@@ -311,7 +405,12 @@ def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
 def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
     """A legend of the colours of cells, with a label at both ends."""
     label = f"datum.index ? (datum.index < {len(colours) - 1} ? '' : {json.dumps(one)}) : {json.dumps(zero)}"
-    legend = {"type": "gradient", "orient": "bottom", "gradientLength": 200, "gradientThickness": 11}
+    legend = {
+        "type": "gradient",
+        "orient": "bottom",
+        "gradientLength": 200,
+        "gradientThickness": 11,
+    }
     legend |= {"labelExpr": label, "labelColor": LIGHT["soft"]}
     scale = {"type": "quantize", "domain": [0, 1], "range": colours}
     colour = {"field": "key", "type": "quantitative", "scale": scale, "legend": legend}
@@ -319,11 +418,18 @@ def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
 
 
 def _side(side: Side, room: float = math.inf) -> Spec:
-    """The axis of one side of a heat map; if labels are too wide, only every second, third, … is shown."""
+    """The axis of one side of a heat map; if labels are too wide, only every second, third, … is
+    shown.
+    """
     longest = max(map(len, side.labels), default=0)
     every = 1 if side.turned else max(1, math.ceil(LETTER * longest / room))
     shown = [label if place % every == 0 else "" for place, label in enumerate(side.labels)]
-    options = {"labelAngle": -90 if side.turned else 0, "labelOverlap": False, "ticks": False, "domain": False}
+    options = {
+        "labelAngle": -90 if side.turned else 0,
+        "labelOverlap": False,
+        "ticks": False,
+        "domain": False,
+    }
     axis = {"labelExpr": f"{json.dumps(shown)}[datum.value]", **options}
     return {"type": "ordinal", "title": side.name or None, "axis": axis}
 
@@ -350,7 +456,9 @@ def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
 
 
 def _upward(plot: Lines, ys: Sequence[float]) -> tuple[Spec, Spec]:
-    """Vertical axis and scale: logarithmic if numbers span a wide range, unless they are shares or `even` is set."""
+    """Vertical axis and scale: logarithmic if numbers span a wide range, unless they are shares or
+    `even` is set.
+    """
     low, high = min(ys), max(ys)
     room = 0 if high > low else abs(high) / 10 or 1.0
     scale: Spec = {"domain": [low - room, high + room], "nice": False, "zero": False, "padding": 11}

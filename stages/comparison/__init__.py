@@ -1,1 +1,3 @@
-"""Comparison of two reports on one text, token by token, or word by word if their tokenizers differ."""
+"""Comparison of two reports on one text, token by token, or word by word if their tokenizers
+differ.
+"""

@@ -25,11 +25,15 @@ class Side:
     scores: TokenScores
     places: Places
     offsets: np.ndarray
-    """Offsets of documents or paragraphs, then the end of the last, int64 [P + 1]; P is equal on both sides."""
+    """Offsets of documents or paragraphs, then the end of the last, int64 [P + 1]; P is equal on
+    both sides.
+    """
 
     def nll(self) -> np.ndarray:
         """Negative log-likelihoods summed over each part, nats, float64 [P]."""
-        parts = np.searchsorted(self.offsets, self.places.read(0, len(self.places)), side="right") - 1
+        parts = (
+            np.searchsorted(self.offsets, self.places.read(0, len(self.places)), side="right") - 1
+        )
         return np.bincount(parts, self.scores.nll(0, len(self.places)), len(self.offsets) - 1)
 
 
@@ -38,10 +42,13 @@ def compare_text(
 ) -> dict[str, Any]:
     """Compare two reports on the same text; see `stages/comparison/settings.py` for the fields.
 
-    Raises: UsageError if blocks of tokens are asked for; ArtifactError if no length of the documents is known.
+    Raises: UsageError if blocks of tokens are asked for; ArtifactError if no length of the
+    documents is known.
     """
     if settings.block_tokens is not None:
-        raise UsageError("Blocks of tokens do not line up where tokenizers differ: leave --block-tokens out.")
+        raise UsageError(
+            "Blocks of tokens do not line up where tokenizers differ: leave --block-tokens out."
+        )
     part, sides = _sides(a, b)
     counts = _counts(progress, *sides)
     nll_a, nll_b = (side.nll() for side in sides)
@@ -54,7 +61,13 @@ def compare_text(
     for (unit, parts), interval in zip(counts.items(), intervals, strict=True):
         count = int(parts.sum())
         change = (b_nats - a_nats) / count
-        means = {"unit": unit, "count": count, "nll_a": a_nats / count, "nll_b": b_nats / count, "difference": change}
+        means = {
+            "unit": unit,
+            "count": count,
+            "nll_a": a_nats / count,
+            "nll_b": b_nats / count,
+            "difference": change,
+        }
         edges = interval and [perplexity(edge, 1) for edge in interval]
         ratios = {"perplexity_ratio": perplexity(change, 1), "perplexity_ratio_interval": edges}
         per.append({**means, "interval": interval and list(interval), **ratios})
@@ -77,14 +90,19 @@ def compare_text(
 def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
     """Cut both reports into the units that are resampled.
 
-    These are documents, or groups of them, as in a report's own intervals; paragraphs if there is only one document.
+    These are documents, or groups of them, as in a report's own intervals; paragraphs if there is
+    only one document.
     """
-    both = [(scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)]
+    both = [
+        (scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)
+    ]
     places = both[0][1]
     if places.documents_with_tokens() > 1 or a.counted == "last-word":
         offsets = [own.doc_offsets for _, own in both]
         if not are_parts(places, a.tokens.config.get("documents")):
-            return {"unit": "document"}, [Side(*one, own) for one, own in zip(both, offsets, strict=True)]
+            return {"unit": "document"}, [
+                Side(*one, own) for one, own in zip(both, offsets, strict=True)
+            ]
         facts = Units(places, None, groups := grouped(offsets[0])).facts(len(groups) - 1)
         return facts, [Side(*one, own[groups]) for one, own in zip(both, offsets, strict=True)]
     start = np.zeros(1, np.int64)
@@ -94,7 +112,9 @@ def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
 
 
 def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
-    """Words and characters of each part, int64 [P] each, if either tokenizer knows them; or last words as words."""
+    """Words and characters of each part, int64 [P] each, if either tokenizer knows them; or last
+    words as words.
+    """
     if a.scores.counted == "last-word":
         return {"word": _passages(a, b)}
     found: dict[str, np.ndarray] = {}
@@ -132,19 +152,25 @@ def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return per
     words, characters = found["word"], found["character"]
     bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
-    shown = [shown_word_perplexity(perplexity(words[n], 1), b) for n, b in zip(("nll_a", "nll_b"), bits, strict=True)]
+    shown = [
+        shown_word_perplexity(perplexity(words[n], 1), b)
+        for n, b in zip(("nll_a", "nll_b"), bits, strict=True)
+    ]
     return per if None not in shown else [characters]
 
 
 UNITS = ("word", "character")
 
 
-def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress = unheard) -> dict[str, np.ndarray]:
-    """Numbers of words and characters in the parts of a split, int64 [P] each, as tokenize counts them.
+def lengths(
+    tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress = unheard
+) -> dict[str, np.ndarray]:
+    """Numbers of words and characters in the parts of a split, int64 [P] each, as tokenize counts
+    them.
 
-    Words are separated by white space, plus one for each line: these are the tokens of a word tokenizer. Tokens of
-    other tokenizers are decoded. A length is left out if its sum differs from that of the whole split: `<unk>` may
-    hide any text.
+    Words are separated by white space, plus one for each line: these are the tokens of a word
+    tokenizer. Tokens of other tokenizers are decoded. A length is left out if its sum differs from
+    that of the whole split: `<unk>` may hide any text.
 
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
@@ -155,7 +181,9 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progres
     return {unit: parts for unit, parts in found.items() if parts.sum() == counted[f"{unit}s"]}
 
 
-def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress) -> dict[str, np.ndarray]:
+def _decoded_lengths(
+    tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress
+) -> dict[str, np.ndarray]:
     from stages.text.tokenizer import words
     from stages.text.words import word_spelling
 

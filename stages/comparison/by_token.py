@@ -19,11 +19,17 @@ from stages.text.documents import DocumentNames
 from stages.text.excerpt import SplitText, half_a_line
 
 FIRST_RANGE = 16
-"""Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""
+"""Tokens in the first range of positions; every further range is twice as long, so that its end
+doubles.
+"""
 
 
 def tally(
-    units: np.ndarray, groups: np.ndarray, nll_a: np.ndarray, nll_b: np.ndarray, shape: tuple[int, int]
+    units: np.ndarray,
+    groups: np.ndarray,
+    nll_a: np.ndarray,
+    nll_b: np.ndarray,
+    shape: tuple[int, int],
 ) -> np.ndarray:
     """Sums by unit and group, [5, U, G]: tokens, nats of A and of B, tokens won and lost.
 
@@ -33,20 +39,28 @@ def tally(
         shape: U and G.
     """
     columns, cells = (None, nll_a, nll_b, nll_b < nll_a, nll_b > nll_a), units * shape[1] + groups
-    return np.array([np.bincount(cells, one, shape[0] * shape[1]).reshape(shape) for one in columns])
+    return np.array(
+        [np.bincount(cells, one, shape[0] * shape[1]).reshape(shape) for one in columns]
+    )
 
 
-def group_figures(sums: np.ndarray, bootstrap: Bootstrap, progress: Progress = unheard) -> list[dict[str, Any] | None]:
-    """Figures of each group of a tally, with all intervals from the same draws; None for groups without tokens.
+def group_figures(
+    sums: np.ndarray, bootstrap: Bootstrap, progress: Progress = unheard
+) -> list[dict[str, Any] | None]:
+    """Figures of each group of a tally, with all intervals from the same draws; None for groups
+    without tokens.
 
-    `nll_a`, `nll_b` and their `difference`, B - A, are means in nats a token. `won`, `lost`: tokens with a higher, or
-    a lower, probability in B than in A. `interval` of the difference: None if too few units have tokens of the group.
+    `nll_a`, `nll_b` and their `difference`, B - A, are means in nats a token. `won`, `lost`: tokens
+    with a higher, or a lower, probability in B than in A. `interval` of the difference: None if too
+    few units have tokens of the group.
     """
     weights = sums[0]
     held = weights.any(axis=1)
     intervals = bootstrap.intervals((sums[2] - sums[1])[held], weights[held], progress)
     found: list[dict[str, Any] | None] = []
-    for (tokens, nll_a, nll_b, won, lost), interval in zip(sums.sum(axis=1).T.tolist(), intervals, strict=True):
+    for (tokens, nll_a, nll_b, won, lost), interval in zip(
+        sums.sum(axis=1).T.tolist(), intervals, strict=True
+    ):
         if not tokens:
             found.append(None)
             continue
@@ -57,7 +71,8 @@ def group_figures(sums: np.ndarray, bootstrap: Bootstrap, progress: Progress = u
 
 
 def position_range(positions: np.ndarray) -> np.ndarray:
-    """Number of the range that holds each position, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
+    """Number of the range that holds each position, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on,
+    doubling.
 
     Args:
         positions: number of tokens before each token in its document, int64 [n].
@@ -119,7 +134,12 @@ def token_rows(
     text = SplitText(a.split, own.ids, own.doc_offsets, token_text(tokens), names)
     length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
     for number, excerpt in enumerate(text.excerpts(at, length, length)):
-        texts = {"name": excerpt.name, "before": excerpt.before, "text": excerpt.token, "after": excerpt.after}
+        texts = {
+            "name": excerpt.name,
+            "before": excerpt.before,
+            "text": excerpt.token,
+            "after": excerpt.after,
+        }
         yield {**{name: values[number].item() for name, values in columns.items()}, **texts}
 
 
@@ -132,7 +152,9 @@ def compare_tokens(
     """
     places = scored_places(a.tokens, a.split, a.counted)
     units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
-    frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
+    frequencies = find_frequencies(
+        "train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split
+    )
     targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
     pairs = a.nll(0, n), b.nll(0, n)
     # Every token is in three groups: all tokens, its range of positions, its bucket of frequency.
@@ -142,7 +164,9 @@ def compare_tokens(
     if frequencies is not None:
         grouped.append((frequencies.bucket_of[targets], len(BOUNDS) + 1))
     of, bootstrap = units.of(at), settings.bootstrap
-    sums = np.concatenate([tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2)
+    sums = np.concatenate(
+        [tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2
+    )
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     all_tokens, *parts = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
@@ -161,14 +185,20 @@ def compare_tokens(
             **units.facts(int(held.sum())),
             "units_won": int((totals[held] < 0).sum()),
         },
-        "by_frequency": None if frequencies is None else _by_frequency(parts[number_of_ranges:], frequencies),
+        "by_frequency": None
+        if frequencies is None
+        else _by_frequency(parts[number_of_ranges:], frequencies),
         "by_position": _by_position(parts[:number_of_ranges]),
         "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
-        "most_lost": list(token_rows(a, b, largest(-gained, settings.most), places, settings.around)),
+        "most_lost": list(
+            token_rows(a, b, largest(-gained, settings.most), places, settings.around)
+        ),
     }
 
 
-def _by_frequency(groups: Sequence[dict[str, Any] | None], frequencies: Frequencies) -> dict[str, Any]:
+def _by_frequency(
+    groups: Sequence[dict[str, Any] | None], frequencies: Frequencies
+) -> dict[str, Any]:
     filled = buckets([0 if one is None else one["tokens"] for one in groups])
     found = [{**bounds, **(groups[number] or {})} for number, bounds in filled]
     return {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": found}

@@ -1,4 +1,6 @@
-"""Comparison of two reports: the difference, its confidence interval, and its parts by group of tokens."""
+"""Comparison of two reports: the difference, its confidence interval, and its parts by group of
+tokens.
+"""
 
 import csv
 import json
@@ -27,18 +29,25 @@ from stages.reporting import Progress, unheard
 from stages.text.tokens import TokenSplit, open_split
 
 
-def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
+def compare_translations(
+    a: Artifact, b: Artifact, settings: ComparisonSettings
+) -> dict[str, Any] | None:
     """BLEU of the compared rows of two reports, with a paired bootstrap over sentences; JSON.
 
-    Returns: None if one has no translations, or if sentences, references or settings of BLEU differ.
+    Returns: None if one has no translations, or if sentences, references or settings of BLEU
+    differ.
     """
     if not all(TRANSLATIONS in report.manifest.files for report in (a, b)):
         return None
     configs = (a.config, b.config)
-    how = [BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize")) for c in configs]
+    how = [
+        BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize"))
+        for c in configs
+    ]
     lines = []
     for report in (a, b):
-        # Lines of the file: `str.splitlines` would also cut at characters inside a text, such as U+2028.
+        # Lines of the file: `str.splitlines` would also cut at characters inside a text, such as
+        # U+2028.
         with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
             lines.append([json.loads(line) for line in file])
     pairs = [[(line["source"], line["reference"]) for line in some] for some in lines]
@@ -46,8 +55,12 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
         return None
     require_sacrebleu(how[0])
     rows = [list(some[0]["rows"])[: 1 if settings.reading == "model" else 2][-1] for some in lines]
-    first, second = ([line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True))
-    found = bleu_difference(first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap)
+    first, second = (
+        [line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True)
+    )
+    found = bleu_difference(
+        first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap
+    )
     return {"rows": rows, **asdict(found), "difference": found.difference}
 
 
@@ -90,7 +103,8 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
 
 
 def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
-    """A description of how the text of a split differs; None if it is the same, paragraph by paragraph.
+    """A description of how the text of a split differs; None if it is the same, paragraph by
+    paragraph.
 
     Text was counted and hashed before it was tokenized, so letter case and vocabulary play no part.
     """
@@ -105,7 +119,9 @@ def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
         hashes = (np.asarray(opened.paragraph_hashes[rows]) for opened in (opened_a, opened_b))
         other = np.flatnonzero(np.not_equal(*hashes))
         if len(other):
-            return f"paragraph {start + int(other[0])} of {split} (counted from 0) reads differently"
+            return (
+                f"paragraph {start + int(other[0])} of {split} (counted from 0) reads differently"
+            )
     if not np.array_equal(_document_ends(opened_a), _document_ends(opened_b)):
         return f"{split} is cut into documents elsewhere"
     return None
@@ -116,7 +132,9 @@ def _document_ends(split: TokenSplit) -> np.ndarray:
     return np.searchsorted(np.asarray(split.paragraph_ends[:]), np.asarray(split.doc_offsets[1:]))
 
 
-def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard) -> dict[str, Any]:
+def compare(
+    a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard
+) -> dict[str, Any]:
     """Compare report B with report A: token by token, or by text if only their tokenizers differ.
 
     A difference is B minus A in negative log-likelihood (nats): negative if B is better.
@@ -153,15 +171,19 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "tokens": scores.tokens.reference,
         "counting": counting(row),
         "against_counting": held_against_counting(scores.report.metrics, row),
-        **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
+        **{
+            name: row[name]
+            for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")
+        },
     }
 
 
 def against_baseline(report: Artifact) -> dict[str, Any] | None:
-    """Compare the first memory row of a report, token by token, with the model alone of its baseline.
+    """Compare the first memory row of a report, token by token, with the model alone of its
+    baseline.
 
-    Returns: the result of `compare_tokens`, with the names of both `rows`; None if there is no baseline, or if one of
-        the two reports has no token scores.
+    Returns: the result of `compare_tokens`, with the names of both `rows`; None if there is no
+        baseline, or if one of the two reports has no token scores.
     """
     if "baseline" not in report.manifest.inputs:
         return None
@@ -169,7 +191,10 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
     if not (has_scores(baseline) and has_scores(report)):
         return None
     scores = open_scores(baseline, "model"), open_scores(report, "final")
-    return {"rows": [one.row for one in scores], **compare_tokens(*scores, ComparisonSettings(most=0, around=0))}
+    return {
+        "rows": [one.row for one in scores],
+        **compare_tokens(*scores, ComparisonSettings(most=0, around=0)),
+    }
 
 
 TOKENS_WRITTEN = 1 << 14
@@ -180,15 +205,17 @@ def write_token_table(
 ) -> int:
     """Write a line for each token, in the order of the split; returns the number of lines.
 
-    Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
-    `difference` (log_p_a - log_p_b, so negative where B is better), the columns of probes, and
-    `name` (of the document), `before`, `text`, `after`.
+    Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`,
+    `log_p_b`, `difference` (log_p_a - log_p_b, so negative where B is better), the columns of
+    probes, and `name` (of the document), `before`, `text`, `after`.
 
     Raises: UsageError if tokens are not the same; ArtifactError, as `compare`; OSError.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
     if not same_tokens(scores_a, scores_b):
-        raise UsageError("Tokens of two tokenizers do not line up: there is no table of them (--csv).")
+        raise UsageError(
+            "Tokens of two tokenizers do not line up: there is no table of them (--csv)."
+        )
     places = scored_places(scores_a.tokens, scores_a.split, scores_a.counted)
 
     def lines() -> Iterator[dict[str, Any]]:

@@ -26,7 +26,9 @@ CAPTION = "Nats a token, B minus A: below zero B is better. Lines are {:.4g}% in
 
 
 def page(found: Facts) -> str:
-    """The page of a result of `stages.comparison.compare.compare`, as HTML; text of a corpus is escaped."""
+    """The page of a result of `stages.comparison.compare.compare`, as HTML; text of a corpus is
+    escaped.
+    """
     return render(
         TEMPLATE,
         title=verdict(found),
@@ -48,14 +50,28 @@ def comparison_charts(found: Facts) -> Iterator[Chart]:
     if found["by_frequency"] is not None:
         groups = found["by_frequency"]["buckets"]
         labels = [bucket_label(one["more_than"], one["at_most"]) for one in groups]
-        yield _chart("difference-by-frequency", "By frequency", caption, labels, groups, "times in train")
+        yield _chart(
+            "difference-by-frequency", "By frequency", caption, labels, groups, "times in train"
+        )
     groups = found["by_position"]
     labels = [position_label(one) for one in groups]
-    yield _chart("difference-by-position", "By position", caption, labels, groups, "tokens before, in the document")
+    yield _chart(
+        "difference-by-position",
+        "By position",
+        caption,
+        labels,
+        groups,
+        "tokens before, in the document",
+    )
 
 
-def _chart(name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str) -> Chart:
-    shown = [one if one["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None} for one in groups]
+def _chart(
+    name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str
+) -> Chart:
+    shown = [
+        one if one["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None}
+        for one in groups
+    ]
     intervals = [None if one["interval"] is None else tuple(one["interval"]) for one in shown]
     differences = [one["difference"] for one in shown]
     caption += few_note(labels, [one["tokens"] for one in groups])

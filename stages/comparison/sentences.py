@@ -14,13 +14,16 @@ Facts = Mapping[str, Any]
 
 
 def sentences(found: Facts) -> Iterator[str]:
-    """Sentences about a comparison: the reports, the compared text, the difference and its interval.
+    """Sentences about a comparison: the reports, the compared text, the difference and its
+    interval.
 
     The first: `A: report/fe45e96d16f2, trime-ext of model/514cc974ad53, perplexity 112.8`.
     """
     for name in ("a", "b"):
         report = found[name]
-        value = "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
+        value = (
+            "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
+        )
         yield f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{value}{against(report)}"
     yield from text_lines(found)
     if "bleu" in found:
@@ -70,7 +73,9 @@ def text_lines(found: Facts) -> Iterator[str]:
 
 
 def verdict(found: Facts) -> str:
-    """`knn-lm (B) is better than plain (A) on test`, if the interval excludes 0; else that neither is better."""
+    """`knn-lm (B) is better than plain (A) on test`, if the interval excludes 0; else that neither
+    is better.
+    """
     facts = found if found["paired_on"] == "tokens" else found["per"][0]
     first, second = (f"{found[name]['row']} ({name.upper()})" for name in ("a", "b"))
     if not facts["interval"]:
@@ -82,7 +87,9 @@ def verdict(found: Facts) -> str:
 
 
 def baseline_values(found: Facts) -> dict[str, str]:
-    """Values of the remark on a report and its baseline: the ratio of two perplexities, and its interval."""
+    """Values of the remark on a report and its baseline: the ratio of two perplexities, and its
+    interval.
+    """
     (first, row), drawn = found["rows"], found["bootstrap"]
     interval = f" ({100 * drawn['confidence']:.4g}% interval)" if found["interval"] else ""
     return {"row": row, "first": first, "ratio": ratio(found), "interval": interval}
@@ -115,18 +122,25 @@ GROUP = ("tokens", "nats A", "nats B", "B - A", "B wins")
 
 
 def group_tables(found: Facts) -> Iterator[Table]:
-    """Tables of the difference by frequency and by position; or by unit of text, if tokenizers differ."""
+    """Tables of the difference by frequency and by position; or by unit of text, if tokenizers
+    differ.
+    """
     if found["paired_on"] != "tokens":
         rows = [
-            [per["unit"], f"{per['count']:,}", f"{per['nll_a']:.4f}", f"{per['nll_b']:.4f}"] for per in found["per"]
+            [per["unit"], f"{per['count']:,}", f"{per['nll_a']:.4f}", f"{per['nll_b']:.4f}"]
+            for per in found["per"]
         ]
         yield plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)
         return
     frequency = found["by_frequency"]
     if frequency is not None:
-        rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
+        rows = [
+            [bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]
+        ]
         title = f"By how often a token stands in train ({frequency['corpus']})"
-        yield plain_table(title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows)
+        yield plain_table(
+            title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows
+        )
     rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
     title = f"By position in the document{_notes(found['by_position'], found['bootstrap'])}"
     yield plain_table(title, ("tokens before", *GROUP), rows)
@@ -160,7 +174,9 @@ def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
     """Notes on figures in parentheses and on missing intervals, if there are any."""
     notes = [FEW_NOTE] if any(group["tokens"] < FEW_TOKENS for group in groups) else []
     if any(group["interval"] is None for group in groups):
-        notes.append(f"no interval: such tokens stand in fewer than {FEWEST_UNITS} {bootstrap['unit']}s")
+        notes.append(
+            f"no interval: such tokens stand in fewer than {FEWEST_UNITS} {bootstrap['unit']}s"
+        )
     return f" ({'; '.join(notes)})" if notes else ""
 
 

@@ -1,4 +1,6 @@
-"""Settings of a comparison: the compared probabilities, and the bootstrap; and the fields of its JSON."""
+"""Settings of a comparison: the compared probabilities, and the bootstrap; and the fields of its
+JSON.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +16,9 @@ class ComparisonSettings(Settings):
     """Settings of a comparison."""
 
     reading: Literal["final", "model"] = "final"
-    """Probabilities that are compared: with what the first memory row reads (final), or of the model alone."""
+    """Probabilities that are compared: with what the first memory row reads (final), or of the
+    model alone.
+    """
     samples: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Resamples of the bootstrap."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -22,7 +26,9 @@ class ComparisonSettings(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the resampling."""
     block_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Resample blocks of this many consecutive tokens; None: documents, or blocks where there is one document."""
+    """Resample blocks of this many consecutive tokens; None: documents, or blocks where there is
+    one document.
+    """
     most: Annotated[int, Field(ge=0)] = 10
     """How many of the tokens won and lost most are shown."""
     around: Annotated[int, Field(ge=0)] | None = None

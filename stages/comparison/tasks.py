@@ -1,6 +1,8 @@
-"""Comparison of streams of tasks: average, forgetting and transfer, the score on each test, and the control.
+"""Comparison of streams of tasks: average, forgetting and transfer, the score on each test, and the
+control.
 
-Two streams are compared with each other. Streams whose models differ only in the seed of training are summarized:
+Two streams are compared with each other. Streams whose models differ only in the seed of training
+are summarized:
 means, deviations, intervals.
 """
 
@@ -30,7 +32,8 @@ def require_same_tasks(a: Artifact, b: Artifact) -> None:
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each; JSON.
+    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each;
+    JSON.
 
     `control` has the same figures for the most frequent label, if there is one.
 
@@ -38,13 +41,16 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     """
     require_same_tasks(a, b)
     rows_a, rows_b = ({row["row"]: row for row in one.metrics["rows"]} for one in (a, b))
-    pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
+    pairs = [(name, name) for name in rows_a if name in rows_b] or [
+        (next(iter(rows_a)), next(iter(rows_b)))
+    ]
     rows = []
     for names in pairs:
         first, second = rows_a[names[0]], rows_b[names[1]]
         figures = {name: _beside(first[name], second[name]) for name in FIGURES}
         last = (
-            dict(zip(one.metrics["tasks"], row["matrix"][-1], strict=True)) for one, row in ((a, first), (b, second))
+            dict(zip(one.metrics["tasks"], row["matrix"][-1], strict=True))
+            for one, row in ((a, first), (b, second))
         )
         rows.append({"rows": list(names), "figures": figures, "tests": _tests(*last)})
     score = {"score": a.metrics["score"]} if "score" in a.metrics else {}
@@ -53,7 +59,9 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     if all(controls):
         means = (sum(scores.values()) / len(scores) for scores in controls)
         figures = {"average": _beside(*means)}
-        control = {"control": {"rows": [FREQUENT_LABEL], "figures": figures, "tests": _tests(*controls)}}
+        control = {
+            "control": {"rows": [FREQUENT_LABEL], "figures": figures, "tests": _tests(*controls)}
+        }
     return {"a": a.reference, "b": b.reference, **score, "rows": rows, **control}
 
 
@@ -72,18 +80,28 @@ def matrices_table(found: Mapping[str, Any]) -> Table:
         lines = {names[name]: values for name, values in one["figures"].items()}
         lines |= {f"test {task}": values for task, values in one["tests"].items()}
         rows = [
-            Row([Cell(name), score_cell(found, a), score_cell(found, b), score_cell(found, difference, "+")])
+            Row(
+                [
+                    Cell(name),
+                    score_cell(found, a),
+                    score_cell(found, b),
+                    score_cell(found, difference, "+"),
+                ]
+            )
             for name, (a, b, difference) in lines.items()
             if difference is not None
         ]
         groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
-    return Table(f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups)
+    return Table(
+        f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups
+    )
 
 
 def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Mean and spread over the seeds of each figure and each test, after the last task; JSON.
 
-    Changes are against the first row of the first group, between runs with equal seeds; None if one has no partner.
+    Changes are against the first row of the first group, between runs with equal seeds; None if one
+    has no partner.
 
     Args:
         matrices: matrices of the same tasks, in any order.
@@ -102,7 +120,11 @@ def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[
 
 
 def _summary(
-    group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float, *, own: bool
+    group: Sequence[Artifact],
+    first: Mapping[int, Mapping[str, float]],
+    confidence: float,
+    *,
+    own: bool,
 ) -> dict[str, Any]:
     """A group and its rows; `own`: its first row is the baseline of all others."""
     names = [row["row"] for row in group[0].metrics["rows"]]
@@ -112,14 +134,22 @@ def _summary(
         "method": group[0].metrics["method"],
         "control": _control(group[0]),
         "rows": [
-            {"row": name, "values": _over_seeds(name, group, {} if own and name == names[0] else first, confidence)}
+            {
+                "row": name,
+                "values": _over_seeds(
+                    name, group, {} if own and name == names[0] else first, confidence
+                ),
+            }
             for name in names
         ],
     }
 
 
 def _over_seeds(
-    name: str, group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float
+    name: str,
+    group: Sequence[Artifact],
+    first: Mapping[int, Mapping[str, float]],
+    confidence: float,
 ) -> dict[str, Any]:
     """Mean and spread over the seeds of each value of a row, and of its change."""
     runs = [(first.get(seed_of(one), {}), dict(_values(one, name))) for one in group]
@@ -138,11 +168,16 @@ def _values(matrix: Artifact, name: str) -> Iterator[tuple[str, float]]:
     """Figures of a row that are not None, and its last scores as `test TASK`."""
     row = next(row for row in matrix.metrics["rows"] if row["row"] == name)
     yield from ((key, row[key]) for key in FIGURES if row[key] is not None)
-    yield from ((f"test {task}", score) for task, score in zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True))
+    yield from (
+        (f"test {task}", score)
+        for task, score in zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True)
+    )
 
 
 def _control(matrix: Artifact) -> dict[str, float]:
-    """Scores of the most frequent label, with their mean as `average`; empty if there is no such control."""
+    """Scores of the most frequent label, with their mean as `average`; empty if there is no such
+    control.
+    """
     scores = frequent_label_by_task(matrix)
     by_task = {f"test {task}": score for task, score in scores.items()}
     return by_task and {"average": sum(scores.values()) / len(scores), **by_task}
@@ -153,7 +188,10 @@ def task_seeds_table(found: Mapping[str, Any]) -> Table:
     groups, sure = list[Group](), f"{percent(found['confidence'])} interval"
     for group in found["groups"]:
         for row in group["rows"]:
-            lines = [_line(found, key, of, group["control"].get(key)) for key, of in row["values"].items()]
+            lines = [
+                _line(found, key, of, group["control"].get(key))
+                for key, of in row["values"].items()
+            ]
             seeds = f"seeds {', '.join(map(str, group['seeds']))}: {', '.join(group['matrices'])}"
             groups.append(Group(lines, Cell(f"{group['method']}, {row['row']}", None, seeds)))
     columns = ("after the last task", "runs", "mean", "sd", sure, "change", sure, FREQUENT_LABEL)

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 PARTS = 6
-"""Number of equal parts of the slots, and of the cached positions, whose attention is reported separately."""
-PLACES = [*(f"slots {n}" for n in range(1, PARTS + 1)), *(f"cached {n}" for n in range(1, PARTS + 1)), "segment"]
+"""Number of equal parts of the slots, and of the cached positions, whose attention is reported
+separately.
+"""
+PLACES = [
+    *(f"slots {n}" for n in range(1, PARTS + 1)),
+    *(f"cached {n}" for n in range(1, PARTS + 1)),
+    "segment",
+]
 """Names of the places of attention, the oldest first."""
 
 
@@ -29,19 +35,25 @@ class CompressiveProbe(LayerProbe):
     columns: ClassVar[tuple[str, ...]] = ("slots_attention",)
 
     def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, float | None]:
-        """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; and the loss, if slots are made."""
+        """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; and the loss, if
+        slots are made.
+        """
         import torch
 
         inputs, passage, memory = given
         weights, slots = module.looked(inputs, passage, memory)
         own = inputs.raw.shape[1] - passage.cached + passage.place
-        to_slots, cached, segment = weights.mean(0).split((slots, weights.shape[3] - slots - own, own), 2)
+        to_slots, cached, segment = weights.mean(0).split(
+            (slots, weights.shape[3] - slots - own, own), 2
+        )
         # Parts are nearly equal, the oldest first; an empty part has no attention.
         parts = (*to_slots.tensor_split(PARTS, 2), *cached.tensor_split(PARTS, 2), segment)
         by_place, left = torch.stack([part.sum(2) for part in parts], 2), module.dropped(inputs)
         if not passage.ends_segment or not left.shape[1]:
             return by_place, None
-        return by_place, float(module.reconstruction_loss(inputs, passage, left, module.compressed(left)))
+        return by_place, float(
+            module.reconstruction_loss(inputs, passage, left, module.compressed(left))
+        )
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         to_slots = []
@@ -64,19 +76,32 @@ class CompressiveProbe(LayerProbe):
 
     @classmethod
     def summary(cls, metrics: Figures) -> str:
-        """`compressive: attention to slots 12.1% in block 1, 20.3% in block 2; compression loss 0.0123, 0.0203`."""
-        shares = ", ".join(f"{one['slots']:.1%} in block {one['block']}" for one in metrics["blocks"])
-        losses = ", ".join("none" if one["loss"] is None else f"{one['loss']:.3g}" for one in metrics["blocks"])
+        """`compressive: attention to slots 12.1% in block 1, 20.3% in block 2; compression loss
+        0.0123, 0.0203`.
+        """
+        shares = ", ".join(
+            f"{one['slots']:.1%} in block {one['block']}" for one in metrics["blocks"]
+        )
+        losses = ", ".join(
+            "none" if one["loss"] is None else f"{one['loss']:.3g}" for one in metrics["blocks"]
+        )
         return f"compressive: attention to slots {shares}; compression loss {losses}"
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         places = len(blocks[0]["by_age"])
-        lines = [Line(f"block {one['block']}", list(enumerate(one["by_age"].values(), 1))) for one in blocks]
+        lines = [
+            Line(f"block {one['block']}", list(enumerate(one["by_age"].values(), 1)))
+            for one in blocks
+        ]
         across = "oldest slots … newest, oldest cached … newest, segment"
         caption = (
             f"The share of attention that goes to each sixth of the slots (1 to {places // 2}), the oldest first, of "
             f"the cached positions (to {places - 1}) and to the segment itself ({places})."
         )
         plot = Lines(lines, across, "share of attention", percent=True)
-        return [Chart("compressive-attention", f"Attention to compressed slots on {split}", caption, plot)]
+        return [
+            Chart(
+                "compressive-attention", f"Attention to compressed slots on {split}", caption, plot
+            )
+        ]

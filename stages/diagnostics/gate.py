@@ -39,10 +39,17 @@ LONGEST_LABEL = 16
 
 
 def spelled(text: str) -> str:
-    """A token's text for drawing: shortened, with a visible sign for spaces, and control characters escaped."""
+    """A token's text for drawing: shortened, with a visible sign for spaces, and control characters
+    escaped.
+    """
     shown = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
     return "".join(
-        "␣" if sign == " " else sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in shown
+        "␣"
+        if sign == " "
+        else sign
+        if sign.isprintable()
+        else sign.encode("unicode_escape").decode()
+        for sign in shown
     )
 
 
@@ -58,7 +65,9 @@ def _scored(block: ScoredBlock, neighbors: Tensor, k: int) -> Tensor:
 
 
 def histogram(gate: Tensor) -> Tensor:
-    """Number of gates, of any shape, in each of BINS equal bins of [0, 1], int64 [BINS], on the CPU."""
+    """Number of gates, of any shape, in each of BINS equal bins of [0, 1], int64 [BINS], on the
+    CPU.
+    """
     import torch
 
     bins = (gate.float() * BINS).long().clamp_(0, BINS - 1)
@@ -91,7 +100,8 @@ def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
 class GateProbe(SummingProbe):
     """Probe of the gate.
 
-    `numbers`: numbers of neighbours for which perplexity is reported. `passage`: tokens of `split` that are shown.
+    `numbers`: numbers of neighbours for which perplexity is reported. `passage`: tokens of `split`
+    that are shown.
     """
 
     columns: ClassVar[tuple[str, ...]] = ("gate",)
@@ -102,11 +112,15 @@ class GateProbe(SummingProbe):
     split: str
 
     @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
+    def open(
+        cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str
+    ) -> Self | None:
         if MODELS_OWN not in read:
             return None
         read_numbers = options["gate_k"]
-        numbers = read_numbers if 0 in read_numbers else (*read_numbers, 0)  # the same weights with the gate shut
+        numbers = (
+            read_numbers if 0 in read_numbers else (*read_numbers, 0)
+        )  # the same weights with the gate shut
         return cls(numbers, tokens_of(options["passage"]), read["tokens"], split)
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
@@ -115,7 +129,9 @@ class GateProbe(SummingProbe):
         from stages.retrieval.gate_reader import GateReader
 
         reader, rows = watch.reader, watch.rows(block)
-        assert isinstance(reader, GateReader) and reader.gated is not None, "a model with a gate reads through it"
+        assert isinstance(reader, GateReader) and reader.gated is not None, (
+            "a model with a gate reads through it"
+        )
         gate, neighbors = reader.gated.gate, reader.neighbors(block.encoded)
         mean = gate.mean(1, dtype=torch.float32)[rows]
         first = first_matches(neighbors, block.encoded.targets)[rows]
@@ -126,14 +142,18 @@ class GateProbe(SummingProbe):
             sum=mean.double().sum(),
             token_histogram=histogram(mean),
             value_histogram=histogram(gate[rows]),
-            matches=np.array([int((first < k).sum()) for k in doubling_cutoffs(neighbors.shape[1])]),
+            matches=np.array(
+                [int((first < k).sum()) for k in doubling_cutoffs(neighbors.shape[1])]
+            ),
             nll=-torch.stack([block.log_p, *others], 1)[rows].double().sum(0),
         )
         watch.column("gate", mean)
         watch.more.setdefault("passage", []).extend(self._shown(block, gate, neighbors))
 
     def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:
-        """The tokens of the passage in a block: probability, gate by groups of dimensions, neighbours."""
+        """The tokens of the passage in a block: probability, gate by groups of dimensions,
+        neighbours.
+        """
         from stages.retrieval.gate_reader import nearest
 
         first = block.encoded.start
@@ -145,7 +165,12 @@ class GateProbe(SummingProbe):
             nearest(neighbors[rows], self.numbers[0]).tolist(),
         )
         return [
-            {"token": token, "probability": p, "gate": [round(value, 6) for value in gates], "neighbors": others}
+            {
+                "token": token,
+                "probability": p,
+                "gate": [round(value, 6) for value in gates],
+                "neighbors": others,
+            }
             for token, p, gates, others in zip(*columns, strict=True)
         ]
 
@@ -168,9 +193,12 @@ class GateProbe(SummingProbe):
                 "tokens": sums["token_histogram"].astype(int).tolist(),
                 "values": sums["value_histogram"].astype(int).tolist(),
             },
-            "neighbors_right": {str(k): float(n) / tokens for k, n in zip(ks, sums["matches"], strict=True)},
+            "neighbors_right": {
+                str(k): float(n) / tokens for k, n in zip(ks, sums["matches"], strict=True)
+            },
             "by_neighbors": [
-                {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)} for k, nll in by_neighbors
+                {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)}
+                for k, nll in by_neighbors
             ],
         }
 
@@ -192,7 +220,9 @@ class GateProbe(SummingProbe):
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """`gate: 4 neighbours, mean 0.71; the best is right for 31.2% of the tokens, one of 4 for 45.0%`."""
+        """`gate: 4 neighbours, mean 0.71; the best is right for 31.2% of the tokens, one of 4 for
+        45.0%`.
+        """
         right = sorted((int(k), share) for k, share in metrics["neighbors_right"].items())
         (_, best), (most, any_of_them) = right[0], right[-1]
         line = f"gate: {metrics['neighbors']} neighbours, mean {number(metrics['mean'])}; "
@@ -205,27 +235,33 @@ class GateProbe(SummingProbe):
         gate = metrics.get("gate")
         if gate is None:
             return []
-        counts, title = gate["histogram"], f"Gate on {metrics['split']}, {gate['neighbors']} neighbours"
-        shares = {label: [n / max(1, sum(counts[kind])) for n in counts[kind]] for kind, label in KINDS.items()}
+        counts, title = (
+            gate["histogram"],
+            f"Gate on {metrics['split']}, {gate['neighbors']} neighbours",
+        )
+        shares = {
+            label: [n / max(1, sum(counts[kind])) for n in counts[kind]]
+            for kind, label in KINDS.items()
+        }
         series = [Series(label, own) for label, own in shares.items()]
         plot = Histogram(counts["edges"], series, gate["mean"], "gate g (0: memory, 1: context)")
-        caption = (
-            f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}."
-        )
+        caption = f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}."
         charts = [Chart("gate-histogram", title, caption, plot)]
         if gate["neighbors_right"]:
             report = Report(metrics, scored(metrics))
             right = [(report, report.scored, gate["neighbors_right"])]
-            charts.append(accuracy_chart("gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right))
+            charts.append(
+                accuracy_chart(
+                    "gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right
+                )
+            )
         if "passage.json" in files:
             passage = files["passage.json"]
             gates = [token["gate"] for token in passage["tokens"]]
             labels = [spelled(token["text"]) for token in passage["tokens"]]
             up = Side("dimensions, in groups" if len(gates[0]) > 1 else "", [""] * len(gates[0]))
             title = f"Gate at tokens {passage['start']}:{passage['stop']} of {passage['split']}"
-            caption = (
-                "Where the gate opens to the memory and where it keeps to the context: tokens across, dimensions up."
-            )
+            caption = "Where the gate opens to the memory and where it keeps to the context: tokens across, dimensions up."
             heat_map = HeatMap(gates, Side("", labels, turned=True), up, Share("memory", "context"))
             charts.append(Chart("gate-passage", title, caption, heat_map))
         return charts

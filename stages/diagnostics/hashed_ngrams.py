@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.diagnostics.probe import EDGES, Figures, LayerProbe, LayerWatch, Sums, histogram_of_blocks
+from stages.diagnostics.probe import (
+    EDGES,
+    Figures,
+    LayerProbe,
+    LayerWatch,
+    Sums,
+    histogram_of_blocks,
+)
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import Place
 
@@ -34,7 +41,10 @@ class NgramsProbe(LayerProbe):
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """The mean gate, and the share of tokens in each twentieth of [0, 1]."""
-        return {"gate": float(sums["total"] / tokens), "histogram": (sums["counts"] / tokens).tolist()}
+        return {
+            "gate": float(sums["total"] / tokens),
+            "histogram": (sums["counts"] / tokens).tolist(),
+        }
 
     @classmethod
     def line(cls, block: Figures) -> str:
@@ -43,5 +53,7 @@ class NgramsProbe(LayerProbe):
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title, gates = f"How far n-grams are let in on {split}", [one["gate"] for one in blocks]
-        caption = "The share of tokens by the gate of what their latest two and three tokens have stored."
+        caption = (
+            "The share of tokens by the gate of what their latest two and three tokens have stored."
+        )
         return histogram_of_blocks("hashed-ngrams-gates", title, caption, blocks, gates, "gate")

@@ -1,4 +1,6 @@
-"""Probe of attention to a long-term signal: its place, its width, and the share of positions that see a signal."""
+"""Probe of attention to a long-term signal: its place, its width, and the share of positions that
+see a signal.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def _median(shares: Sequence[float]) -> float:
 
 
 class InfinityProbe(LayerProbe):
-    """Probe of attention to a long-term signal; figures are means over heads, and over positions that see a signal."""
+    """Probe of attention to a long-term signal; figures are means over heads, and over positions
+    that see a signal.
+    """
 
     name: ClassVar[str] = "infinity"
     settings: ClassVar[type] = InfinitySettings
@@ -40,7 +44,9 @@ class InfinityProbe(LayerProbe):
         return reader
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Mean and variance of attention, and whether a signal was seen (1 or 0), float64 [B, n, 3, heads]."""
+        """Mean and variance of attention, and whether a signal was seen (1 or 0), float64 [B, n, 3,
+        heads].
+        """
         import torch
 
         parts = output.mean, output.variance, given[2][:, None].expand_as(output.mean)
@@ -58,7 +64,8 @@ class InfinityProbe(LayerProbe):
                 layer,
                 seen=seen[:, 0].sum(),
                 deviation=deviation.mean(1).sum(),
-                # KL of two normal distributions with equal means is (r - ln r - 1) / 2, r the ratio of variances.
+                # KL of two normal distributions with equal means is (r - ln r - 1) / 2, r the ratio
+                # of variances.
                 divergence=((ratio - ratio.log() - 1) / 2 * seen).mean(1).sum(),
                 parts=(each * seen[:, :1]).sum(0),
             )
@@ -109,6 +116,12 @@ class InfinityProbe(LayerProbe):
             )
             for one in blocks
         ]
-        plot = Lines(lines, "place on the signal, oldest to newest", "share of attention", percent=True, even=True)
+        plot = Lines(
+            lines,
+            "place on the signal, oldest to newest",
+            "share of attention",
+            percent=True,
+            even=True,
+        )
         title = f"Where attention falls on the long-term signal on {split}"
         return [Chart("infinity-attention", title, caption, plot)]

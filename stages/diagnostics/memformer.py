@@ -64,7 +64,9 @@ class MemformerProbe(LayerProbe):
 
     @classmethod
     def summary(cls, metrics: Figures) -> str:
-        """`memformer: 64.0% of slots attend to themselves by more than a half (mean 0.61), 312 segments written`."""
+        """`memformer: 64.0% of slots attend to themselves by more than a half (mean 0.61), 312
+        segments written`.
+        """
         if metrics["self_attention"] is None:
             return "memformer: no segment was written"
         return (
@@ -76,7 +78,11 @@ class MemformerProbe(LayerProbe):
     def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
         """`memformer-slots`, if slots were written."""
         reported = metrics.get("memformer")
-        return cls.drawn([reported], reported, metrics["split"]) if reported and reported["writes"] else []
+        return (
+            cls.drawn([reported], reported, metrics["split"])
+            if reported and reported["writes"]
+            else []
+        )
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:

@@ -1,4 +1,6 @@
-"""Probe of memorizing attention: age and similarity of the entries that it finds, and values of its gates."""
+"""Probe of memorizing attention: age and similarity of the entries that it finds, and values of its
+gates.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
 
 
 def _shares(weights: np.ndarray) -> list[list[float]]:
-    """Pairs (age, share of all weight on entries from this age to its double); empty without any weight."""
+    """Pairs (age, share of all weight on entries from this age to its double); empty without any
+    weight.
+    """
     if not weights.any():
         return []
     last = int(np.flatnonzero(weights).max())
@@ -45,7 +49,9 @@ def _median(shares: Sequence[Sequence[float]]) -> int | None:
 
 
 class MemorizingProbe(LayerProbe):
-    """Probe of the age and similarity of entries that are found, of the best entry of each token, and of the gates."""
+    """Probe of the age and similarity of entries that are found, of the best entry of each token,
+    and of the gates.
+    """
 
     name: ClassVar[str] = "memorizing"
     settings: ClassVar[type] = MemorizingSettings
@@ -60,11 +66,15 @@ class MemorizingProbe(LayerProbe):
         return {"gates": layer.gates().detach().double().tolist()}
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Ages, scores (0 if no entry is seen) and weights, the best entry first, float64 [B, n, 3, heads, k]."""
+        """Ages, scores (0 if no entry is seen) and weights, the best entry first, float64 [B, n, 3,
+        heads, k].
+        """
         import torch
 
         weights = output.weights.double()
-        parts = torch.stack((output.ages.double(), output.scores.double().where(weights > 0, 0.0), weights), 1)
+        parts = torch.stack(
+            (output.ages.double(), output.scores.double().where(weights > 0, 0.0), weights), 1
+        )
         order = weights.argsort(-1, descending=True)[:, None].expand_as(parts)
         return parts.gather(-1, order).permute(0, 3, 1, 2, 4)
 
@@ -74,7 +84,8 @@ class MemorizingProbe(LayerProbe):
         largest, oldest = list["Tensor"](), list["Tensor"]()
         for layer, calls in watch.calls():
             gates, scales = (
-                one.detach().double().cpu() for one in (watch.layers[layer].gates(), watch.layers[layer].scales())
+                one.detach().double().cpu()
+                for one in (watch.layers[layer].gates(), watch.layers[layer].scales())
             )
             ages, scores, weights = watch.by_token(block, _of_one_width(calls)).cpu().unbind(1)
             groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
@@ -121,11 +132,15 @@ class MemorizingProbe(LayerProbe):
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         lines = []
         for one in blocks:
-            label = f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
+            label = (
+                f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
+            )
             lines.append(Line(label, [(age, share) for age, share in one["by_age"]]))
         ages = sorted({age for one in blocks for age, _ in one["by_age"]})
         middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
-        total = sum(m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True))
+        total = sum(
+            m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True)
+        )
         mean = total / len(blocks)
         return [
             Chart(
@@ -151,7 +166,9 @@ class MemorizingProbe(LayerProbe):
 
 
 def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
-    """The same observations, padded to an equal number of entries, at least one; padding has no weight."""
+    """The same observations, padded to an equal number of entries, at least one; padding has no
+    weight.
+    """
     import torch.nn.functional as F
 
     most = max(1, *(one.shape[4] for one in calls))

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 PARTS = 16
-"""Number of equal parts of a segment, and of the positions before it, whose attention is reported separately."""
+"""Number of equal parts of a segment, and of the positions before it, whose attention is reported
+separately.
+"""
 
 
 class MemoryTokensProbe(LayerProbe):
-    """Probe of the attention of tokens, by their place in the segment, and of the attention of memory tokens."""
+    """Probe of the attention of tokens, by their place in the segment, and of the attention of
+    memory tokens.
+    """
 
     name: ClassVar[str] = "memory_tokens"
     layer: ClassVar[str] = "stages.models.backbones.memory_transformer:Block"
@@ -35,9 +39,11 @@ class MemoryTokensProbe(LayerProbe):
         return ()
 
     def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, Tensor]:
-        """For each position, its place in the segment, [B, n], and shares of attention, means over heads.
+        """For each position, its place in the segment, [B, n], and shares of attention, means over
+        heads.
 
-        The shares are of attention to memory tokens, to cached positions, and of memory: [B, n, m + 1 + m (1 + PARTS)].
+        The shares are of attention to memory tokens, to cached positions, and of memory: [B, n, m +
+        1 + m (1 + PARTS)].
         """
         import torch
 
@@ -54,7 +60,9 @@ class MemoryTokensProbe(LayerProbe):
             parts = [attended[:, :, :m], *attended[:, :, m:].tensor_split(PARTS, 2)]
             reads = torch.stack([part.sum(2) for part in parts], 2)
         place = (passage.place + torch.arange(n, device=x.device)).expand(batch, n)
-        return place, torch.cat((shares[:, :, :m], cached, reads.flatten(1)[:, None].expand(-1, n, -1)), 2)
+        return place, torch.cat(
+            (shares[:, :, :m], cached, reads.flatten(1)[:, None].expand(-1, n, -1)), 2
+        )
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         import torch
@@ -64,8 +72,13 @@ class MemoryTokensProbe(LayerProbe):
         for number, calls in watch.calls():
             layer = watch.layers[number]
             m = layer.memory_tokens
-            places, looked = (watch.by_token(block, part).cpu() for part in zip(*calls, strict=True))
-            part, (given, reads) = places * PARTS // length, looked.double().tensor_split((m + 1,), 1)
+            places, looked = (
+                watch.by_token(block, part).cpu() for part in zip(*calls, strict=True)
+            )
+            part, (given, reads) = (
+                places * PARTS // length,
+                looked.double().tensor_split((m + 1,), 1),
+            )
             by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, part, given)
             watch.add(number, given=by_place, places=torch.bincount(part, minlength=PARTS))
             if layer.writes:
@@ -80,7 +93,8 @@ class MemoryTokensProbe(LayerProbe):
             "memory": float(to_memory.sum()) / tokens,
             "cached": float(cached) / tokens,
             "segment": 1 - float(to_memory.sum() + cached) / tokens,
-            # [m, PARTS]: attention of the tokens in each part of their segment; 0 if none was scored.
+            # [m, PARTS]: attention of the tokens in each part of their segment; 0 if none was
+            # scored.
             "read_by": (to_memory / np.maximum(sums["places"], 1)[:, None]).T.tolist(),
             # [m, 1 + PARTS]: attention to memory tokens, then to parts of the cached positions.
             "reads": (sums["reads"] / tokens).tolist() if "reads" in sums else None,
@@ -89,12 +103,16 @@ class MemoryTokensProbe(LayerProbe):
     @classmethod
     def summary(cls, metrics: Figures) -> str:
         """`memory tokens: 12.1% of attention in block 1, 20.3% in block 2`."""
-        shares = ", ".join(f"{one['memory']:.1%} of attention in block {one['block']}" for one in metrics["blocks"])
+        shares = ", ".join(
+            f"{one['memory']:.1%} of attention in block {one['block']}" for one in metrics["blocks"]
+        )
         return f"memory tokens: {shares}"
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        """Two maps for each block: attention of memory to text, which writes, and of text to memory, which reads."""
+        """Two maps for each block: attention of memory to text, which writes, and of text to
+        memory, which reads.
+        """
         parts = range(1, PARTS + 1)
         own = Side("place in the segment", [f"segment {n}" for n in parts], turned=True)
         columns = ["memory", *(f"before {n}" for n in parts)]
@@ -107,7 +125,9 @@ class MemoryTokensProbe(LayerProbe):
                 ("read", one["read_by"], own, f"Who looks at it in block {block}"),
             )
             charts += [
-                _map(f"{block}-{name}", f"{title}, on {split}", rows, side) for name, rows, side, title in maps if rows
+                _map(f"{block}-{name}", f"{title}, on {split}", rows, side)
+                for name, rows, side, title in maps
+                if rows
             ]
         return charts
 

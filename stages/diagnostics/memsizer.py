@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.diagnostics.probe import EDGES, Figures, LayerProbe, LayerWatch, Sums, histogram_of_blocks
+from stages.diagnostics.probe import (
+    EDGES,
+    Figures,
+    LayerProbe,
+    LayerWatch,
+    Sums,
+    histogram_of_blocks,
+)
 from stages.models.layers.memory_settings import MemSizerSettings
 
 if TYPE_CHECKING:
@@ -42,7 +49,9 @@ class MemSizerProbe(LayerProbe):
         watch.mean_column("slots_read", read)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """Number of slots, mean number that is read, mean weight of each, and tokens by the share that they read."""
+        """Number of slots, mean number that is read, mean weight of each, and tokens by the share
+        that they read.
+        """
         return {
             "slots": len(sums["weights"]),
             "read": float(sums["read"] / tokens),
@@ -56,6 +65,11 @@ class MemSizerProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        title, shares = f"How many slots a token reads on {split}", [one["read"] / one["slots"] for one in blocks]
+        title, shares = (
+            f"How many slots a token reads on {split}",
+            [one["read"] / one["slots"] for one in blocks],
+        )
         caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."
-        return histogram_of_blocks("memsizer-slots", title, caption, blocks, shares, "share of slots")
+        return histogram_of_blocks(
+            "memsizer-slots", title, caption, blocks, shares, "share of slots"
+        )

@@ -1,7 +1,8 @@
 """Options of an evaluation for its probes, resolved before any work and stored with its settings.
 
-Only the gate has options; each is a field of `stages.evaluation.config.EvaluateConfig`, too. Resolving them imports
-neither torch nor a probe of memlm, so that an existing report is found at once.
+Only the gate has options; each is a field of `stages.evaluation.config.EvaluateConfig`, too.
+Resolving them imports neither torch nor a probe of memlm, so that an existing report is found at
+once.
 """
 
 import re
@@ -25,7 +26,9 @@ LONGEST = 256
 
 
 def spelled_passage(passage: str) -> str:
-    """START:STOP in the form in which it is stored. Raises: ValueError if the text does not have this form."""
+    """START:STOP in the form in which it is stored. Raises: ValueError if the text does not have
+    this form.
+    """
     found = FORM.fullmatch(passage)
     if found is None:
         raise ValueError(f"{passage!r} is no START:STOP, such as 0:64")
@@ -49,22 +52,30 @@ def resolve_passage(asked: str | None, split: str, tokens: "Artifact") -> str:
     if wanted.start >= stop:
         raise UsageError(f"--passage {asked} holds no token: {split} has {total:,} tokens.")
     if stop - wanted.start > LONGEST:
-        raise UsageError(f"--passage {asked} is longer than {LONGEST} tokens, the most that are shown.")
+        raise UsageError(
+            f"--passage {asked} is longer than {LONGEST} tokens, the most that are shown."
+        )
     return f"{wanted.start}:{stop}"
 
 
 OPTIONS = ("gate_k", "passage")
-"""Numbers of neighbours: the one that a gate reads, and others to compare; and tokens that are shown one by one."""
+"""Numbers of neighbours: the one that a gate reads, and others to compare; and tokens that are
+shown one by one.
+"""
 
 
-def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> dict[str, Any]:
-    """Complete the options for the evaluated model: the number of neighbours from training, the split's first tokens.
+def resolve_options(
+    asked: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]
+) -> dict[str, Any]:
+    """Complete the options for the evaluated model: the number of neighbours from training, the
+    split's first tokens.
 
     Args:
         read: artifacts that the evaluation reads, by role.
-        splits: the scored split, then the tuning split, if any; empty: a text from outside the corpus.
-    Raises: UsageError for options of a gate that the model does not have, or a passage outside the split; ArtifactError
-        if the stored neighbours are too few, or hold the answers.
+        splits: the scored split, then the tuning split, if any; empty: a text from outside the
+        corpus.
+    Raises: UsageError for options of a gate that the model does not have, or a passage outside the
+        split; ArtifactError if the stored neighbours are too few, or hold the answers.
     """
     from stages.lineage.evaluation import MODELS_OWN  # not needed by `--help`
     from stages.lineage.neighbors import require_neighbors
@@ -73,7 +84,9 @@ def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tu
     if MODELS_OWN not in read:
         for name, value in asked.items():
             if value is not None:
-                raise UsageError(f"{model.reference} has no gate: leave --{name.replace('_', '-')} out.")
+                raise UsageError(
+                    f"{model.reference} has no gate: leave --{name.replace('_', '-')} out."
+                )
         return dict(asked)
     trained = (model.config["memory"] or {}).get("k")
     if trained is None:
@@ -87,7 +100,8 @@ def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tu
 
 
 def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that a question about a model takes from the settings of an evaluation; {} without an evaluation.
+    """Options that a question about a model takes from the settings of an evaluation; {} without an
+    evaluation.
 
     The number of neighbours is kept. The passage is not, since it belongs to the evaluation.
     """
@@ -104,7 +118,9 @@ def outside_probes(read: "Mapping[str, Artifact]", options: "Options", split: st
 
 def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
     """A line for each probe with an entry in `metrics.json`."""
-    return [PROBES.load(name).summary(metrics[name]) for name in PROBES.names() if metrics.get(name)]
+    return [
+        PROBES.load(name).summary(metrics[name]) for name in PROBES.names() if metrics.get(name)
+    ]
 
 
 def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "dict[str, list[Chart]]":

@@ -38,7 +38,9 @@ Figures = Mapping[str, Any]
 
 
 class Probe(ABC):
-    """A diagnostic of a method or a layer, one for each file of `stages.diagnostics`. An instance is for one model."""
+    """A diagnostic of a method or a layer, one for each file of `stages.diagnostics`. An instance
+    is for one model.
+    """
 
     columns: ClassVar[tuple[str, ...]]
     """Names of the figures reported for every token."""
@@ -75,7 +77,8 @@ class Probe(ABC):
         """Compute the entry under the probe's name in `metrics.json`."""
 
     def curves(self, metrics: Figures, row: str) -> list[dict[str, Any]]:
-        """Perplexity of the model alone, the table's `row`, against the setting that the probe varied.
+        """Perplexity of the model alone, the table's `row`, against the setting that the probe
+        varied.
 
         In the form of a report's `curves`.
         """
@@ -111,7 +114,10 @@ class Calls:
     """Records observations of some modules of a model, one for each call."""
 
     def __init__(
-        self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any], device: torch.device
+        self,
+        modules: Iterable[nn.Module],
+        look: Callable[[Any, Any, Any], Any],
+        device: torch.device,
     ) -> None:
         """Args:
         look: computes the observation to keep, from a module, its inputs and its output.
@@ -192,7 +198,10 @@ class SummingProbe(Probe):
     def sums(self, records: Records) -> list[Sums]:
         """The sums of each layer over all ranges, and its constants."""
         by_layer = zip(*(record["layers"] for record in records), strict=True)
-        sums = [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
+        sums = [
+            {name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]}
+            for each in by_layer
+        ]
         constants = records[0].get("constants") or [{}] * len(sums)
         return [one | constant for one, constant in zip(sums, constants, strict=True)]
 
@@ -201,7 +210,8 @@ class SummingProbe(Probe):
 class LayerWatch(RangeProbe):
     """Sums figures of some layers over the counted tokens of a range, as a probe finds them.
 
-    Its record has the number of `tokens`, the sums of each of `layers` by name, their `constants`, and `more`.
+    Its record has the number of `tokens`, the sums of each of `layers` by name, their `constants`,
+    and `more`.
     """
 
     def __init__(
@@ -220,13 +230,21 @@ class LayerWatch(RangeProbe):
         """
         self.layers, self.model, self.reader = layers, model, reader
         self.more: dict[str, Any] = {"constants": [probe.constants(layer) for layer in layers]}
-        self._probe, self._start, self._counted, self._seconds, self._tokens = probe, start, counted, 0.0, 0
+        self._probe, self._start, self._counted, self._seconds, self._tokens = (
+            probe,
+            start,
+            counted,
+            0.0,
+            0,
+        )
         self._calls = Calls(map(probe.part, layers), probe.look, next(model.parameters()).device)
         self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
         self._columns: dict[str, list[Tensor]] = {}
 
     def calls(self) -> Iterator[tuple[int, list[Any]]]:
-        """The number of each layer, and its observations since the last block, in the order of calls."""
+        """The number of each layer, and its observations since the last block, in the order of
+        calls.
+        """
         return enumerate(self._calls.take())
 
     def rows(self, block: ScoredBlock) -> Tensor | slice:
@@ -236,7 +254,9 @@ class LayerWatch(RangeProbe):
         return self._counted[block.encoded.start - self._start : block.encoded.stop - self._start]
 
     def by_token(self, block: ScoredBlock, positions: Sequence[Tensor]) -> Tensor:
-        """The rows of a block's counted tokens; `positions` holds the observations of each call, [B, n, …]."""
+        """The rows of a block's counted tokens; `positions` holds the observations of each call,
+        [B, n, …].
+        """
         import torch
 
         return block.encoded.of_tokens(torch.cat(list(positions), 1))[self.rows(block)]
@@ -244,7 +264,11 @@ class LayerWatch(RangeProbe):
     def add(self, layer: int, **values: Any) -> None:
         """Add to sums of a layer, in float64: numbers, arrays or tensors."""
         for name, value in values.items():
-            number = value if isinstance(value, int | float | np.ndarray) else value.double().cpu().numpy()
+            number = (
+                value
+                if isinstance(value, int | float | np.ndarray)
+                else value.double().cpu().numpy()
+            )
             self._sums[layer][name] = self._sums[layer].get(name, 0.0) + number
 
     def column(self, name: str, values: Tensor) -> None:
@@ -267,7 +291,10 @@ class LayerWatch(RangeProbe):
         import torch
 
         self._calls.close()
-        layers = [{name: self._probe.kept(np.asarray(one)) for name, one in sums.items()} for sums in self._sums]
+        layers = [
+            {name: self._probe.kept(np.asarray(one)) for name, one in sums.items()}
+            for sums in self._sums
+        ]
         record = {"tokens": self._tokens, "layers": layers, **self.more}
         columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
         return Observation(columns, record, self._seconds + self._calls.seconds)
@@ -303,7 +330,9 @@ class LayerProbe(SummingProbe):
     @classmethod
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
         """Numbers of the blocks of a model that have the layer."""
-        if isinstance(model, AttentionConfig) and isinstance(getattr(model, cls.place), cls.settings):
+        if isinstance(model, AttentionConfig) and isinstance(
+            getattr(model, cls.place), cls.settings
+        ):
             return model.blocks_with(cls.place)
         return ()
 
@@ -316,7 +345,9 @@ class LayerProbe(SummingProbe):
         """The figures of each block."""
         tokens = sum(record["tokens"] for record in records)
         by_block = zip(self.blocks, self.sums(records), strict=True)
-        return {"blocks": [{"block": block, **self.figures(sums, tokens)} for block, sums in by_block]}
+        return {
+            "blocks": [{"block": block, **self.figures(sums, tokens)} for block, sums in by_block]
+        }
 
     @abstractmethod
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
@@ -357,8 +388,15 @@ EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 def histogram_of_blocks(
-    name: str, title: str, caption: str, blocks: Sequence[Figures], values: Sequence[float], across: str
+    name: str,
+    title: str,
+    caption: str,
+    blocks: Sequence[Figures],
+    values: Sequence[float],
+    across: str,
 ) -> list[Chart]:
-    """The chart of the `histogram` of each block; `values`: the mean in each; `across`: the axis of bins."""
+    """The chart of the `histogram` of each block; `values`: the mean in each; `across`: the axis of
+    bins.
+    """
     series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
     return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]

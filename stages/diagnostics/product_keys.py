@@ -51,12 +51,18 @@ class ProductKeysProbe(LayerProbe):
         largest = []
 
         def added_up(slots: Tensor, weights: Tensor) -> Tensor:
-            return torch.bincount(slots.flatten().cpu(), weights.flatten().double().cpu(), config.feed_forward.slots)
+            return torch.bincount(
+                slots.flatten().cpu(), weights.flatten().double().cpu(), config.feed_forward.slots
+            )
 
         for layer, calls in watch.calls():
             slots, weights = (watch.by_token(block, part) for part in zip(*calls, strict=True))
             first = slots[..., 0]
-            watch.add(layer, weights=added_up(slots, weights), best=added_up(first, torch.ones_like(first)))
+            watch.add(
+                layer,
+                weights=added_up(slots, weights),
+                best=added_up(first, torch.ones_like(first)),
+            )
             largest.append(weights[..., 0].float().mean(1))
         watch.mean_column("slot_weight", largest)
 
@@ -67,13 +73,17 @@ class ProductKeysProbe(LayerProbe):
         return unpacked(kept)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in nats.
+        """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in
+        nats.
 
-        `heaviest`: pairs (n, share of all weight on the n most read slots), for n = 1, 2, 4, … and all slots.
+        `heaviest`: pairs (n, share of all weight on the n most read slots), for n = 1, 2, 4, … and
+        all slots.
         """
         z = sums["weights"] / sums["weights"].sum()
         read, total = z[z > 0], np.cumsum(np.sort(z)[::-1])
-        numbers = sorted({*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)})
+        numbers = sorted(
+            {*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)}
+        )
         return {
             "slots": len(z),
             "usage": len(read) / len(z),
@@ -93,8 +103,17 @@ class ProductKeysProbe(LayerProbe):
         for one in blocks:
             label = f"block {one['block']}: {one['usage']:.0%} of {one['slots']:,} read"
             lines.append(Line(label, [(number, share) for number, share in one["heaviest"]]))
-        even = Line("all alike", [(number, number / numbers[-1]) for number in numbers], dashed=True)
-        plot = Lines([*lines, even], "most read slots", "share of all weight", numbers[::2], percent=True, even=True)
+        even = Line(
+            "all alike", [(number, number / numbers[-1]) for number in numbers], dashed=True
+        )
+        plot = Lines(
+            [*lines, even],
+            "most read slots",
+            "share of all weight",
+            numbers[::2],
+            percent=True,
+            even=True,
+        )
         title = f"Product keys: how evenly slots are read on {split}"
         caption = (
             "The share of all weight that the most read slots have: the farther above the dashed line, the fewer do "

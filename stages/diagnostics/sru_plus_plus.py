@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.diagnostics.probe import EDGES, Figures, LayerProbe, LayerWatch, Sums, histogram_of_blocks
+from stages.diagnostics.probe import (
+    EDGES,
+    Figures,
+    LayerProbe,
+    LayerWatch,
+    Sums,
+    histogram_of_blocks,
+)
 from stages.models.backbones.stream_configs import SRUPlusPlusConfig
 from stages.models.config import BackboneConfig
 
@@ -40,19 +47,25 @@ class SRUProbe(LayerProbe):
 
         run = module.run(*given)
         forget = torch.sigmoid(run.forget + module.carry_forget * run.earlier)
-        return torch.stack([gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2)
+        return torch.stack(
+            [gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2
+        )
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         passed = []
         for number, calls in watch.calls():
             highway, forget = watch.by_token(block, calls).cpu().unbind(1)
             counts = np.histogram(highway.numpy(), EDGES)[0]
-            watch.add(number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum())
+            watch.add(
+                number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum()
+            )
             passed.append(highway)
         watch.mean_column("cell_share", passed)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """Means of r and f, the share of tokens in each twentieth of r, and α, null without attention."""
+        """Means of r and f, the share of tokens in each twentieth of r, and α, null without
+        attention.
+        """
         return {
             "highway": float(sums["highway"] / tokens),
             "forget": float(sums["forget"] / tokens),
@@ -62,10 +75,17 @@ class SRUProbe(LayerProbe):
 
     @classmethod
     def line(cls, block: Figures) -> str:
-        return f"passes on {block['highway']:.2f} of its cell, and keeps {block['forget']:.2f} a token"
+        return (
+            f"passes on {block['highway']:.2f} of its cell, and keeps {block['forget']:.2f} a token"
+        )
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        title, gates = f"How much of their cells layers pass on, on {split}", [one["highway"] for one in blocks]
+        title, gates = (
+            f"How much of their cells layers pass on, on {split}",
+            [one["highway"] for one in blocks],
+        )
         caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."
-        return histogram_of_blocks("sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell")
+        return histogram_of_blocks(
+            "sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell"
+        )

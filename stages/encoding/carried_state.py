@@ -1,4 +1,6 @@
-"""State that a range of tokens takes over from earlier ranges of its split, in memory or from a file."""
+"""State that a range of tokens takes over from earlier ranges of its split, in memory or from a
+file.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +19,12 @@ from stages.models.language_model import State
 
 @dataclass(frozen=True)
 class CarriedState:
-    """The past of token `start`: the state of the backbones, and the last positions as they were scored.
+    """The past of token `start`: the state of the backbones, and the last positions as they were
+    scored.
 
-    `keys` [m, d] by name and `tokens` int64 [m] belong to positions start - m … start - 1; each token is the one that
-    followed its key. `encoder_state` is the state of a separate model that makes search keys.
+    `keys` [m, d] by name and `tokens` int64 [m] belong to positions start - m … start - 1; each
+    token is the one that followed its key. `encoder_state` is the state of a separate model that
+    makes search keys.
     """
 
     start: int = 0
@@ -29,7 +33,9 @@ class CarriedState:
     keys: Mapping[str, Tensor] = field(default_factory=dict)
     tokens: Tensor | None = None
 
-    def after(self, scored: LMScores, size: int, names: Collection[str], encoder_state: State = None) -> "CarriedState":
+    def after(
+        self, scored: LMScores, size: int, names: Collection[str], encoder_state: State = None
+    ) -> "CarriedState":
         """The past of the token after a range that began at `start`.
 
         Args:
@@ -42,13 +48,19 @@ class CarriedState:
             state=scored.state,
             encoder_state=encoder_state,
             # Copies: a view would keep the keys of the whole range in memory.
-            keys={name: self.joined_keys(scored, name)[-size:].clone() for name in names} if size else {},
+            keys={name: self.joined_keys(scored, name)[-size:].clone() for name in names}
+            if size
+            else {},
             tokens=self.joined_tokens(scored)[-size:].clone() if size else None,
         )
 
     def joined_keys(self, scored: LMScores, name: str) -> Tensor:
         """Keys of the past and of the range after it, [m + n, d]."""
-        return torch.cat((self.keys[name], scored.keys[name])) if name in self.keys else scored.keys[name]
+        return (
+            torch.cat((self.keys[name], scored.keys[name]))
+            if name in self.keys
+            else scored.keys[name]
+        )
 
     def joined_tokens(self, scored: LMScores) -> Tensor:
         """Tokens of the past and of the range after it, int64 [m + n]."""
@@ -59,7 +71,8 @@ STATE, ENCODER_STATE = "state/", "encoder-state/"
 
 
 class StateStore:
-    """Passes the carried state from shard to shard, and stores the states that a resumed run needs on disk.
+    """Passes the carried state from shard to shard, and stores the states that a resumed run needs
+    on disk.
 
     Keys of earlier positions are not stored: a resumed run reads their tokens again.
     """
@@ -69,16 +82,20 @@ class StateStore:
         self._folder, self._device = folder, device
         self._latest: tuple[str, CarriedState] | None = None
 
-    def keep(self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None) -> None:
+    def keep(
+        self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None
+    ) -> None:
         """Remember the state after a shard, and write it, if there is any, with the shard's output.
 
         Args:
-            idle: an earlier shard whose stored state is no longer needed once this shard is committed; None: there is
-                none.
+            idle: an earlier shard whose stored state is no longer needed once this shard is
+                committed; None: there is none.
         """
         self._latest = shard, after
         tensors = {STATE + name: part for name, part in (after.state or {}).items()}
-        tensors |= {ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()}
+        tensors |= {
+            ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()
+        }
         if not tensors:
             return
         content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
@@ -91,10 +108,11 @@ class StateStore:
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
     def latest(self, ranges: Iterable[TokenRange]) -> tuple[CarriedState, list[TokenRange]]:
-        """Find the latest stored state among these ranges, and the ranges after it, which must be read again.
+        """Find the latest stored state among these ranges, and the ranges after it, which must be
+        read again.
 
-        The state has past positions only if its range was the last of this run. If no state is stored, it is that of
-        the start of the split.
+        The state has past positions only if its range was the last of this run. If no state is
+        stored, it is that of the start of the split.
 
         Args:
             ranges: in reverse order, back to the start of a split.
@@ -103,8 +121,12 @@ class StateStore:
         for one in ranges:
             carried, path = self.after(one.key), self._folder / _file(one.key)
             if carried is None and path.exists():
-                tensors = {name: tensor.to(self._device) for name, tensor in load_file(path).items()}
-                state, encoder_state = (named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE))
+                tensors = {
+                    name: tensor.to(self._device) for name, tensor in load_file(path).items()
+                }
+                state, encoder_state = (
+                    named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE)
+                )
                 carried = CarriedState(one.stop, state, encoder_state)
             if carried is not None:
                 return carried, lost[::-1]

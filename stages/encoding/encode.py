@@ -1,4 +1,6 @@
-"""Representations of a range of a split's tokens, from which datastores, queries and scores are made."""
+"""Representations of a range of a split's tokens, from which datastores, queries and scores are
+made.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -22,8 +24,8 @@ from stages.models.language_model import Encoding, LanguageModel, State
 class EncodedBlock:
     """The contexts of tokens [start, stop), n of them: row r predicts token start + r.
 
-    `encoding` holds representations of the inputs of `windows`, [B, L, d]. A pooling model has one per window, [B, 1,
-    d]. `targets` int64 [n] are the tokens. All are on the model's device.
+    `encoding` holds representations of the inputs of `windows`, [B, L, d]. A pooling model has one
+    per window, [B, 1, d]. `targets` int64 [n] are the tokens. All are on the model's device.
     """
 
     start: int
@@ -46,21 +48,35 @@ class EncodedBlock:
         return self.of_tokens(self.encoding.key(name))
 
     def of_tokens(self, positions: Tensor) -> Tensor:
-        """Select the values of inputs that predict the tokens, [n, …], from those of all windows' inputs, [B, L, …]."""
-        return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
+        """Select the values of inputs that predict the tokens, [n, …], from those of all windows'
+        inputs, [B, L, …].
+        """
+        return torch.cat(
+            [rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)]
+        )
 
     def context_keys(self, name: str) -> list[Tensor]:
-        """For each window, representations of the inputs before the first token that it scores here, [c, d]."""
-        return [rows[: self._scored(w).start] for w, rows in zip(self.windows, self.encoding.key(name), strict=True)]
+        """For each window, representations of the inputs before the first token that it scores
+        here, [c, d].
+        """
+        return [
+            rows[: self._scored(w).start]
+            for w, rows in zip(self.windows, self.encoding.key(name), strict=True)
+        ]
 
     def _scored(self, window: Window) -> slice:
         first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
-        # A row begins with its window's first input. Padding, if any, comes last and is cut off here.
+        # A row begins with its window's first input. Padding, if any, comes last and is cut off
+        # here.
         return slice(first - window.start, last - window.start)
 
 
 def encode(
-    model: Any, blocks: Iterable[Block], state: State = None, precision: str = "fp32", gradients: bool = False
+    model: Any,
+    blocks: Iterable[Block],
+    state: State = None,
+    precision: str = "fp32",
+    gradients: bool = False,
 ) -> Iterator[EncodedBlock]:
     """Encode consecutive blocks lazily, one at a time.
 
@@ -81,7 +97,9 @@ def encode(
 
 
 class Places(NamedTuple):
-    """For n tokens of a range: starts of their documents, int64 [n], and the windows that score them."""
+    """For n tokens of a range: starts of their documents, int64 [n], and the windows that score
+    them.
+    """
 
     document_starts: np.ndarray
     windows: list[Window]
@@ -116,7 +134,9 @@ class SplitReader:
         return self.corpus.examples(split, cutting).blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:
-        """The documents and windows of tokens [start, stop); segments of a stream count as windows, too."""
+        """The documents and windows of tokens [start, stop); segments of a stream count as windows,
+        too.
+        """
         cutting = Cutting("windows", self.windows.context, self.windows.stride, self.by_document)
         examples = self.corpus.examples(split, cutting)
         document = np.searchsorted(examples.documents, np.arange(start, stop), side="right") - 1
@@ -127,7 +147,9 @@ class SplitReader:
         return np.asarray(self.corpus.arrays[f"{split}/ids"][start:stop], np.int64)
 
     def before(self, split: str, start: int, stop: int) -> np.ndarray:
-        """The token before each token of [start, stop), int64; `<eos>` before the first of the split."""
+        """The token before each token of [start, stop), int64; `<eos>` before the first of the
+        split.
+        """
         ids = self.corpus.arrays[f"{split}/ids"]
         before = np.asarray(ids[max(0, start - 1) : stop - 1], np.int64)
         return before if start else np.concatenate(([self.corpus.eos], before))
@@ -158,12 +180,13 @@ class HiddenMemory(ABC):
 
     @abstractmethod
     def rows(self, split: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the datastore used at tokens [start, stop), and the tokens in these rows, int64 [n, k] each.
+        """Rows of the datastore used at tokens [start, stop), and the tokens in these rows, int64
+        [n, k] each.
 
         Missing ones are -1.
         """
 
     @abstractmethod
     def of_text(self, reader: SplitReader) -> Self:
-        """The same memory for a text without precomputed neighbours: it is searched with the keys of `reader`'s
-        text."""
+        """The same memory for a text without precomputed neighbours: it is searched with the keys
+        of `reader`'s text."""

@@ -20,8 +20,8 @@ from stages.models.weights import load_model
 
 
 class EncodedKeys(NamedTuple):
-    """Keys g(c_t) of n tokens as a datastore stores them, [n, d] on the CPU; the tokens, int64 [n]; the state after
-    them."""
+    """Keys g(c_t) of n tokens as a datastore stores them, [n, d] on the CPU; the tokens, int64 [n];
+    the state after them."""
 
     keys: Tensor
     tokens: Tensor
@@ -30,10 +30,11 @@ class EncodedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyEncoder:
-    """The model of a datastore, with the datastore's windows, across documents or for each document separately.
+    """The model of a datastore, with the datastore's windows, across documents or for each document
+    separately.
 
-    A stream may be cut into ranges anywhere: keys then differ only by rounding. Each range must continue from the state
-    before it.
+    A stream may be cut into ranges anywhere: keys then differ only by rounding. Each range must
+    continue from the state before it.
     """
 
     model: LanguageModel
@@ -44,7 +45,9 @@ class KeyEncoder:
     """Type of the stored keys."""
 
     @classmethod
-    def of(cls, datastore: Artifact, reader: SplitReader, model: LanguageModel | None = None) -> Self:
+    def of(
+        cls, datastore: Artifact, reader: SplitReader, model: LanguageModel | None = None
+    ) -> Self:
         """The encoder of a datastore.
 
         Args:
@@ -78,30 +81,41 @@ class KeyEncoder:
         return EncodedKeys(torch.cat(keys), torch.cat(tokens), state)
 
     def encode_shard(
-        self, split: str, shard: TokenRange, earlier: Iterable[TokenRange], states: StateStore, output: ShardOutput
+        self,
+        split: str,
+        shard: TokenRange,
+        earlier: Iterable[TokenRange],
+        states: StateStore,
+        output: ShardOutput,
     ) -> EncodedKeys:
-        """Keys of the tokens of a shard, continuing from earlier shards. The state after it is written with its output.
+        """Keys of the tokens of a shard, continuing from earlier shards. The state after it is
+        written with its output.
 
         Args:
             earlier: the ranges before it, in reverse order, back to the start of the split.
         """
         before = iter(earlier)
         latest = next(before, None)
-        state = None if latest is None else self.state_behind(split, chain([latest], before), states)
+        state = (
+            None if latest is None else self.state_behind(split, chain([latest], before), states)
+        )
         encoded = self.encode(split, shard.start, shard.stop, state)
         idle = None if latest is None else latest.key
         states.keep(output, shard.key, CarriedState(shard.stop, encoded.state), idle)
         return encoded
 
     def state_past(self, split: str, stop: int, state: State = None, start: int = 0) -> State:
-        """The state after token `stop` - 1, by reading from `start`; None if the model carries no state."""
+        """The state after token `stop` - 1, by reading from `start`; None if the model carries no
+        state.
+        """
         if self.carries_state and start < stop:
             for block in self.reader.encode(self.model, split, start, stop, state):
                 state = block.state
         return state
 
     def state_behind(self, split: str, earlier: Iterable[TokenRange], states: StateStore) -> State:
-        """The stored state after some ranges. If it is lost, the ranges after the latest stored state are read again.
+        """The stored state after some ranges. If it is lost, the ranges after the latest stored
+        state are read again.
 
         They are cut in the same way, because other pieces round differently.
 

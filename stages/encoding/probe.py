@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class ScoredBlock:
     """n scored contexts: their encodings, the inputs of the softmax, and log p.
 
-    `read` [n, d]: the hidden states, with hidden memory added if there is one. `log_p` [n]: of the targets, in nats.
+    `read` [n, d]: the hidden states, with hidden memory added if there is one. `log_p` [n]: of the
+    targets, in nats.
     """
 
     model: LanguageModel
@@ -31,8 +32,9 @@ class ScoredBlock:
 class Observation:
     """Observations of a probe at the c scored tokens of a range.
 
-    `columns`: one number per token, float32 [c], by name. `--save-token-scores` keeps them; inspect and compare show
-    them. `record`: JSON from which metrics are made. `seconds`: time taken by the probe.
+    `columns`: one number per token, float32 [c], by name. `--save-token-scores` keeps them; inspect
+    and compare show them. `record`: JSON from which metrics are made. `seconds`: time taken by the
+    probe.
     """
 
     columns: Mapping[str, Tensor]

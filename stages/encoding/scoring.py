@@ -21,12 +21,14 @@ LEAST = -1e4
 
 @dataclass(frozen=True)
 class LMScores:
-    """Scores of tokens [start, start + n), in order: `targets` int64, `log_p` and `log_z` float32, all [n], in nats.
+    """Scores of tokens [start, start + n), in order: `targets` int64, `log_p` and `log_z` float32,
+    all [n], in nats.
 
-    `keys` [n, d], float32, are the requested keys, by name. `context_keys`, by name, is a list with an item [c, d] for
-    each window that scores the tokens: its keys before its first token here. `hidden` [r, d] are the inputs of the
-    softmax in the requested rows. `state` is the backbone's state after the tokens. `certainty` [n, 2], if requested,
-    is that of `certainty_of`. Keys do not include a hidden memory.
+    `keys` [n, d], float32, are the requested keys, by name. `context_keys`, by name, is a list with
+    an item [c, d] for each window that scores the tokens: its keys before its first token here.
+    `hidden` [r, d] are the inputs of the softmax in the requested rows. `state` is the backbone's
+    state after the tokens. `certainty` [n, 2], if requested, is that of `certainty_of`. Keys do not
+    include a hidden memory.
     """
 
     start: int
@@ -48,7 +50,11 @@ class LMScores:
 
 
 def score_ids(
-    model: LanguageModel, ids: Sequence[int], eos: int, context: int, keys: Iterable[str] = ("hidden",)
+    model: LanguageModel,
+    ids: Sequence[int],
+    eos: int,
+    context: int,
+    keys: Iterable[str] = ("hidden",),
 ) -> LMScores:
     """Score one stream of tokens in windows, like a split of an evaluation, on the model's device.
 
@@ -122,7 +128,9 @@ def score_blocks(
 
 
 def certainty_of(model: LanguageModel, hidden: Tensor) -> Tensor:
-    """log of the largest probability, and entropy in nats, of the distributions after n hidden states, [n, 2]."""
+    """log of the largest probability, and entropy in nats, of the distributions after n hidden
+    states, [n, 2].
+    """
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
     parts = []
     for part in hidden.split(step):

@@ -6,7 +6,17 @@ from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.schema import Count, Expected, Figures, Positive, Schema, anything, between, finite, offsets
+from stages.artifacts.schema import (
+    Count,
+    Expected,
+    Figures,
+    Positive,
+    Schema,
+    anything,
+    between,
+    finite,
+    offsets,
+)
 from stages.encoding.window_settings import shard_unit
 from stages.errors import ArtifactError, UsageError
 from stages.models.config import model_of
@@ -16,7 +26,9 @@ if TYPE_CHECKING:
 
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
-"""Maximum rows of a shard if every key has its own window: a row then takes as long as a whole window."""
+"""Maximum rows of a shard if every key has its own window: a row then takes as long as a whole
+window.
+"""
 
 
 class RowLayouts(NamedTuple):
@@ -55,15 +67,21 @@ class RowLayouts(NamedTuple):
 
 
 def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
-    """Raises: UsageError if keys overflow float16; ArtifactError if the model's keys are not finite."""
+    """Raises: UsageError if keys overflow float16; ArtifactError if the model's keys are not
+    finite.
+    """
     import numpy as np
 
     if np.isfinite(keys).all():
         return
     # float16 ends at 65,504: larger values were rounded to infinity.
     if keys.dtype == np.float16:
-        raise UsageError(f"Keys of {encoder.reference} overflow float16: run again with --dtype float32.")
-    raise ArtifactError(f"Keys of {encoder.reference} are not finite numbers: train the model again.")
+        raise UsageError(
+            f"Keys of {encoder.reference} overflow float16: run again with --dtype float32."
+        )
+    raise ArtifactError(
+        f"Keys of {encoder.reference} are not finite numbers: train the model again."
+    )
 
 
 class DatastoreFigures(Figures):
@@ -80,8 +98,12 @@ def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected
     """Expected form of keys and values; `tokens` has the vocabulary of the values."""
     rows, types = datastore.metrics["rows"], tokens.metrics["vocabulary_size"]
     return {
-        "datastore.zarr/keys": Expected((rows, datastore.metrics["dim"]), (datastore.metrics["dtype"],), finite),
-        "datastore.zarr/values": Expected((rows,), ("int32",), between(0, types, "ids of the vocabulary")),
+        "datastore.zarr/keys": Expected(
+            (rows, datastore.metrics["dim"]), (datastore.metrics["dtype"],), finite
+        ),
+        "datastore.zarr/values": Expected(
+            (rows,), ("int32",), between(0, types, "ids of the vocabulary")
+        ),
     }.get(name)
 
 
@@ -98,7 +120,9 @@ def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
     return found or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
 
 
-BUILT = Schema(DatastoreFigures, lambda datastore, name: row_arrays(datastore, name, datastore.input("corpus")))
+BUILT = Schema(
+    DatastoreFigures, lambda datastore, name: row_arrays(datastore, name, datastore.input("corpus"))
+)
 """Schema of a datastore of one split."""
 UPDATED = Schema(DatastoreFigures, updated_arrays)
 """Schema of an updated datastore."""

@@ -1,4 +1,5 @@
-"""Settings for reading a split with a model: length of windows, stride, and lengths of the carried state.
+"""Settings for reading a split with a model: length of windows, stride, and lengths of the carried
+state.
 
 Free of torch.
 """
@@ -14,24 +15,32 @@ from stages.models.config import model_of
 from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
-"""Maximum number of carried states on disk while a split is encoded: the current one, and those of two shards."""
+"""Maximum number of carried states on disk while a split is encoded: the current one, and those of
+two shards.
+"""
 
 
-def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:
-    """Windows for a model. Defaults: `context` is its segment length, `stride` the context, other lengths its own.
+def resolve_windows(
+    encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False
+) -> WindowSettings:
+    """Windows for a model. Defaults: `context` is its segment length, `stride` the context, other
+    lengths its own.
 
     A pooling model has a window for every token: its stride is 1.
 
     Args:
         asked: requested values, by the names of `WindowSettings`; None: not requested.
         segmented: whether the reader depends on the segments of a stream (`local` memory).
-    Raises: UsageError for a stride larger than the context, a context longer than the model's learned
-        positions, overlapping windows for a backbone that reads a split as one stream, a memory length if it has none,
-        or lengths that its layers cannot read.
+    Raises: UsageError for a stride larger than the context, a context longer than the model's
+        learned positions, overlapping windows for a backbone that reads a split as one stream, a
+        memory length if it has none, or lengths that its layers cannot read.
     """
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
     own, model = encoder.config["segment_length"], model_of(encoder)
-    if model.reads.source and not {context, stride} <= {None, own}:  # a report may repeat the recorded values
+    if model.reads.source and not {context, stride} <= {
+        None,
+        own,
+    }:  # a report may repeat the recorded values
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
             "out."
@@ -49,9 +58,13 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
             f"{encoder.reference} learned {model.reads.longest_context} positions; --context {context} is longer."
         )
     carried, remembered = model.lengths
-    if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):
+    if model.carries_state and (
+        stride != context or (context != own and not segmented and carried is None)
+    ):
         idle = "--context and --stride" if carried is None else "--stride"
-        raise UsageError(f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out.")
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out."
+        )
     if mem_length is not None and carried is None:
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
@@ -81,9 +94,12 @@ def shard_unit(encoder: Artifact, stride: int) -> int:
 
 def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
     """Largest state, in bytes, that a model carries between ranges of `tokens` tokens; 0: none."""
-    segments = -(-tokens // windows.context) * windows.context  # some lengths must be multiples of a segment
+    segments = (
+        -(-tokens // windows.context) * windows.context
+    )  # some lengths must be multiples of a segment
     carried, remembered = (
-        None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
+        None if length is None else min(length, segments)
+        for length in (windows.mem_length, windows.long_length)
     )
     model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
     return model.state_bytes(windows.context)

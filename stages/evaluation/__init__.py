@@ -1,1 +1,3 @@
-"""Scoring of a split with a model and its memories: passes over the split, tuning, the figures of a report."""
+"""Scoring of a split with a model and its memories: passes over the split, tuning, the figures of a
+report.
+"""

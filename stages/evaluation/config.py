@@ -34,47 +34,56 @@ class EvaluateConfig(WindowedConfig):
     split: str = "test"
     """Split to score."""
     memory: Annotated[tuple[str, ...] | None, READING] = None
-    """A memory to read after those given before it: external:lambda=tune or long:size=500,lambda=tune
-    (lambda=learned: a λ for each context); or by name: knn-lm, knn-mt, neural-cache, exact, exact-stream, trime,
-    trime-long, trime-ext, none; None: the memory that the model was trained with, then tuned knn-lm for an index."""
+    """A memory to read after those given before it: external:lambda=tune or
+    long:size=500,lambda=tune (lambda=learned: a λ for each context); or by name: knn-lm, knn-mt,
+    neural-cache, exact, exact-stream, trime, trime-long, trime-ext, none; None: the memory that the
+    model was trained with, then tuned knn-lm for an index."""
     tune_split: str | None = "valid"
     """Split on which the numbers of memories are tuned."""
     tune_by: Literal["perplexity", "bleu"] = "perplexity"
-    """Measure that tuning optimizes; bleu translates the first 200 sentences of the tuning split at each of at most 32
-    grid points."""
-    gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
-    """Number of neighbours that a spalm model's gate reads; any further numbers are reported, too; None: as in
-    training."""
+    """Measure that tuning optimizes; bleu translates the first 200 sentences of the tuning split at
+    each of at most 32 grid points."""
+    gate_k: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")
+    ] = None
+    """Number of neighbours that a spalm model's gate reads; any further numbers are reported, too;
+    None: as in training."""
     passage: Annotated[str | None, Spelling("START:STOP")] = None
     """Tokens whose gates and neighbours the report shows; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
-    """Tokens to score, in tuning, too: all, or those of each document's last word, with accuracy."""
+    """Tokens to score, in tuning, too: all, or those of each document's last word, with accuracy.
+    """
     reset: Literal["none", "document"] = "none"
     """Begin windows and carried state anew at every document (document), or never (none)."""
     frequency: Literal["train", "split"] = "train"
-    """Split in which tokens are counted for perplexity by frequency: train, or the scored split as in the TRIME
-    paper."""
-    count_orders: Annotated[tuple[Annotated[int, Field(ge=1, le=32)], ...] | None, Spelling("N[,N…]")] = None
+    """Split in which tokens are counted for perplexity by frequency: train, or the scored split as
+    in the TRIME paper."""
+    count_orders: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=32)], ...] | None, Spelling("N[,N…]")
+    ] = None
     """Orders of further n-gram counts, besides trigrams, that are controls of every row."""
     save_token_scores: bool = False
     """Keep the log-probability of every token (scores.zarr)."""
     beam: Annotated[int, Field(ge=0, le=1000)] | None = None
-    """Hypotheses for each sentence when pairs are translated, for BLEU; 0: only perplexity; None: 4."""
+    """Hypotheses for each sentence when pairs are translated, for BLEU; 0: only perplexity; None:
+    4.
+    """
     length_penalty: LengthPenalty | None = None
     """α of a translation's score, log p / length^α; None: 0.6."""
     max_length: MaxLength | None = None
-    """Longest translation, FACTOR,MORE: FACTOR times the source's tokens, and MORE; None: 1.2,10."""
+    """Longest translation, FACTOR,MORE: FACTOR times the source's tokens, and MORE; None: 1.2,10.
+    """
     bleu_lowercase: bool = False
     """Ignore upper and lower case in BLEU and chrF."""
     bleu_tokenize: str | None = None
     """Tokenizer of sacrebleu; None: 13a."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
-    exclude: Annotated[Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")] = (
-        None
-    )
-    """Rows that a token may not find if the datastore was made from the scored split: its own (self), those within N
-    of it, or those of its document."""
+    exclude: Annotated[
+        Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")
+    ] = None
+    """Rows that a token may not find if the datastore was made from the scored split: its own
+    (self), those within N of it, or those of its document."""
 
     @property
     def probe_options(self) -> dict[str, Any]:
@@ -100,7 +109,9 @@ class EvaluateConfig(WindowedConfig):
     def decoding(self) -> DecodingSettings:
         """How translations are searched for, of a resolved configuration with a beam."""
         given = {name: getattr(self, name) for name in DecodingSettings.model_fields}
-        return DecodingSettings(**{name: value for name, value in given.items() if value is not None})
+        return DecodingSettings(
+            **{name: value for name, value in given.items() if value is not None}
+        )
 
     @property
     def bleu(self) -> BleuSettings:
@@ -132,7 +143,9 @@ class ReportFigures(Figures):
 
 
 def score_arrays(report: "Artifact", name: str) -> Expected | None:
-    """The arrays of `scores.zarr`; values are compared with infinity and nan where they are averaged."""
+    """The arrays of `scores.zarr`; values are compared with infinity and nan where they are
+    averaged.
+    """
     tokens = report.metrics.get("tokens")
     if name == "scores.zarr/target":
         types = report.input("tokens").metrics["vocabulary_size"]

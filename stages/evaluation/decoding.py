@@ -1,4 +1,6 @@
-"""Settings of translations in an evaluation: whether, how, and whether BLEU chooses numbers. Does not import NumPy."""
+"""Settings of translations in an evaluation: whether, how, and whether BLEU chooses numbers. Does
+not import NumPy.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,9 @@ from stages.models.config import BackboneConfig, model_of
 from stages.retrieval.reading import Reading
 from stages.translation.settings import DecodingSettings
 
-SEARCHED = "translations are searched for with neighbours from an index, or from similar pairs, alone"
+SEARCHED = (
+    "translations are searched for with neighbours from an index, or from similar pairs, alone"
+)
 
 
 def searched(readings: Sequence[Reading]) -> bool:
@@ -25,7 +29,8 @@ def resolve_decoding(
 ) -> dict[str, Any]:
     """Settings of translations for pairs of sentences; none for text of one language.
 
-    Raises: UsageError for options of translations if nothing is translated, or for memory that decoding cannot read.
+    Raises: UsageError for options of translations if nothing is translated, or for memory that
+    decoding cannot read.
     """
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
     by_bleu = config.tune_by == "bleu"
@@ -42,10 +47,14 @@ def resolve_decoding(
     if config.beam == 0 and by_bleu:
         raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
     # unless a beam is asked for, a split that cannot be translated is scored without translations
-    if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and readable)):
+    if config.beam == 0 or (
+        config.beam is None and not by_bleu and not (model.reads.decodes and readable)
+    ):
         return {"beam": 0, "length_penalty": None, "max_length": None}
     if not model.reads.decodes:
-        raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
+        raise UsageError(
+            f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU."
+        )
     if not readable:
         raise UsageError(
             f"{SEARCHED.capitalize()}: name an index and external memory, or --beam 0 for perplexity without BLEU."
@@ -62,7 +71,9 @@ def resolve_decoding(
 
 
 def why_no_bleu(config: EvaluateConfig, model: BackboneConfig) -> str | None:
-    """The reason why a split of pairs is scored without translations; None if it is translated, or has no pairs."""
+    """The reason why a split of pairs is scored without translations; None if it is translated, or
+    has no pairs.
+    """
     if config.beam != 0:
         return None
     if not model.reads.decodes:

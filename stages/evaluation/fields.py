@@ -15,20 +15,26 @@ SHUT = "spalm, gate shut"
 Figures = Mapping[str, Any]
 
 PLAIN, GATED = "plain", "spalm"
-"""Names of the first row: a model without memory, or a model whose gate reads neighbours into its hidden states."""
+"""Names of the first row: a model without memory, or a model whose gate reads neighbours into its
+hidden states.
+"""
 
 TRANSLATIONS, CHANGED = "translations.jsonl", "changed-translations.json"
 """Files of translations, and of the sentences that memory changed most."""
 
 
 def counting(row: Figures) -> float | None:
-    """Perplexity of a row's control, a trigram of all text that the row may read; None without a control."""
+    """Perplexity of a row's control, a trigram of all text that the row may read; None without a
+    control.
+    """
     found: float | None = (row.get("control") or {}).get("perplexity")
     return found
 
 
 def counting_on_new_text(row: Figures) -> float | None:
-    """Perplexity of a row's control on tokens in no paragraph that was read before; None if not known."""
+    """Perplexity of a row's control on tokens in no paragraph that was read before; None if not
+    known.
+    """
     found: float | None = (row.get("control") or {}).get("perplexity_on_new_text")
     return found
 
@@ -41,8 +47,8 @@ def repeated_share(report: Figures) -> float:
 def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, float | None]:
     """Perplexity of a row and of its control, on the same text.
 
-    Both are on new text if some of the text was read before, since counting reproduces known text exactly. A row
-    without a figure on new text (a shut gate) is compared on all of the text.
+    Both are on new text if some of the text was read before, since counting reproduces known text
+    exactly. A row without a figure on new text (a shut gate) is compared on all of the text.
     """
     outside = report["outside_repeated_paragraphs"]["rows"] if repeated_share(report) else []
     new = {one["row"]: one["perplexity"] for one in outside}
@@ -52,7 +58,9 @@ def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, 
 
 
 def baseline_name(report: Figures) -> str:
-    """Name of the baseline's row: `plain (model/0123456789ab)`; with its report if both have the same model."""
+    """Name of the baseline's row: `plain (model/0123456789ab)`; with its report if both have the
+    same model.
+    """
     baseline = report["baseline"]
     of = baseline["report"] if baseline["model"] == report["read"]["model"] else baseline["model"]
     return f"{baseline['row']['row']} ({of})"
@@ -106,7 +114,9 @@ FIELDS = {
     "retrieval_accuracy": "By k: share of tokens among the values of their k neighbours.",
     "retrieval_accuracy_by_chance": "The same of k rows at random.",
     "gate": "How far a gate opens: `mean`, `histogram`; `neighbors_right` by k; perplexity `by_neighbors`.",
-    **dict.fromkeys(LAYERS, "Figures of such a layer, by block; its page of explanation names them."),
+    **dict.fromkeys(
+        LAYERS, "Figures of such a layer, by block; its page of explanation names them."
+    ),
     "translation": "Settings of the search, and `rows` with BLEU and chrF.",
     "read": "Role -> reference of all that was read.",
 }

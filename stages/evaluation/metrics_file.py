@@ -34,16 +34,22 @@ def metrics_of(
     probes: Mapping[str, Probe],
     shown: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of `metrics.json`, from the `records` of the scored split's shards, and the figures of `probes`."""
+    """The content of `metrics.json`, from the `records` of the scored split's shards, and the
+    figures of `probes`.
+    """
     totals, counts = report.Totals.of(records), _counts(job, plan)
     first = GATED if model_of(job.inputs["model"]).reads_neighbors else PLAIN
     names = [first, *(row.name for row in memory)]
     read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
     tokens = scored["splits"][config.split]["tokens"]
-    rows = report.table(names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"])
+    rows = report.table(
+        names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"]
+    )
     main = rows[1] if memory else rows[0]
     outside = plan.breakdown.outside
-    counting = Counting(read, config.split, config.tune_split, config.reset, outside, plan.last_words)
+    counting = Counting(
+        read, config.split, config.tune_split, config.reset, outside, plan.last_words
+    )
     # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
@@ -67,21 +73,34 @@ def metrics_of(
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},
         "method": job.inputs["model"].config["method"],
-        "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
+        "training": {name: trained[name] for name in ("passes", "still_falling")}
+        if "passes" in trained
+        else None,
         "valid_perplexity": _valid_perplexity(job),
         "trigram": counting.trigram(),
         "rows": [{**row, "control": controls[row["row"]]} for row in (*rows, *shut)],
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
-        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
+            names, totals, plan.breakdown.repeated
+        ),
         "outside_matches": report.outside_matches(
             names, totals, plan.breakdown.matched, counted_tokens(last_words, 0, tokens)
         ),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
-        "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
-        **({} if learned is None else {"learned_weight": report.learned_figures(memory[0], learned, records, totals)}),
-        **({"searched_share": sum(r["searches"] for r in records) / tokens} if "searches" in records[0] else {}),
+        "retrieval_accuracy_by_chance": accuracy
+        and _by_chance(job, plan, [int(k) for k in accuracy]),
+        **(
+            {}
+            if learned is None
+            else {"learned_weight": report.learned_figures(memory[0], learned, records, totals)}
+        ),
+        **(
+            {"searched_share": sum(r["searches"] for r in records) / tokens}
+            if "searches" in records[0]
+            else {}
+        ),
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),
@@ -100,7 +119,8 @@ def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]
 
 
 def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
-    """Differences in form between the model's training text and a split; none for an imported model.
+    """Differences in form between the model's training text and a split; none for an imported
+    model.
 
     Args:
         scored: metrics of the tokens that the split belongs to.
@@ -113,8 +133,13 @@ def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _document_ends(job: Job[EvaluateConfig]) -> float | None:
-    """Share of the scored split's tokens that are the `<eos>` of a document; None if documents end without one."""
-    tokens, split = job.inputs["tokens"].metrics, job.inputs["tokens"].metrics["splits"][job.config.split]
+    """Share of the scored split's tokens that are the `<eos>` of a document; None if documents end
+    without one.
+    """
+    tokens, split = (
+        job.inputs["tokens"].metrics,
+        job.inputs["tokens"].metrics["splits"][job.config.split],
+    )
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
     return float(split["documents"] / split["tokens"])
@@ -139,13 +164,17 @@ def _controls(
         for name, one in found.items():
             other = None if one is None else longer.control(reads[name])
             if one is not None and other is not None:
-                shown = {figure: other[figure] for figure in ("perplexity", "perplexity_on_new_text")}
+                shown = {
+                    figure: other[figure] for figure in ("perplexity", "perplexity_on_new_text")
+                }
                 one["orders"] = {**one.get("orders", {}), str(order): shown}
     return found
 
 
 def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
-    """Perplexity on `valid` at the end of training; None if it is not comparable with the first row."""
+    """Perplexity on `valid` at the end of training; None if it is not comparable with the first
+    row.
+    """
     model, config = job.inputs["model"], job.config
     method = model.config["method"]
     known = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
@@ -169,8 +198,12 @@ def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 
-def _change_intervals(job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]) -> dict[str, Any] | None:
-    """Intervals of each row's change against the first row, or the baseline's; None if they cannot be computed."""
+def _change_intervals(
+    job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]
+) -> dict[str, Any] | None:
+    """Intervals of each row's change against the first row, or the baseline's; None if they cannot
+    be computed.
+    """
     files, shards = plan.unit_files, plan.scoring
     if files is None:
         return None
@@ -190,7 +223,9 @@ def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:
 
 
 SETTINGS = ("segment_length", "batch_tokens", "accumulate", "label_smoothing", "clip_norm", "lora")
-"""Settings of training, besides the sizes of the model, that change the perplexity of a model alone."""
+"""Settings of training, besides the sizes of the model, that change the perplexity of a model
+alone.
+"""
 GROUPS = ("optimizer", "schedule")
 """Groups of settings that change it, too."""
 FIGURES = ("parameters", "steps", "tokens")
@@ -199,7 +234,9 @@ OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
 
 
 def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
-    """The first row of another report, shown above the rows of `model`, and how its model differs; JSON."""
+    """The first row of another report, shown above the rows of `model`, and how its model differs;
+    JSON.
+    """
     made, theirs = report.metrics, report.input("model")
     outside = made.get("outside_repeated_paragraphs")
     return {
@@ -213,18 +250,26 @@ def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
 
 
 def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
-    """Phrases for the differences of two models, except in memory: `backbone transformer-xl, not transformer`."""
+    """Phrases for the differences of two models, except in memory: `backbone transformer-xl, not
+    transformer`.
+    """
     kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
     if kinds[0]["backbone"] != kinds[1]["backbone"]:
         yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
     else:
         names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
-        yield from (_phrase(name, kinds[0][name], kinds[1][name]) for name in names if kinds[0][name] != kinds[1][name])
+        yield from (
+            _phrase(name, kinds[0][name], kinds[1][name])
+            for name in names
+            if kinds[0][name] != kinds[1][name]
+        )
     for name in SETTINGS:
         yield from _differing(name, own.config, theirs.config)
     for group in GROUPS:
         first, second = (model.config.get(group) or {} for model in (own, theirs))
-        yield from (f"{group} {phrase}" for name in first for phrase in _differing(name, first, second))
+        yield from (
+            f"{group} {phrase}" for name in first for phrase in _differing(name, first, second)
+        )
     for name in FIGURES:
         yield from _differing(name, own.metrics, theirs.metrics)
 

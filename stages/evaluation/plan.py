@@ -36,7 +36,8 @@ SCORE = "score"
 
 @dataclass(frozen=True)
 class Part(TokenRange):
-    """A task on a range of a split: its tokens are observed or scored, or a choice is made from the whole split.
+    """A task on a range of a split: its tokens are observed or scored, or a choice is made from the
+    whole split.
 
     For the tasks `translate` and `try`, [start, stop) counts sentences instead of tokens.
     """
@@ -50,7 +51,9 @@ class Part(TokenRange):
 
 @dataclass(frozen=True)
 class RangePass:
-    """A pass over a split of `tokens` tokens, in parts of `step` tokens; each part starts from the state before it."""
+    """A pass over a split of `tokens` tokens, in parts of `step` tokens; each part starts from the
+    state before it.
+    """
 
     name: str
     words: str
@@ -92,19 +95,31 @@ class RangePass:
         output: ShardOutput,
         where: PredictedGain | None = None,
     ) -> RangeResult:
-        """Read a part with the model, resuming from the part before it; `where` selects the tokens to search for."""
+        """Read a part with the model, resuming from the part before it; `where` selects the tokens
+        to search for.
+        """
         carried = self._carried_into(part, reader, states)
         probed = self.name == SCORE
         result = reader.read(
-            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, where=where
+            self.split,
+            part.start,
+            part.stop,
+            carried,
+            probed=probed,
+            contexts=self.contexts,
+            where=where,
         )
         # no later part reaches back to this state, so its file can be deleted
         idle = self.number(part) - self._parts_back - 1
-        states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
+        states.keep(
+            output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None
+        )
         return result
 
     def state_bytes(self, of_one: int) -> int:
-        """Peak size of the states on disk: the states to resume from, and the states of two parts under way."""
+        """Peak size of the states on disk: the states to resume from, and the states of two parts
+        under way.
+        """
         return (self._parts_back + 1 + 2) * of_one
 
     def _carried_into(self, part: Part, reader: RangeReader, states: StateStore) -> CarriedState:
@@ -120,7 +135,10 @@ class RangePass:
         carried, lost = CarriedState(reached * self.step), list[TokenRange]()
         if reader.carries_state:
             carried, lost = states.latest(map(self._part, reversed(range(reached))))
-        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: other cuts round differently
+        for earlier in (
+            *lost,
+            *map(self._part, range(reached, number)),
+        ):  # cut as before: other cuts round differently
             carried = reader.past(self.split, earlier.start, earlier.stop, carried)
         return carried
 
@@ -133,8 +151,19 @@ class RangePass:
         start = number * self.step
         stop = min(start + self.step, self.tokens)
         task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
-        title, chain = f"{self.words} {self.split}, {self.tokens:,} tokens", self.name if self.chained else None
-        return Part(f"{self.name}-{number:06d}", start, stop, task, phase=self.name, title=title, chain=chain)
+        title, chain = (
+            f"{self.words} {self.split}, {self.tokens:,} tokens",
+            self.name if self.chained else None,
+        )
+        return Part(
+            f"{self.name}-{number:06d}",
+            start,
+            stop,
+            task,
+            phase=self.name,
+            title=title,
+            chain=chain,
+        )
 
 
 ENTRIES_PER_SHARD = 1 << 23
@@ -169,7 +198,9 @@ class Plan(ShardPlan[Part]):
     def pass_of(self, part: Part) -> RangePass:
         """The pass that a part belongs to."""
         return next(
-            one for one in (*self.tuning, self.scoring) if part.phase in (one.name, one.choice.phase, one.sample.phase)
+            one
+            for one in (*self.tuning, self.scoring)
+            if part.phase in (one.name, one.choice.phase, one.sample.phase)
         )
 
 
@@ -180,11 +211,15 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
         job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
     rows, last_words = rows_of_report(job), _last_words(job)
     policies = open_policies(rows, tuned=config.tune_split is not None)
-    reach = Needs.of_all(needs for policy in policies for needs in (policy.row.needs, policy.needs)).reach
+    reach = Needs.of_all(
+        needs for policy in policies for needs in (policy.row.needs, policy.needs)
+    ).reach
     step, carried = _tokens_per_shard(job), _state_bytes(job, rows)
 
     def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
-        return RangePass(name, words, contexts, split, tokens_of(job, split), step, reach, bool(reach or carried))
+        return RangePass(
+            name, words, contexts, split, tokens_of(job, split), step, reach, bool(reach or carried)
+        )
 
     passes = dict.fromkeys(one for policy in policies for one in policy.passes)
     tuning = tuple(over(config.tune_split, *one) for one in passes if config.tune_split is not None)
@@ -198,7 +233,12 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     tuned = [part for one in tuning for part in (*one.parts, *tried, one.choice)]
     scores = _score_files(job, last_words)
     return Plan(
-        [*(one.sample for one in tuning[:1]), *tuned, *scoring.parts, *translations(job, 1 + len(rows))],
+        [
+            *(one.sample for one in tuning[:1]),
+            *tuned,
+            *scoring.parts,
+            *translations(job, 1 + len(rows)),
+        ],
         tuning,
         scoring,
         tried,
@@ -232,7 +272,9 @@ def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
 
 
 def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[Part]:
-    """Parts that translate the first sentences of the tuning split, one for each candidate of a row."""
+    """Parts that translate the first sentences of the tuning split, one for each candidate of a
+    row.
+    """
     split = job.config.tune_split
     assert split is not None, "nothing is tuned without one"
     stop = min(BLEU_SENTENCES, job.inputs["tokens"].metrics["splits"][split]["documents"])
@@ -248,7 +290,9 @@ def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[P
 def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
     """Rows of the report below the model's own."""
     config = job.config
-    return open_rows(job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device))
+    return open_rows(
+        job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device)
+    )
 
 
 def probes_of(job: Job[EvaluateConfig]) -> dict[str, Probe]:
@@ -261,7 +305,9 @@ def tokens_of(job: Job[EvaluateConfig], split: str) -> int:
 
 
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
-    """Number of tokens in a shard, for a resolved configuration; with windows, a positive multiple of the stride."""
+    """Number of tokens in a shard, for a resolved configuration; with windows, a positive multiple
+    of the stride.
+    """
     config = job.config
     stride, context = config.stride or 1, config.context or 1
     entries = max([1, *(reading.neighbors for reading in config.readings)])
@@ -275,9 +321,15 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
-    """Bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
+    """Bytes of the states carried from part to part, by the model and by a separate encoder of
+    search keys.
+    """
     read = job.inputs.artifacts
-    tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
+    tokens = max(
+        tokens_of(job, split)
+        for split in (job.config.split, job.config.tune_split)
+        if split is not None
+    )
     own = state_bytes(read["model"], job.config.windows, tokens)
     if "datastore" not in read or is_own_datastore(read):
         return own
@@ -301,16 +353,22 @@ def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:
     return found
 
 
-def _unit_files(job: Job[EvaluateConfig], rows: Sequence[MemoryRow], breakdown: Breakdown) -> UnitFiles | None:
+def _unit_files(
+    job: Job[EvaluateConfig], rows: Sequence[MemoryRow], breakdown: Breakdown
+) -> UnitFiles | None:
     if not rows and "baseline" not in job.inputs:
         return None
     tokens = job.inputs["tokens"]
-    places = places_of(open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words)
+    places = places_of(
+        open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words
+    )
     units = units_of(places, None, tokens.config.get("documents"))
     return UnitFiles(units, breakdown.outside, 1 + len(rows))
 
 
-def _score_files(job: Job[EvaluateConfig], last_words: Mapping[str, LastWords] | None) -> ScoreFiles | None:
+def _score_files(
+    job: Job[EvaluateConfig], last_words: Mapping[str, LastWords] | None
+) -> ScoreFiles | None:
     config = job.config
     if not config.save_token_scores:
         return None

@@ -1,4 +1,6 @@
-"""Reading of a range of a split: the model's scores, and everything that memories on top of it need."""
+"""Reading of a range of a split: the model's scores, and everything that memories on top of it
+need.
+"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +32,9 @@ from stages.suffixes.matches import SortedContexts
 
 @dataclass(frozen=True)
 class ExternalMemory:
-    """A datastore, the retrieval of its neighbours, and the encoder that makes search keys as its keys were made."""
+    """A datastore, the retrieval of its neighbours, and the encoder that makes search keys as its
+    keys were made.
+    """
 
     datastore: Datastore
     retrieval: Retrieval
@@ -39,7 +43,9 @@ class ExternalMemory:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """A range with its neighbours, the state after it, the observations of each probe, and the seconds spent on it."""
+    """A range with its neighbours, the state after it, the observations of each probe, and the
+    seconds spent on it.
+    """
 
     scored_range: ScoredRange
     after: CarriedState
@@ -62,7 +68,8 @@ class RangeResult:
 class MatchedText:
     """The text of an exact index.
 
-    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows that are not found.
+    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows
+    that are not found.
     """
 
     contexts: SortedContexts
@@ -70,16 +77,23 @@ class MatchedText:
     exclude: str
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
-        """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None: they may find all."""
-        return forbidden_rows(self.exclude, start, stop, self.own[split]) if split in self.own else None
+        """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None:
+        they may find all.
+        """
+        return (
+            forbidden_rows(self.exclude, start, stop, self.own[split])
+            if split in self.own
+            else None
+        )
 
 
 @dataclass(frozen=True)
 class RangeReader:
     """A model, the way it reads a split, and the needs of the rows of memory on top.
 
-    `external`: set if a row reads a datastore. `hidden_memory`: set if memory enters the model's hidden states.
-    `last_words`: by split, the only tokens that count, and whose hidden states are kept; None: all count.
+    `external`: set if a row reads a datastore. `hidden_memory`: set if memory enters the model's
+    hidden states. `last_words`: by split, the only tokens that count, and whose hidden states are
+    kept; None: all count.
     `probes`: probes that apply to the model, by name. `matched`: set if a row reads an exact index.
     """
 
@@ -111,23 +125,41 @@ class RangeReader:
         Args:
             probed: whether probes watch.
             contexts: whether features of contexts are computed, if they are needed.
-            where: predicts from these features which tokens are worth a search; None: all are searched for.
+            where: predicts from these features which tokens are worth a search; None: all are
+            searched for.
             searches: whether neighbours are searched for at all; stored ones are read anyway.
         """
         counted = None
         if self.last_words is not None:
-            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.split_reader.device)
-        find = None if self.external is None else partial(self.external.retrieval.find, split, start, stop)
-        stored = self.external is not None and not self.external.retrieval.needs_keys and where is None
+            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(
+                self.split_reader.device
+            )
+        find = (
+            None
+            if self.external is None
+            else partial(self.external.retrieval.find, split, start, stop)
+        )
+        stored = (
+            self.external is not None and not self.external.retrieval.needs_keys and where is None
+        )
         watch = Stopwatch(self.split_reader.device)
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden = None if memory is None else memory.begin(background, split, start, stop)
             # stored neighbours need no keys, so they are read from the disk while the model works
             early = background.submit(find, None) if find is not None and stored else None
-            probes = {n: p.watch(self.model, hidden, start, counted) for n, p in self.probes.items() if probed}
+            probes = {
+                n: p.watch(self.model, hidden, start, counted)
+                for n, p in self.probes.items()
+                if probed
+            }
             known = contexts and self.needs.context
-            watched = {"hidden_rows": counted, "reader": hidden, "probes": tuple(probes.values()), "certainty": known}
+            watched = {
+                "hidden_rows": counted,
+                "reader": hidden,
+                "probes": tuple(probes.values()),
+                "certainty": known,
+            }
             scored = self._score(split, start, stop, carried, **watched)
             context = self._context(split, scored) if known else None
             model = watch.lap()
@@ -141,37 +173,52 @@ class RangeReader:
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
         forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
-        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, forbidden)
+        scored_range = ScoredRange(
+            scored, carried, places, counted, found, queries, context, forbidden
+        )
         seen = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, seen, model, search, past)
 
     def read_separately(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
-        """Score ranges of tokens as `read` does, each without a past; an index is searched once for all of them."""
+        """Score ranges of tokens as `read` does, each without a past; an index is searched once for
+        all of them.
+        """
         retrieval = None if self.external is None else self.external.retrieval
         each = not isinstance(retrieval, IndexSearch)
-        parts = [self.read(split, *one, CarriedState(one[0]), searches=each).scored_range for one in ranges]
+        parts = [
+            self.read(split, *one, CarriedState(one[0]), searches=each).scored_range
+            for one in ranges
+        ]
         if not isinstance(retrieval, IndexSearch):
             return parts
-        found = retrieval.find_each(split, ranges, [part.queries for part in parts if part.queries is not None])
+        found = retrieval.find_each(
+            split, ranges, [part.queries for part in parts if part.queries is not None]
+        )
         return [replace(part, found=of_part) for part, of_part in zip(parts, found, strict=True)]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
         """The state after tokens [start, stop), read again without probes and without memory."""
         scored = self._score(split, start, stop, carried)
-        encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
+        encoder_state = (
+            self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
+        )
         return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
 
     @property
     def carries_state(self) -> bool:
-        """Whether the model, or a separate encoder of search keys, carries a state from range to range."""
+        """Whether the model, or a separate encoder of search keys, carries a state from range to
+        range.
+        """
         own = self.model.config.carries_state or self.split_reader.in_pieces
         return own or self._encoder_carries_state
 
     @property
     def beginning(self) -> CarriedState:
-        """The empty past before the first token of a split; a window that is read in pieces resumes from it, too."""
+        """The empty past before the first token of a split; a window that is read in pieces resumes
+        from it, too.
+        """
         return CarriedState(state={} if self.split_reader.in_pieces else None)
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
@@ -179,17 +226,27 @@ class RangeReader:
         if self.external is None:
             return 0.0
         keys = self.external.datastore.keys
-        return sum(scored_range.exact_distances(keys, *wanted).seconds for wanted in row.needs.exact)
+        return sum(
+            scored_range.exact_distances(keys, *wanted).seconds for wanted in row.needs.exact
+        )
 
-    def _score(self, split: str, start: int, stop: int, carried: CarriedState, **others: Any) -> LMScores:
-        """Score with the model, and keep the keys that readings need; `others`: arguments of `score_blocks`."""
+    def _score(
+        self, split: str, start: int, stop: int, carried: CarriedState, **others: Any
+    ) -> LMScores:
+        """Score with the model, and keep the keys that readings need; `others`: arguments of
+        `score_blocks`.
+        """
         encoder = self._encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
-        return score_blocks(self.model, blocks, {*self.needs.keys, *own}, self.needs.window_keys, **others)
+        return score_blocks(
+            self.model, blocks, {*self.needs.keys, *own}, self.needs.window_keys, **others
+        )
 
     def _context(self, split: str, scored: LMScores) -> Tensor:
-        """Features of each context, float [n, 3], as listed in `stages.retrieval.weights.learned.CONTEXT`."""
+        """Features of each context, float [n, 3], as listed in
+        `stages.retrieval.weights.learned.CONTEXT`.
+        """
         assert scored.certainty is not None
         before = torch.from_numpy(self.split_reader.before(split, scored.start, scored.stop))
         counts = torch.zeros(len(before), device=scored.log_p.device)
@@ -202,7 +259,9 @@ class RangeReader:
 
     @property
     def _encoder(self) -> KeyEncoder | None:
-        """The encoder of search keys, for a search or for distances from stored keys; None if no keys are needed."""
+        """The encoder of search keys, for a search or for distances from stored keys; None if no
+        keys are needed.
+        """
         if self.external is None or not (self.external.retrieval.needs_keys or self.needs.exact):
             return None
         return self.external.encoder
@@ -213,8 +272,12 @@ class RangeReader:
         encoder = self._encoder
         return encoder is not None and encoder.model is not self.model and encoder.carries_state
 
-    def _queries(self, split: str, scored: LMScores, carried: CarriedState) -> tuple[np.ndarray | None, State]:
-        """Search keys float32 [n, d], if needed, and the state of the separate model that made them, if any."""
+    def _queries(
+        self, split: str, scored: LMScores, carried: CarriedState
+    ) -> tuple[np.ndarray | None, State]:
+        """Search keys float32 [n, d], if needed, and the state of the separate model that made
+        them, if any.
+        """
         encoder = self._encoder
         if encoder is None:
             return None, None

@@ -1,4 +1,6 @@
-"""The weights of all rows of an evaluation: a fold over passes of the tuning split; and figures of the tuning."""
+"""The weights of all rows of an evaluation: a fold over passes of the tuning split; and figures of
+the tuning.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +68,10 @@ class RowWeights:
                     break
                 chosen = self.record(one.choice.key)["rows"]
                 pairs = zip(policies, chosen, strict=True)
-                policies = [policy if choice is None else policy.after(one.name, choice) for policy, choice in pairs]
+                policies = [
+                    policy if choice is None else policy.after(one.name, choice)
+                    for policy, choice in pairs
+                ]
             self._policies[before] = policies
         return self._policies[before]
 
@@ -105,17 +110,23 @@ class RowWeights:
     def _taking_part(self, step: str) -> list[tuple[int, WeightPolicy]]:
         """Numbers and policies of the rows that take part in a pass."""
         policies = enumerate(self.policies(step))
-        return [(n, policy) for n, policy in policies if step in [one.name for one in policy.passes]]
+        return [
+            (n, policy) for n, policy in policies if step in [one.name for one in policy.passes]
+        ]
 
     # Figures for the report
 
     def learned(self) -> Mapping[str, Any] | None:
-        """The record of the requested row's learned weights by context; None if one weight serves all contexts."""
+        """The record of the requested row's learned weights by context; None if one weight serves
+        all contexts.
+        """
         policies = self.policies()
         return policies[0].choices.get(WEIGH.name) if policies else None
 
     def files(self) -> dict[str, Any]:
-        """Additional files of the report, JSON: the fitted network of the first row, and its choices for `restored`."""
+        """Additional files of the report, JSON: the fitted network of the first row, and its
+        choices for `restored`.
+        """
         policies, learned = self.policies(), self.learned()
         files = dict(policies[0].files) if policies else {}
         if learned is not None and learned["network"] is not None:
@@ -126,7 +137,8 @@ class RowWeights:
         return files
 
     def tuning(self, largest: Mapping[str, int]) -> dict[str, Any]:
-        """The entry `tuning` of `metrics.json`: perplexities of the model alone and of every row on the tuning split.
+        """The entry `tuning` of `metrics.json`: perplexities of the model alone and of every row on
+        the tuning split.
 
         Args:
             largest: upper limit of each setting (`k`, `size`).
@@ -139,9 +151,13 @@ class RowWeights:
         return {**figures, "largest": dict(largest)}
 
     def _plain(self) -> tuple[int, float]:
-        """The number of counted tokens of the tuning split, and the model's own sum over them, in nats."""
+        """The number of counted tokens of the tuning split, and the model's own sum over them, in
+        nats.
+        """
         records = [self.record(part.key) for part in self.passes[0].parts]
-        return sum(record["tokens"] for record in records), sum(record["plain_nll"] for record in records)
+        return sum(record["tokens"] for record in records), sum(
+            record["plain_nll"] for record in records
+        )
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, with their hyperparameters, the model alone first; JSON."""
@@ -149,9 +165,14 @@ class RowWeights:
         return [[], *(policy.describe(split) for policy in self.policies())]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
-        """For every memory row: its name, the unit of its cut-offs (`k`, `size`), and its settings at each cut-off."""
+        """For every memory row: its name, the unit of its cut-offs (`k`, `size`), and its settings
+        at each cut-off.
+        """
         policies = [(policy, policy.row.sources[0].about.amount) for policy in self.policies()]
-        return [(policy.row.name, amount, policy.describe_points(policy.curve)) for policy, amount in policies]
+        return [
+            (policy.row.name, amount, policy.describe_points(policy.curve))
+            for policy, amount in policies
+        ]
 
     def grid(self) -> Mapping[str, Any] | None:
         """The grid of the requested row, if it is one reading's and was tuned; JSON."""
@@ -159,15 +180,21 @@ class RowWeights:
             return None
         tokens, plain = self._plain()
         grid = self.policies()[0].describe_grid(tokens)
-        return None if grid is None else {"split": self.passes[0].split, **grid, "plain_nll": plain / tokens}
+        return (
+            None
+            if grid is None
+            else {"split": self.passes[0].split, **grid, "plain_nll": plain / tokens}
+        )
 
 
 def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:
-    """Figures of a row on the tuning split, JSON, from sums over `tokens` tokens; those not known are None.
+    """Figures of a row on the tuning split, JSON, from sums over `tokens` tokens; those not known
+    are None.
 
-    `over`: the setting that limits the first memory, `k` or `size`; `curve`: its values with their perplexities, if the
-    row reads one memory. Of each memory: the name of its weight, whether it is the lowest of several candidates, and
-    whether it is off, so that memory has no effect, though others were tried.
+    `over`: the setting that limits the first memory, `k` or `size`; `curve`: its values with their
+    perplexities, if the row reads one memory. Of each memory: the name of its weight, whether it is
+    the lowest of several candidates, and whether it is off, so that memory has no effect, though
+    others were tried.
     """
     choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
     weights = [(grid, grid.tried[at]) for grid, at in zip(grids, choice.indices[2::3], strict=True)]
@@ -175,9 +202,13 @@ def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:
     return {
         "perplexity": None if choice.best_nll is None else perplexity(choice.best_nll, tokens),
         "over": sources[0].about.amount,
-        "curve": [(cutoff, None if nll is None else perplexity(nll, tokens)) for cutoff, nll in curve],
+        "curve": [
+            (cutoff, None if nll is None else perplexity(nll, tokens)) for cutoff, nll in curve
+        ],
         "weights": [source.reading.weight_name for source in sources],
-        "lowest": [len(grid.weights) > 1 and weight == min(grid.weights) for grid, weight in weights],
+        "lowest": [
+            len(grid.weights) > 1 and weight == min(grid.weights) for grid, weight in weights
+        ],
         "off": [len(grid.tried) > 1 and grid.is_off(weight) for grid, weight in weights],
     }
 

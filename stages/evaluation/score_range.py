@@ -1,4 +1,6 @@
-"""Scoring of a range by the model alone and by every row, with the weights of its policy; sums for the report."""
+"""Scoring of a range by the model alone and by every row, with the weights of its policy; sums for
+the report.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +25,13 @@ from stages.retrieval.weights.policy import Weight, WeightPolicy
 
 @dataclass(frozen=True)
 class RowScores:
-    """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over all tokens.
+    """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over
+    all tokens.
 
-    Columns: `log_p` [c], in nats. `correct` [c]: whether the target is the argmax, if last words count. Of the model
-    alone also `log_z` [c]; of memory also `log_p_mem` [c, readings], in nats, and `first_matches` [c]: place of the
-    first reading's first entry with the target. `weights` [c]: weights of the last reading, if they are learned by
-    context.
+    Columns: `log_p` [c], in nats. `correct` [c]: whether the target is the argmax, if last words
+    count. Of the model alone also `log_z` [c]; of memory also `log_p_mem` [c, readings], in nats,
+    and `first_matches` [c]: place of the first reading's first entry with the target. `weights`
+    [c]: weights of the last reading, if they are learned by context.
     """
 
     columns: Mapping[str, Tensor]
@@ -41,7 +44,9 @@ class RowScores:
 
 @dataclass(frozen=True)
 class RangeScores:
-    """Scores of a range for c counted tokens, by the model alone and by each row; `targets` int64 [c]."""
+    """Scores of a range for c counted tokens, by the model alone and by each row; `targets` int64
+    [c].
+    """
 
     targets: Tensor
     alone: RowScores
@@ -59,12 +64,17 @@ class RangeScores:
         return self.rows[0] if self.rows else self.alone
 
     def nll(self) -> list[np.ndarray]:
-        """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of each row."""
+        """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of
+        each row.
+        """
         return [-one.log_p.double().cpu().numpy() for one in (self.alone, *self.rows)]
 
 
-def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
-    """Sums over tokens [start, stop) for the report, JSON; see `stages.evaluation.figures.report.Totals`.
+def shard_record(
+    scores: RangeScores, start: int, stop: int, breakdown: Breakdown
+) -> dict[str, Any]:
+    """Sums over tokens [start, stop) for the report, JSON; see
+    `stages.evaluation.figures.report.Totals`.
 
     Sums are in float64; None means a sum that is not finite.
 
@@ -86,10 +96,15 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
     return {
         **_sums(np.ones(len(targets), bool), nll),
         "parts": {name: _sums(mask, nll) for name, mask in parts.items()},
-        "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
+        "nll_by_cutoff": [
+            [finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows
+        ],
         "bucket_tokens": buckets and buckets.tokens(targets),
-        "bucket_nll": buckets and [[finite(value) for value in buckets.sums(targets, one)] for one in nll],
-        "matches": {str(k): int((scores.rows[searching].columns["first_matches"] < k).sum()) for k in at},
+        "bucket_nll": buckets
+        and [[finite(value) for value in buckets.sums(targets, one)] for one in nll],
+        "matches": {
+            str(k): int((scores.rows[searching].columns["first_matches"] < k).sum()) for k in at
+        },
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
@@ -104,11 +119,16 @@ def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
 
 
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
-    """Histogram of the first row's learned weights, and gains by searches; empty if nothing is learned."""
+    """Histogram of the first row's learned weights, and gains by searches; empty if nothing is
+    learned.
+    """
     record: dict[str, Any] = {}
     if rows and "weights" in rows[0].columns:
         weights = rows[0].columns["weights"].double().cpu().numpy()
-        record["weights"] = {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}
+        record["weights"] = {
+            "sum": float(weights.sum()),
+            "counts": np.histogram(weights, EDGES)[0].tolist(),
+        }
     if rows and "by_gain" in rows[0].sums:
         record["by_gain"] = rows[0].sums["by_gain"].tolist()
     return record
@@ -129,7 +149,9 @@ def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
     return {name: column.cpu().numpy() for name, column in columns.items()}
 
 
-def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[WeightPolicy]) -> RangeScores:
+def score_range(
+    reader: RangeReader, result: RangeResult, policies: Sequence[WeightPolicy]
+) -> RangeScores:
     """Score a range with the model alone and with every row, each with the weights of its policy."""
     scored_range = result.scored_range
     scored, counted = scored_range.lm, scored_range.counted_rows
@@ -165,7 +187,11 @@ def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPo
         if isinstance(reads.weights[-1], Tensor):
             parts.setdefault("weights", []).append(reads.weights[-1])
         if scored.hidden is not None:
-            given = scored.hidden[done : done + len(reads.log_p)], scored.targets[rows], scored.log_z[rows]
+            given = (
+                scored.hidden[done : done + len(reads.log_p)],
+                scored.targets[rows],
+                scored.log_z[rows],
+            )
             parts["correct"].append(_correct(model, *given, (policy, retrieved, reads.weights)))
         sums = {name: sums[name] + more for name, more in reads.sums.items()}
         done += len(reads.log_p)
@@ -179,7 +205,9 @@ def _correct(
     log_z: Tensor,
     memory: tuple[WeightPolicy, Sequence[Retrieved], Sequence[Weight]] | None = None,
 ) -> Tensor:
-    """Whether each target is the argmax of the final distribution, with memory if there is any, bool [c]."""
+    """Whether each target is the argmax of the final distribution, with memory if there is any,
+    bool [c].
+    """
     correct = [targets.new_empty(0, dtype=torch.bool)]
     # distributions of all tokens at once would not fit into memory
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))

@@ -1,4 +1,6 @@
-"""Translations of a split: shards, BLEU of rows and of candidates, and the sentences that memory changed most."""
+"""Translations of a split: shards, BLEU of rows and of candidates, and the sentences that memory
+changed most.
+"""
 
 import json
 import time
@@ -28,22 +30,33 @@ from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20
 SAMPLES = 1000
-"""Number of resamples for the interval of a difference in BLEU; each takes two computations of BLEU."""
+"""Number of resamples for the interval of a difference in BLEU; each takes two computations of
+BLEU.
+"""
 
 
-def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None, split: str) -> Translator:
+def open_row(
+    job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None, split: str
+) -> Translator:
     """The translator of a split with the policy of a row; None: with the model alone."""
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
         assert external is not None
         search = step_search(external.retrieval, split)
         assert search is not None, "the settings were checked"
-        memory, key = StepMemory(policy, search, getattr(torch, external.encoder.dtype)), external.encoder.key
+        memory, key = (
+            StepMemory(policy, search, getattr(torch, external.encoder.dtype)),
+            external.encoder.key,
+        )
     device = reader.split_reader.device
-    return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
+    return open_translator(
+        reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key
+    )
 
 
-def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part: Part, output: ShardOutput) -> None:
+def translate_shard(
+    job: ShardJob[EvaluateConfig], translator: Translator, part: Part, output: ShardOutput
+) -> None:
     """Translate the sentences of a shard, and write a line for each."""
     sources = sentences(job, job.config.split, "source", part.start, part.stop)
     before = 0 if translator.memory is None else translator.memory.searches
@@ -57,19 +70,27 @@ def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part:
             if translator.memory is not None:
                 line |= evidence_columns(translator.evidence(source, one, number))
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    output.record |= {"seconds": seconds, "searches": searches, "cut": sum(one.cut for one in found)}
+    output.record |= {
+        "seconds": seconds,
+        "searches": searches,
+        "cut": sum(one.cut for one in found),
+    }
 
 
 def evidence_columns(evidence: Evidence) -> dict[str, list[Any]]:
     """Evidence for the tokens of a translation, JSON: numbers with six digits, row numbers in full."""
     columns = {name: column.tolist() for name, column in evidence._asdict().items()}
-    return {n: some if n == "row" else [float(f"{value:.6g}") for value in some] for n, some in columns.items()}
+    return {
+        n: some if n == "row" else [float(f"{value:.6g}") for value in some]
+        for n, some in columns.items()
+    }
 
 
 def write_translations(
     job: Job[EvaluateConfig], names: Sequence[str]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-    """Write all translations; returns their figures, and the sentences that the first memory changed most.
+    """Write all translations; returns their figures, and the sentences that the first memory
+    changed most.
 
     Args:
         names: names of the rows, the model alone first.
@@ -82,7 +103,10 @@ def write_translations(
     if split["unknown_rate"]:
         job.reporter.warning("References hold <unk>: BLEU is no BLEU of the text itself.")
     sources, references = (
-        [text.decoded(ids[:-1].tolist()) for ids in sentences(job, job.config.split, side, 0, split["documents"])]
+        [
+            text.decoded(ids[:-1].tolist())
+            for ids in sentences(job, job.config.split, side, 0, split["documents"])
+        ]
         for side in ("source", "target")
     )
     rows: list[list[Any]] = [[] for _ in names]
@@ -91,9 +115,19 @@ def write_translations(
     with job.draft.add(TRANSLATIONS).open("w", encoding="utf-8") as file:
         for number, (source, reference) in enumerate(zip(sources, references, strict=True)):
             found = {name: row[number] for name, row in zip(names, rows, strict=True)}
-            file.write(json.dumps({"source": source, "reference": reference, "rows": found}, ensure_ascii=False) + "\n")
+            file.write(
+                json.dumps(
+                    {"source": source, "reference": reference, "rows": found}, ensure_ascii=False
+                )
+                + "\n"
+            )
     figures = [
-        {"row": name, **_figures(job, [part for part in parts if part.row == number], row, rows[0], references)}
+        {
+            "row": name,
+            **_figures(
+                job, [part for part in parts if part.row == number], row, rows[0], references
+            ),
+        }
         for number, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
     changed = _changed(job, text, sources, references, rows) if len(rows) > 1 else []
@@ -110,11 +144,17 @@ def _figures(
     """Figures of one row; `change`: difference of its BLEU from the BLEU of the model alone."""
     texts, others = ([one["text"] for one in some] for some in (row, plain))
     records = [job.draft.record(part.key) for part in parts]
-    seconds, searches = (sum(record[name] for record in records) for name in ("seconds", "searches"))
+    seconds, searches = (
+        sum(record[name] for record in records) for name in ("seconds", "searches")
+    )
     change = None
     if row is not plain:
         found = bleu_difference(others, texts, references, job.config.bleu, Bootstrap(SAMPLES))
-        change = {"difference": found.difference, "interval": found.interval, "p_value": found.p_value}
+        change = {
+            "difference": found.difference,
+            "interval": found.interval,
+            "p_value": found.p_value,
+        }
     return {
         **corpus_scores(texts, references, job.config.bleu)._asdict(),
         "change": change,
@@ -131,8 +171,12 @@ def _changed(
     references: Sequence[str],
     rows: Sequence[Sequence[Mapping[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Sentences whose chrF the first memory changed most, with the pairs that made their tokens likelier."""
-    scores = [sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]]
+    """Sentences whose chrF the first memory changed most, with the pairs that made their tokens
+    likelier.
+    """
+    scores = [
+        sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]
+    ]
     gains = np.subtract(scores[1], scores[0])
     pairs = pair_texts(job.inputs.artifacts, text)
     order = np.argsort(-np.abs(gains), kind="stable")[:MOST_CHANGED]
@@ -160,14 +204,21 @@ def _neighbors(line: Mapping[str, Any], pairs: PairTexts, text: TokenText) -> li
         row = line["row"][place]
         if row >= 0 and gains[place] > 0:
             pair = pairs.of_row(row)
-            found.setdefault(pair["pair"], {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair})
+            found.setdefault(
+                pair["pair"],
+                {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair},
+            )
     return list(found.values())[:3]
 
 
-def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int) -> list[np.ndarray]:
+def sentences(
+    job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int
+) -> list[np.ndarray]:
     """Tokens of sentences [start, stop) of a split, each with `<eos>` at the end."""
     arrays: Any = job.inputs["tokens"].zarr("tokens.zarr")
-    ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[side]
+    ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[
+        side
+    ]
     borders = np.asarray(arrays[f"{split}/{offsets}"][start : stop + 1])
     held = np.asarray(arrays[f"{split}/{ids}"][int(borders[0]) : int(borders[-1])]).astype(np.int64)
     return np.split(held, (borders[1:-1] - borders[0]).tolist())
@@ -180,32 +231,44 @@ def _file(part: Part) -> str:
 # Numbers of memory chosen by BLEU
 
 
-def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part) -> dict[str, Any]:
-    """The record of a shard: BLEU of the first sentences, translated with one candidate of a row's grid."""
+def try_point(
+    job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part
+) -> dict[str, Any]:
+    """The record of a shard: BLEU of the first sentences, translated with one candidate of a row's
+    grid.
+    """
     split, policy = job.config.tune_split, weights.policies(weights.first)[part.row - 1]
     assert split is not None and isinstance(policy, Grid), "numbers of a grid are tuned"
     translator = open_row(job, reader, policy.at(policy.candidates[part.candidate]), split)
     text = token_text(job.inputs["tokens"])
-    sources, targets = (sentences(job, split, side, part.start, part.stop) for side in ("source", "target"))
+    sources, targets = (
+        sentences(job, split, side, part.start, part.stop) for side in ("source", "target")
+    )
     found = [translator.text_of(one.tokens) for one in translator.translate(sources, part.start)]
     references = [text.decoded(ids[:-1].tolist()) for ids in targets]
     return {"bleu": corpus_scores(found, references, job.config.bleu).bleu}
 
 
 def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
-    """The candidate with the highest BLEU, by row from 0; the first one wins a tie; empty if none was tried."""
+    """The candidate with the highest BLEU, by row from 0; the first one wins a tie; empty if none
+    was tried.
+    """
     return {row: scores.index(max(scores)) for row, scores in _scores(job, plan).items()}
 
 
 def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights) -> dict[str, Any]:
-    """The entry `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty if none was tried."""
+    """The entry `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty if none
+    was tried.
+    """
     if not plan.tries:
         return {}
     rows = []
     for row, scores in _scores(job, plan).items():
         policy = weights.policies()[row]
         assert isinstance(policy, Grid)
-        points = policy.describe_points([policy.grids[0].point_at(*one) for one in policy.candidates])
+        points = policy.describe_points(
+            [policy.grids[0].point_at(*one) for one in policy.candidates]
+        )
         tried = [{**point, "bleu": score} for point, score in zip(points, scores, strict=True)]
         rows.append({"row": policy.row.name, "candidates": tried})
     return {"bleu": {"sentences": plan.tries[0].stop, "rows": rows}}

@@ -5,7 +5,8 @@ from typing import Literal
 from stages.registry import Part, Registry
 
 Way = Literal["windows", "stream", "pooled"]
-"""Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token."""
+"""Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token.
+"""
 
 STREAMS = "streams"
 """Text without padding; the default kind if the metrics of tokens name none."""
@@ -24,4 +25,6 @@ EXAMPLES = Registry(
         PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )
-"""Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""
+"""Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the
+code.
+"""

@@ -1,4 +1,6 @@
-"""Batches: the order in which an epoch takes examples, and rows of unequal length padded at the end."""
+"""Batches: the order in which an epoch takes examples, and rows of unequal length padded at the
+end.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,9 +22,11 @@ def shuffled_order(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def aligned_order(count: int, size: int) -> np.ndarray:
-    """Give each row b of the batches one stream of examples, int64 [batches, size]; the same in every epoch.
+    """Give each row b of the batches one stream of examples, int64 [batches, size]; the same in
+    every epoch.
 
-    The split is cut into `size` streams of equal length. Examples after the last stream are left out.
+    The split is cut into `size` streams of equal length. Examples after the last stream are left
+    out.
 
     >>> aligned_order(7, 2)
     array([[0, 3],
@@ -34,11 +38,13 @@ def aligned_order(count: int, size: int) -> np.ndarray:
 
 
 def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a sequence of examples into batches of at most `most` tokens, padding included, but at least one example.
+    """Cut a sequence of examples into batches of at most `most` tokens, padding included, but at
+    least one example.
 
     Args:
         sizes: tokens of the longest sequence of each example, int [count].
-    Returns: (first, stop) of each batch: rows times the longest row is at most `most`, unless there is only one row.
+    Returns: (first, stop) of each batch: rows times the longest row is at most `most`, unless there
+    is only one row.
 
     >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
     [(0, 2), (2, 4), (4, 5)]
@@ -67,7 +73,8 @@ def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
 
 
 def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences of tokens as rows int64 [B, L], and which of their tokens count, bool [B, L]; at least one sequence.
+    """Sequences of tokens as rows int64 [B, L], and which of their tokens count, bool [B, L]; at
+    least one sequence.
 
     >>> rows, mask = padded([np.array([5, 6]), np.array([7])], filler=0)
     >>> rows.tolist(), mask.tolist()
@@ -77,8 +84,11 @@ def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np
     return padded_rows(np.concatenate(sequences), np.cumsum(lengths) - lengths, lengths, filler)
 
 
-def padded_rows(ids: Any, starts: np.ndarray, lengths: np.ndarray, filler: int) -> tuple[np.ndarray, np.ndarray]:
-    """Like `padded`, for sequences within one array, each with its start and a length of at least one.
+def padded_rows(
+    ids: Any, starts: np.ndarray, lengths: np.ndarray, filler: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Like `padded`, for sequences within one array, each with its start and a length of at least
+    one.
 
     Args:
         ids: an array, or an object with the same indexing.

@@ -1,4 +1,6 @@
-"""Way in which a model reads a range of tokens, chosen by the settings of its backbone. Free of torch."""
+"""Way in which a model reads a range of tokens, chosen by the settings of its backbone. Free of
+torch.
+"""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Cutting(NamedTuple):
-    """Windows of `context` inputs that begin `stride` apart; one stream; or a pooled window for each token."""
+    """Windows of `context` inputs that begin `stride` apart; one stream; or a pooled window for
+    each token.
+    """
 
     way: Way
     context: int
@@ -26,11 +30,13 @@ class Cutting(NamedTuple):
     document_offsets: bool = False
     """Whether layers need the offset of each input within its document."""
 
-    def batches(self, documents: "np.ndarray", start: int, stop: int, batch_tokens: int) -> "Iterator[list[Window]]":
+    def batches(
+        self, documents: "np.ndarray", start: int, stop: int, batch_tokens: int
+    ) -> "Iterator[list[Window]]":
         """The windows that score tokens [start, stop); each list is read together.
 
-        A list holds neighbours of the same length, with at most `batch_tokens` inputs in total, but at least one
-        window.
+        A list holds neighbours of the same length, with at most `batch_tokens` inputs in total, but
+        at least one window.
 
         Args:
             documents: int [D + 1], where documents start, and the end of the split.
@@ -66,7 +72,8 @@ class Cutting(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Positions before its segment that an input attends to, and further slots or entries that layers remember.
+    """Positions before its segment that an input attends to, and further slots or entries that
+    layers remember.
 
     None: the carried state has no such length.
     """
@@ -81,10 +88,12 @@ class Lengths(NamedTuple):
 
 
 class WindowSettings(NamedTuple):
-    """Inputs of a window, inputs between the starts of two windows, and lengths of the carried state.
+    """Inputs of a window, inputs between the starts of two windows, and lengths of the carried
+    state.
 
-    A backbone that attends to `mem_length` positions before its segment has segments of `context` inputs. Its layers
-    may remember `long_length` further slots or entries. Both are None for other backbones.
+    A backbone that attends to `mem_length` positions before its segment has segments of `context`
+    inputs. Its layers may remember `long_length` further slots or entries. Both are None for other
+    backbones.
     """
 
     context: int
@@ -95,7 +104,12 @@ class WindowSettings(NamedTuple):
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "WindowSettings":
         """Window settings of a datastore or an evaluation, all resolved."""
-        return cls(settings["context"], settings["stride"], settings.get("mem_length"), settings.get("long_length"))
+        return cls(
+            settings["context"],
+            settings["stride"],
+            settings.get("mem_length"),
+            settings.get("long_length"),
+        )
 
 
 class AskedWindows(Settings):
@@ -108,7 +122,9 @@ class AskedWindows(Settings):
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that the backbone carries from segment to segment; None: the model's."""
     long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries of layers with a memory of their own, beyond carried positions; None: the model's."""
+    """Slots or entries of layers with a memory of their own, beyond carried positions; None: the
+    model's.
+    """
 
     @property
     def asked_windows(self) -> dict[str, int | None]:

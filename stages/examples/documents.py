@@ -1,4 +1,6 @@
-"""Documents with labels, and questions about documents: an example is a document, and tasks are sets of them."""
+"""Documents with labels, and questions about documents: an example is a document, and tasks are
+sets of them.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +29,8 @@ class LabelledBatch(Batch):
 
 @dataclass(frozen=True)
 class Documents(Examples, HasTasks):
-    """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most `cutting.context`.
+    """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most
+    `cutting.context`.
 
     The rest is not read. The text as a whole is read as a stream that starts anew at each document.
     """
@@ -45,11 +48,16 @@ class Documents(Examples, HasTasks):
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
-        offsets, labels, tasks = (np.asarray(split[name][:]) for name in ("doc_offsets", "labels", "tasks"))
+        offsets, labels, tasks = (
+            np.asarray(split[name][:]) for name in ("doc_offsets", "labels", "tasks")
+        )
         return cls(split["ids"], eos, cutting, offsets, labels, tasks, np.arange(len(labels)))
 
     def tasks(self) -> Sequence[Examples]:
-        return [self.of(np.flatnonzero(self.task_numbers == task)) for task in range(int(self.task_numbers.max()) + 1)]
+        return [
+            self.of(np.flatnonzero(self.task_numbers == task))
+            for task in range(int(self.task_numbers.max()) + 1)
+        ]
 
     def of(self, documents: np.ndarray) -> Self:
         """The same split with some documents [n] as its examples."""
@@ -70,7 +78,9 @@ class Documents(Examples, HasTasks):
     def batch(self, which: np.ndarray) -> LabelledBatch:
         documents, lengths, starts = self.chosen[which], self.lengths[which], self.starts(which)
         spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-        targets, mask = padded([np.asarray(self.ids[start:stop]) for start, stop in spans], self.eos)
+        targets, mask = padded(
+            [np.asarray(self.ids[start:stop]) for start, stop in spans], self.eos
+        )
         shifted = np.concatenate((np.full((len(which), 1), self.eos), targets[:, :-1]), 1)
         inputs = np.where(mask, shifted, self.eos)
         places = np.where(mask, starts[:, None] + np.arange(mask.shape[1]), 0)
@@ -92,7 +102,9 @@ class Documents(Examples, HasTasks):
 
 
 class Question(NamedTuple):
-    """Tokens of a text, a question about it and the answer, int64 [n] each, without `<eos>` at the end."""
+    """Tokens of a text, a question about it and the answer, int64 [n] each, without `<eos>` at the
+    end.
+    """
 
     text: np.ndarray
     question: np.ndarray
@@ -117,7 +129,8 @@ class QuestionBatch(LabelledBatch):
 
 @dataclass(frozen=True)
 class Questions(Documents):
-    """Example i is a document and its question: `<eos>`, the question and `<eos>` if there is one, then the text.
+    """Example i is a document and its question: `<eos>`, the question and `<eos>` if there is one,
+    then the text.
 
     The row is cut at the end to `cutting.context` inputs.
     """
@@ -127,7 +140,9 @@ class Questions(Documents):
     answer_ids: Any
     answer_offsets: np.ndarray
     spans: np.ndarray
-    """Range [start, stop) of each answer in the tokens of its text, int [D, 2]; -1: the answer is free text."""
+    """Range [start, stop) of each answer in the tokens of its text, int [D, 2]; -1: the answer is
+    free text.
+    """
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
@@ -167,12 +182,21 @@ class Questions(Documents):
             text = np.asarray(self.ids[self.offsets[document] : self.offsets[document + 1]])
             question, answer = (
                 np.asarray(ids[offsets[document] : offsets[document + 1] - 1]).astype(np.int64)
-                for ids, offsets in ((self.question_ids, self.question_offsets), (self.answer_ids, self.answer_offsets))
+                for ids, offsets in (
+                    (self.question_ids, self.question_offsets),
+                    (self.answer_ids, self.answer_offsets),
+                )
             )
             questions.append(Question(text[text != self.eos].astype(np.int64), question, answer))
-            rows.append(np.concatenate(([self.eos], question, [self.eos] * (begin > 1), text, [self.eos])))
-        inputs, mask = padded([row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos)
-        targets, _ = padded([row[1 : n + 1] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos)
+            rows.append(
+                np.concatenate(([self.eos], question, [self.eos] * (begin > 1), text, [self.eos]))
+            )
+        inputs, mask = padded(
+            [row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos
+        )
+        targets, _ = padded(
+            [row[1 : n + 1] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos
+        )
         place = np.arange(mask.shape[1])
         labels = self.spans[documents] + begins[:, None] - [0, 1]
         read = (self.spans[documents, 0] >= 0) & (labels[:, 1] < lengths)

@@ -1,4 +1,6 @@
-"""Interface of the examples of a split: batches of examples, and blocks of a range of tokens; a corpus opens them."""
+"""Interface of the examples of a split: batches of examples, and blocks of a range of tokens; a
+corpus opens them.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,21 +25,25 @@ BATCH_TOKENS = 8192
 class Batch:
     """B rows of L inputs that are read together, and the token after each input, int64 [B, L] both.
 
-    Rows of unequal length are padded at the end, with any token. So a causal network needs no mask of its inputs.
-    `places`, int64 [B, L]: index in the split of the token after each input.
+    Rows of unequal length are padded at the end, with any token. So a causal network needs no mask
+    of its inputs. `places`, int64 [B, L]: index in the split of the token after each input.
     """
 
     inputs: Tensor
     targets: Tensor
     places: np.ndarray
     document_offset: Tensor | None = None
-    """Number of positions of the same document before each input, int64 [B, L], for models that read documents."""
+    """Number of positions of the same document before each input, int64 [B, L], for models that
+    read documents.
+    """
     source: Tensor | None = None
     """Tokens of each row's source sequence, int64 [B, S]; None: rows have none."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
     mask: Tensor | None = None
-    """Tokens that count, bool [B, L], where rows are padded; None: all. A method's loss selects them with `rows`."""
+    """Tokens that count, bool [B, L], where rows are padded; None: all. A method's loss selects
+    them with `rows`.
+    """
 
     @classmethod
     def of(cls, batch: "Batch", **more: Any) -> Self:
@@ -66,7 +72,8 @@ class Batch:
 class Block:
     """Tokens [start, stop) of a split, and the windows that are read to predict them.
 
-    `batch` has a row for each window, with padding at the end. Its `targets` are only the block's tokens, int64 [n].
+    `batch` has a row for each window, with padding at the end. Its `targets` are only the block's
+    tokens, int64 [n].
     """
 
     start: int
@@ -84,8 +91,8 @@ class Examples(ABC):
     """
 
     by_tokens: ClassVar[bool] = False
-    """Whether examples differ much in length. If so, a batch is limited by its tokens, padding included, not by
-    examples."""
+    """Whether examples differ much in length. If so, a batch is limited by its tokens, padding
+    included, not by examples."""
 
     ids: Any
     """Tokens of the split, an array of integers [T]."""
@@ -132,7 +139,9 @@ class Examples(ABC):
         """
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        """The windows that score tokens [start, stop), in order; subclasses that need no tokens override this."""
+        """The windows that score tokens [start, stop), in order; subclasses that need no tokens
+        override this.
+        """
         return [window for block in self.blocks(start, stop) for window in block.windows]
 
     @property
@@ -143,9 +152,15 @@ class Examples(ABC):
     def documents_in(self, which: np.ndarray) -> np.ndarray:
         """Numbers of the documents that have tokens in the chosen examples [B], sorted, each once."""
         starts = self.starts(which)
-        first, last = np.searchsorted(self.documents, (starts, starts + self.lengths[which] - 1), side="right") - 1
+        first, last = (
+            np.searchsorted(
+                self.documents, (starts, starts + self.lengths[which] - 1), side="right"
+            )
+            - 1
+        )
         counts = last - first + 1
-        # All ranges first … last in one array: a loop over examples would take longer than the batch itself.
+        # All ranges first … last in one array: a loop over examples would take longer than the
+        # batch itself.
         before = np.repeat(first - np.cumsum(counts) + counts, counts)
         return np.unique(before + np.arange(len(before)))
 
@@ -162,12 +177,16 @@ class HasTasks(ABC):
 
     @abstractmethod
     def tasks(self) -> Sequence[Examples]:
-        """The examples of each task, in the order of the names that the tokens' metrics give as `tasks`."""
+        """The examples of each task, in the order of the names that the tokens' metrics give as
+        `tasks`.
+        """
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Examples of a tokens artifact: its arrays `<split>/<name>`, the first input of a split, and their kind."""
+    """Examples of a tokens artifact: its arrays `<split>/<name>`, the first input of a split, and
+    their kind.
+    """
 
     arrays: Any
     eos: int
@@ -179,7 +198,10 @@ class Corpus:
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
         """The corpus of a tokens artifact; `arrays`: its arrays, if they are open already."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
-        kind, names = tokens.metrics.get("examples", STREAMS), tuple(tokens.metrics.get("tasks") or ())
+        kind, names = (
+            tokens.metrics.get("examples", STREAMS),
+            tuple(tokens.metrics.get("tasks") or ()),
+        )
         return cls(own, start_id(tokens.metrics), kind, names)
 
     @property
@@ -195,7 +217,9 @@ class Corpus:
         )
         return found
 
-    def tasks(self, split: str, cutting: Cutting, order: Sequence[str] | None = None) -> Sequence[Task]:
+    def tasks(
+        self, split: str, cutting: Cutting, order: Sequence[str] | None = None
+    ) -> Sequence[Task]:
         """The tasks of a split in the given order; None: the whole split as one task."""
         examples = self.examples(split, cutting)
         if order is None:

@@ -1,4 +1,6 @@
-"""Form of a split for each kind of examples: its figures and arrays beyond those of text. Free of torch."""
+"""Form of a split for each kind of examples: its figures and arrays beyond those of text. Free of
+torch.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ ArrayForm = Callable[[Mapping[str, Any], int], Expected]
 
 @dataclass(frozen=True)
 class SplitForm:
-    """Figures that a kind of examples requires of a split, and the arrays that it reads besides `READ`.
+    """Figures that a kind of examples requires of a split, and the arrays that it reads besides
+    `READ`.
 
     Arrays whose names end in `ids` are large: training memory-maps them, and loads all others.
     """
@@ -42,7 +45,9 @@ def token_ids(count: str) -> ArrayForm:
 
 def token_offsets(count: str) -> ArrayForm:
     """The first token of each document, and the end; the figure `count` names the number of tokens."""
-    return lambda figures, _: Expected((figures["documents"] + 1,), ("int64",), offsets(figures[count]))
+    return lambda figures, _: Expected(
+        (figures["documents"] + 1,), ("int64",), offsets(figures[count])
+    )
 
 
 class PairFigures(Figures):
@@ -61,7 +66,9 @@ PAIRS = SplitForm(
     {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")},
     source=True,
 )
-"""Form of a split of pairs: documents are target sentences, and document i is read with sentence i of the source."""
+"""Form of a split of pairs: documents are target sentences, and document i is read with sentence i
+of the source.
+"""
 
 
 MOST = 2**31 - 1
@@ -85,11 +92,15 @@ class QuestionFigures(DocumentFigures):
 
 def _each(lowest: int, what: str) -> ArrayForm:
     """An integer of at least `lowest` for each document."""
-    return lambda figures, _: Expected((figures["documents"],), ("int32",), between(lowest, MOST, what))
+    return lambda figures, _: Expected(
+        (figures["documents"],), ("int32",), between(lowest, MOST, what)
+    )
 
 
 def _tasks(figures: Mapping[str, Any], _: int) -> Expected:
-    return Expected((figures["documents"],), ("int32",), between(0, len(figures["task_documents"]), "tasks"))
+    return Expected(
+        (figures["documents"],), ("int32",), between(0, len(figures["task_documents"]), "tasks")
+    )
 
 
 LABELLED = SplitForm(DocumentFigures, {"labels": _each(-1, "labels"), "tasks": _tasks}, tasks=True)
@@ -107,12 +118,13 @@ QUESTIONS = SplitForm(
     },
     tasks=True,
 )
-"""Form of a split of questions. Each question, and its first answer, ends with `<eos>`. A span is the range [start,
-stop) of the answer in the tokens of its text; -1 if answers are free text."""
+"""Form of a split of questions. Each question, and its first answer, ends with `<eos>`. A span is
+the range [start, stop) of the answer in the tokens of its text; -1 if answers are free text."""
 
 
 def candidates_file(split: str) -> str:
-    """Path, within a tokens artifact, of the candidates of a split: a line of JSON for each document.
+    """Path, within a tokens artifact, of the candidates of a split: a line of JSON for each
+    document.
 
     A line is a list of numbers of labels; null: all labels.
     """
@@ -120,5 +132,7 @@ def candidates_file(split: str) -> str:
 
 
 def answers_file(split: str) -> str:
-    """Path, within a tokens artifact, of the accepted answers of a split: a line of JSON for each document."""
+    """Path, within a tokens artifact, of the accepted answers of a split: a line of JSON for each
+    document.
+    """
     return f"answers/{split}.jsonl"

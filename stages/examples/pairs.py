@@ -20,9 +20,11 @@ Padded = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Pairs(Examples):
-    """Example i is document i, a sentence of the target, which is read with sentence i of the source.
+    """Example i is document i, a sentence of the target, which is read with sentence i of the
+    source.
 
-    Its first input is `eos`, whatever stands before it in the split. Both sides of a row are padded with `eos`.
+    Its first input is `eos`, whatever stands before it in the split. Both sides of a row are padded
+    with `eos`.
     """
 
     by_tokens: ClassVar[bool] = True
@@ -36,7 +38,9 @@ class Pairs(Examples):
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
         """Pairs of a split; a sentence is one window, whatever `cutting` says."""
-        return cls(split["ids"], eos, split["doc_offsets"], split["source_ids"], split["source_offsets"])
+        return cls(
+            split["ids"], eos, split["doc_offsets"], split["source_ids"], split["source_offsets"]
+        )
 
     @cached_property
     def documents(self) -> np.ndarray:
@@ -60,7 +64,9 @@ class Pairs(Examples):
 
     def batch(self, which: np.ndarray) -> Batch:
         target = padded_rows(self.ids, self.documents[which], self.lengths[which], self.eos)
-        source = padded_rows(self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos)
+        source = padded_rows(
+            self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos
+        )
         return self._batch(which, target, source)
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
@@ -90,16 +96,22 @@ class Pairs(Examples):
 
     def source(self, number: int) -> np.ndarray:
         """Tokens of a source sentence, `<eos>` at its end, int64 [S]."""
-        return np.asarray(self.source_ids[self.sources[number] : self.sources[number + 1]], np.int64)
+        return np.asarray(
+            self.source_ids[self.sources[number] : self.sources[number + 1]], np.int64
+        )
 
     def _windows(self, which: np.ndarray) -> list[Window]:
-        bounds = zip(self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True)
+        bounds = zip(
+            self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True
+        )
         return [Window(begin, end, begin) for begin, end in bounds]
 
     def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> Padded:
         """Rows of sentences that are consecutive in storage."""
         begin, end = offsets[which[0]], offsets[which[-1] + 1]
-        return padded_rows(tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos)
+        return padded_rows(
+            tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos
+        )
 
     def _batch(self, which: np.ndarray, target: Padded, source: Padded) -> Batch:
         targets, mask, *of_source = map(torch.from_numpy, (*target, *source))

@@ -16,7 +16,9 @@ from stages.text.tokens import READ_AHEAD_IDS
 
 
 class ReadAhead:
-    """Reads a split's ids before `limit`, int64, in long ranges: a stored chunk is read once, not once per batch."""
+    """Reads a split's ids before `limit`, int64, in long ranges: a stored chunk is read once, not
+    once per batch.
+    """
 
     def __init__(self, ids: Any, limit: int) -> None:
         self._ids, self._limit = ids, limit
@@ -66,7 +68,10 @@ class Streams(Examples):
         inputs[places == 0] = self.eos
         targets = torch.from_numpy(self.ids[places].astype(np.int64))
         return Batch(
-            inputs=torch.from_numpy(inputs), targets=targets, places=places, document_offset=self._offset(places)
+            inputs=torch.from_numpy(inputs),
+            targets=targets,
+            places=places,
+            document_offset=self._offset(places),
         )
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
@@ -88,7 +93,9 @@ class Streams(Examples):
             yield Block(first, last, rows, read, batch[0].start not in begins)
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        """The windows that score tokens [start, stop), by context and stride; for a stream, its segments."""
+        """The windows that score tokens [start, stop), by context and stride; for a stream, its
+        segments.
+        """
         context, stride = self.cutting.context, self.cutting.stride
         if self.cutting.by_document:
             return document_windows(self.documents, context, stride, start, stop)
@@ -106,4 +113,8 @@ class Streams(Examples):
 
     def _offset(self, places: np.ndarray) -> Tensor | None:
         """Number of tokens of the same document before each place; None if layers do not need it."""
-        return torch.from_numpy(positions_back(self.documents, places)) if self.cutting.document_offsets else None
+        return (
+            torch.from_numpy(positions_back(self.documents, places))
+            if self.cutting.document_offsets
+            else None
+        )

@@ -1,4 +1,5 @@
-"""Windows and the tokens that they score, by one rule for validation, datastores, queries and evaluation.
+"""Windows and the tokens that they score, by one rule for validation, datastores, queries and
+evaluation.
 
 Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Window w reads inputs
 wS … wS+L-1 (the last is shorter); each token is scored once, in the first window that contains it.
@@ -21,11 +22,13 @@ class Window:
     scored_from: int
 
 
-def windows(total: int, context: int, stride: int, start: int = 0, stop: int | None = None) -> list[Window]:
+def windows(
+    total: int, context: int, stride: int, start: int = 0, stop: int | None = None
+) -> list[Window]:
     """The windows of a split of `total` tokens that score a token in [start, stop), in order.
 
-    The windows do not depend on the range. So a token has the same inputs before it in every range that contains it: at
-    least context - stride, except in the first window.
+    The windows do not depend on the range. So a token has the same inputs before it in every range
+    that contains it: at least context - stride, except in the first window.
 
     Args:
         total: tokens of the split.
@@ -34,7 +37,8 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
         start, stop: the range of tokens to score; by default the whole split.
     Raises: UsageError if the stride is not in 1 … context, or the range is not inside the split.
 
-    Seven tokens, windows of four inputs that begin two apart: the second scores tokens that the first did not.
+    Seven tokens, windows of four inputs that begin two apart: the second scores tokens that the
+    first did not.
 
     >>> for w in windows(7, context=4, stride=2):
     ...     print(f"reads {w.start}-{w.stop - 1}, scores {w.scored_from}-{w.stop - 1}")
@@ -51,13 +55,16 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
         raise UsageError(f"Tokens {start} to {stop} are not inside a split of {total}.")
     if start == stop:
         return []
-    # A ceiling: window w reads inputs up to w·S + L - 1, and the first that reaches a token's own input scores it.
+    # A ceiling: window w reads inputs up to w·S + L - 1, and the first that reaches a token's own
+    # input scores it.
     first, last = (max(0, -(-(token - context + 1) // stride)) for token in (start, stop - 1))
     begins = [window * stride for window in range(first, last + 1)]
     return [Window(b, min(b + context, total), b + context - stride if b else 0) for b in begins]
 
 
-def document_windows(offsets: np.ndarray, context: int, stride: int, start: int, stop: int) -> list[Window]:
+def document_windows(
+    offsets: np.ndarray, context: int, stride: int, start: int, stop: int
+) -> list[Window]:
     """Like `windows`, but windows start anew at every document.
 
     A document's first input is the token before it (`<eos>` for the first document).
@@ -73,16 +80,23 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
     made = []
     first = int(np.searchsorted(offsets, start, side="right")) - 1
     last = int(np.searchsorted(offsets, stop, side="left"))
-    for begin, end in zip(offsets[first:last].tolist(), offsets[first + 1 :].tolist(), strict=False):
-        inside = windows(end - begin, context, stride, max(start, begin) - begin, min(stop, end) - begin)
+    for begin, end in zip(
+        offsets[first:last].tolist(), offsets[first + 1 :].tolist(), strict=False
+    ):
+        inside = windows(
+            end - begin, context, stride, max(start, begin) - begin, min(stop, end) - begin
+        )
         made += [Window(*(place + begin for place in astuple(w))) for w in inside]
     return made
 
 
-def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None = None) -> list[Window]:
+def own_windows(
+    context: int, start: int, stop: int, offsets: np.ndarray | None = None
+) -> list[Window]:
     """A window for each token of [start, stop) with the last `context` inputs before it.
 
-    They equal those of `windows` with a stride of 1, except for the first tokens of a split: each has its own window.
+    They equal those of `windows` with a stride of 1, except for the first tokens of a split: each
+    has its own window.
 
     Args:
         offsets: int [D + 1], where documents start, if windows must stay within a document.
@@ -93,7 +107,10 @@ def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None 
     tokens = np.arange(start, stop)
     floor = 0 if offsets is None else offsets[np.searchsorted(offsets, tokens, side="right") - 1]
     first = np.maximum(floor, tokens - context + 1)
-    return [Window(begin, token + 1, token) for begin, token in zip(first.tolist(), tokens.tolist(), strict=True)]
+    return [
+        Window(begin, token + 1, token)
+        for begin, token in zip(first.tolist(), tokens.tolist(), strict=True)
+    ]
 
 
 def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarray:
@@ -110,7 +127,8 @@ def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarra
 
 
 def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Number of tokens of the same document before each place of a split, int64 in the shape of `places`.
+    """Number of tokens of the same document before each place of a split, int64 in the shape of
+    `places`.
 
     Args:
         offsets: int [D + 1], where documents start, and the end of the split.

@@ -1,4 +1,6 @@
-"""Export of models as folders for transformers. Each backbone with such a form has one line in `FORMS`."""
+"""Export of models as folders for transformers. Each backbone with such a form has one line in
+`FORMS`.
+"""
 
 from typing import NamedTuple
 

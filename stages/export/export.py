@@ -27,18 +27,22 @@ from stages.text.tokens import start_id
 
 CARD = "README.md"
 RECORD = "memlm.json"
-"""File of an export that lists the BLAKE2b of every other file. A file that has changed, or is not listed, belongs to
-the user."""
+"""File of an export that lists the BLAKE2b of every other file. A file that has changed, or is not
+listed, belongs to the user."""
 
 
 def check_export_folder(folder: Path) -> None:
     """Raises: UsageError if an export may not replace what exists at a path."""
     if not folder.parent.is_dir():
-        raise UsageError(f"--output {folder}: there is no folder {folder.parent}; make it, or name another.")
+        raise UsageError(
+            f"--output {folder}: there is no folder {folder.parent}; make it, or name another."
+        )
     if not folder.is_symlink() and not folder.exists():
         return
     if folder.is_symlink() or not folder.is_dir() or folder.samefile("."):
-        raise UsageError(f"--output {folder} is no folder of its own; name one for the model alone.")
+        raise UsageError(
+            f"--output {folder} is no folder of its own; name one for the model alone."
+        )
     others = _others(folder)
     if others:
         raise UsageError(
@@ -51,7 +55,8 @@ def check_export_folder(folder: Path) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder to write to, which replaces `folder` at the end.
 
-    The new folder is removed if writing fails. The old one is gone for the moment between two renames.
+    The new folder is removed if writing fails. The old one is gone for the moment between two
+    renames.
     """
     outer = Path(mkdtemp(prefix=f".{folder.name}-", suffix="-partial", dir=folder.parent))
     draft = outer / folder.name  # unlike the outer one, it has the user's default permissions
@@ -62,10 +67,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
         (draft / RECORD).write_text(json.dumps({"blake2b": digests}, indent=2) + "\n", "utf-8")
         files = [path for path in draft.rglob("*") if path.is_file()]
         for path in files:
-            path.chmod(draft.stat().st_mode & 0o666)  # some writers create files that only their owner may read
+            path.chmod(
+                draft.stat().st_mode & 0o666
+            )  # some writers create files that only their owner may read
             fsync(path)
         fsync_folders(draft, files)
-        check_export_folder(folder)  # writing takes minutes, in which somebody may have saved files there
+        check_export_folder(
+            folder
+        )  # writing takes minutes, in which somebody may have saved files there
         if folder.exists():
             remove_folder(folder)
         draft.rename(folder)
@@ -81,7 +90,9 @@ def _others(folder: Path) -> list[str]:
     except (OSError, ValueError, LookupError, TypeError):
         written = None
     known = written if isinstance(written, dict) else {}
-    files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
+    files = {
+        path.name: path for path in folder.iterdir() if path.is_file() and not path.is_symlink()
+    }
     same = {name for name, path in files.items() if known.get(name) == file_digest(str(path))}
     if known and RECORD in files:
         same.add(RECORD)
@@ -91,7 +102,8 @@ def _others(folder: Path) -> list[str]:
 def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None:
     """Write `tokenizer.json` and `tokenizer_config.json`.
 
-    A tokenizer trained here begins a text with `<eos>`, as a split does. A pretrained one is not changed.
+    A tokenizer trained here begins a text with `<eos>`, as a split does. A pretrained one is not
+    changed.
 
     Args:
         longest: maximum number of tokens that the model reads at once; None: unlimited.
@@ -116,7 +128,9 @@ def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None
     if longest is not None:
         settings["model_max_length"] = longest
     (folder / "tokenizer.json").write_text(backend.to_str(pretty=True), "utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8"
+    )
 
 
 @dataclass(frozen=True)
@@ -133,8 +147,8 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 
     Args:
         positions: number of sinusoidal positions in the exported table; None: those of a segment.
-    Raises: UsageError if transformers has no form for the model, or the folder holds other files; ArtifactError if the
-        model scores no tokens.
+    Raises: UsageError if transformers has no form for the model, or the folder holds other files;
+        ArtifactError if the model scores no tokens.
     """
     config = model_of(require_scoring(model))
     if config.reads_neighbors:
@@ -181,17 +195,24 @@ MEASURES = {
 
 
 def card(model: Artifact, form: Form) -> str:
-    """Model card in Markdown, with the hub's front matter and a table of all reports of exactly these weights in the
-    store, oldest first."""
+    """Model card in Markdown, with the hub's front matter and a table of all reports of exactly
+    these weights in the store, oldest first."""
     reports = [
-        artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
+        artifact
+        for artifact in model.store.artifacts("report")
+        if model.matches(artifact.manifest.inputs.get("model"))
     ]
     for report in reports:
         # A card is published with its figures, so these are checked like an input.
         report.store.check_files(report)
     members = lineage_of([model, *reports])
     member = members[model.reference]
-    parts = [f"{HEAD}\n# {member.label}\n", _what_it_is(member, form), USE, *_results(reports, members)]
+    parts = [
+        f"{HEAD}\n# {member.label}\n",
+        _what_it_is(member, form),
+        USE,
+        *_results(reports, members),
+    ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -217,7 +238,8 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
     sources = read_sources(reports, members, lambda report: ())
     rows = [row for row in headline(sources) if not row.baseline]
     remarks = [
-        f"- {', '.join(of)}: {remark.text}" if of else f"- {remark.text}" for of, remark in shared_remarks(sources)
+        f"- {', '.join(of)}: {remark.text}" if of else f"- {remark.text}"
+        for of, remark in shared_remarks(sources)
     ]
     apart = "Rows with a memory were read by memlm: this folder holds the model alone."
     memory = apart if any(row.memories for row in rows) else ""
@@ -227,11 +249,15 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
 def _table(rows: Sequence[Row]) -> str:
     """Table with a line per row: scored text, memory used with the model, and figures."""
     measures = [name for name in MEASURES if any(shown(row, name) is not None for row in rows)]
-    lines = [("report", "scored", "tokens", "row", *(MEASURES[name] for name in measures), "memory")]
+    lines = [
+        ("report", "scored", "tokens", "row", *(MEASURES[name] for name in measures), "memory")
+    ]
     for row in rows:
         what = (row.source.label, row.source.scored, number(row.source.metrics["tokens"]), row.name)
         values = [(name, shown(row, name)) for name in measures]
         figures = ("" if value is None else measured(value, name) for name, value in values)
         lines.append((*what, *figures, "; ".join(f"{one.head}, {one.text}" for one in row.notes)))
     lines.insert(1, ("---",) * len(lines[0]))
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines
+    )

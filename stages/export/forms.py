@@ -1,9 +1,11 @@
-"""Forms of models in transformers: a Transformer as a GPT2LMHeadModel, and an imported model in its own class.
+"""Forms of models in transformers: a Transformer as a GPT2LMHeadModel, and an imported model in its
+own class.
 
-A Transformer of memlm is the same function as a GPT-2, with weights that differ by known factors: memlm multiplies
-embeddings by √d before the first block, GPT-2 does not. If input and output share one table, all terms of the residual
-stream are divided by √d: positions, outputs of attention and of feed-forward. The epsilon of the norms is divided by d,
-so that their outputs stay the same. With separate tables, that of the input is multiplied by √d.
+A Transformer of memlm is the same function as a GPT-2, with weights that differ by known factors:
+memlm multiplies embeddings by √d before the first block, GPT-2 does not. If input and output share
+one table, all terms of the residual stream are divided by √d: positions, outputs of attention and
+of feed-forward. The epsilon of the norms is divided by d, so that their outputs stay the same. With
+separate tables, that of the input is multiplied by √d.
 """
 
 import json
@@ -38,8 +40,8 @@ def write_gpt2(model: Artifact, positions: int | None, folder: Path) -> Form:
     """Write `config.json` and `model.safetensors`.
 
     Args:
-        positions: number of sinusoidal positions in the table; None: those of a training segment. Learned positions
-            keep their number.
+        positions: number of sinusoidal positions in the table; None: those of a training segment.
+            Learned positions keep their number.
     Raises: UsageError for parts that GPT-2 does not have.
     """
     config = model_of(model)
@@ -48,7 +50,11 @@ def write_gpt2(model: Artifact, positions: int | None, folder: Path) -> Form:
     longest = _positions(config, positions, model)
     settings = gpt2_settings(config, longest, int(model.input("tokens").metrics["eos_id"]))
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
-    save_file(gpt2_weights(load_model(model.path, "cpu"), longest), folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        gpt2_weights(load_model(model.path, "cpu"), longest),
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     return Form(ARCHITECTURE, longest)
 
 
@@ -81,7 +87,11 @@ def gpt2_weights(model: LanguageModel, positions: int) -> dict[str, Tensor]:
     assert isinstance(backbone, Transformer) and isinstance(vocabulary, FullVocabulary)
     width = backbone.norm.normalized_shape[0]
     added = width**-0.5 if vocabulary.output is None else 1.0
-    table = sinusoids(positions, width) if backbone.positions.learned is None else backbone.positions.learned
+    table = (
+        sinusoids(positions, width)
+        if backbone.positions.learned is None
+        else backbone.positions.learned
+    )
     weights = {"transformer.wpe.weight": table * added, **_norm("transformer.ln_f", backbone.norm)}
     if vocabulary.output is None:
         weights["transformer.wte.weight"] = vocabulary.embedding
@@ -115,12 +125,16 @@ def _linear(name: str, layer: nn.Linear, factor: float) -> dict[str, Tensor]:
 
 
 def _positions(config: TransformerConfig, asked: int | None, model: Artifact) -> int:
-    """Number of positions to export. Raises: UsageError if it differs from that of learned positions."""
+    """Number of positions to export. Raises: UsageError if it differs from that of learned
+    positions.
+    """
     if config.positions == "sinusoidal":
         return asked or int(model.config["segment_length"])
     learned = config.max_positions or 0
     if asked not in (None, learned):
-        raise UsageError(f"{model.reference} has learned {learned} positions: leave --positions out.")
+        raise UsageError(
+            f"{model.reference} has learned {learned} positions: leave --positions out."
+        )
     return learned
 
 
@@ -132,12 +146,19 @@ def _require_usual(config: TransformerConfig, name: str) -> None:
             "train one with --set 'model.cutoffs=[]'."
         )
     if config.score_scale != 1 or config.score_bias or config.score_cap is not None:
-        raise UsageError(f"{name} scales, shifts or caps its scores (model.score_…), which GPT-2 does not.")
+        raise UsageError(
+            f"{name} scales, shifts or caps its scores (model.score_…), which GPT-2 does not."
+        )
     for place in PLACES:
         for number in range(1, config.layers + 1):
             layer = config.layer_in(place, number)
-            if layer.name != type(config).model_fields[place].get_default(call_default_factory=True).name:
-                raise UsageError(f"{name} has {layer.name!r} as model.{place} in block {number}, which GPT-2 has not.")
+            if (
+                layer.name
+                != type(config).model_fields[place].get_default(call_default_factory=True).name
+            ):
+                raise UsageError(
+                    f"{name} has {layer.name!r} as model.{place} in block {number}, which GPT-2 has not."
+                )
 
 
 BLOCKS = "backbone.model."
@@ -145,9 +166,11 @@ BLOCKS = "backbone.model."
 
 
 def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form:
-    """Write the model with `save_pretrained` of transformers, in the precision of the stored weights.
+    """Write the model with `save_pretrained` of transformers, in the precision of the stored
+    weights.
 
-    Raises: UsageError if positions are asked for; ArtifactError if transformers would compute other scores.
+    Raises: UsageError if positions are asked for; ArtifactError if transformers would compute other
+    scores.
     """
     config = model_of(model)
     assert isinstance(config, HuggingFaceConfig)
@@ -176,11 +199,16 @@ def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
     vocabulary = ours.vocabulary
     assert isinstance(vocabulary, FullVocabulary)
     named = {id(module): name for name, module in causal.named_modules()}
-    lookup, head = (named[id(side)] for side in (causal.get_input_embeddings(), causal.get_output_embeddings()))
+    lookup, head = (
+        named[id(side)] for side in (causal.get_input_embeddings(), causal.get_output_embeddings())
+    )
     weights = {
         f"{causal.base_model_prefix}.{name.removeprefix(BLOCKS)}": tensor
         for name, tensor in ours.state_dict().items()
         if name.startswith(BLOCKS)
     }
-    weights |= {f"{lookup}.weight": vocabulary.embedding, f"{head}.weight": vocabulary.output_weight}
+    weights |= {
+        f"{lookup}.weight": vocabulary.embedding,
+        f"{head}.weight": vocabulary.output_weight,
+    }
     return weights if vocabulary.bias is None else weights | {f"{head}.bias": vocabulary.bias}

@@ -1,4 +1,5 @@
-"""Forecasts of commands from manifests alone: disk by arithmetic, and an amount of work proportional to time.
+"""Forecasts of commands from manifests alone: disk by arithmetic, and an amount of work
+proportional to time.
 
 A quantity that cannot be estimated is None, never a guess.
 """
@@ -47,7 +48,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work; two works with the same signature take time in proportion to their amounts."""
+    """An amount of work; two works with the same signature take time in proportion to their
+    amounts.
+    """
 
     amount: int
     unit: str

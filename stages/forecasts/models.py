@@ -1,4 +1,6 @@
-"""Forecasts of models: imported, trained, evaluated on text and on tasks; and of the keys of documents."""
+"""Forecasts of models: imported, trained, evaluated on text and on tasks; and of the keys of
+documents.
+"""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +24,13 @@ from stages.tasks.config import Adaptation, EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig, layouts
 from stages.tasks.plan import plan_stream
 from stages.training.config import TrainConfig
-from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
+from stages.training.sizes import (
+    checkpoint_bytes,
+    saved_bytes,
+    segments,
+    training_bytes,
+    update_tokens,
+)
 from stages.training.training_data import mapped_bytes
 
 
@@ -32,7 +40,11 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state, index = state_bytes(inputs["model"], config.windows, tokens), _searched(inputs)
-        search = None if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes"))
+        search = (
+            None
+            if index is None
+            else memory_to_search(index.config["index"], index.metrics.get("bytes"))
+        )
         exact = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
         matched = exact + matching_memory(inputs)
         beside_the_model = state + (search or 0) + matched
@@ -51,7 +63,9 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
         signature = config.model_dump(exclude={"split", "passage", "exclude"})
         signature |= {"model": shape_of(inputs["model"]), "index": index and index.config["index"]}
         rows = 0 if index is None else int(index.metrics["rows"])
-        return Work(sum(int(splits[split]["tokens"]) for split in read), "tokens", signature, scale=rows)
+        return Work(
+            sum(int(splits[split]["tokens"]) for split in read), "tokens", signature, scale=rows
+        )
 
 
 def _searched(inputs: Inputs) -> Artifact | None:
@@ -59,7 +73,9 @@ def _searched(inputs: Inputs) -> Artifact | None:
 
 
 def matching_memory(inputs: Inputs) -> int:
-    """Bytes of the buffer that sorts a part of the readable texts, to find passages of the split there."""
+    """Bytes of the buffer that sorts a part of the readable texts, to find passages of the split
+    there.
+    """
     splits = inputs["tokens"].metrics["splits"]
     texts = [splits["train"]["tokens"] if "train" in splits else 0]
     texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
@@ -78,7 +94,11 @@ class TrainForecast(Forecast[TrainConfig]):
         checkpoint = checkpoint_bytes(config, inputs, saved)
         return Cost(
             files={
-                **{"model.safetensors": saved, "last.safetensors": saved, "config.json": SMALL_BYTES},
+                **{
+                    "model.safetensors": saved,
+                    "last.safetensors": saved,
+                    "config.json": SMALL_BYTES,
+                },
                 **_after_each(config, saved),
             },
             metrics={
@@ -97,7 +117,11 @@ class TrainForecast(Forecast[TrainConfig]):
         """Count the tokens that updates read."""
         settings = {"method", "memory", "segment_length", "batch_tokens", "precision", "lora"}
         signature = config.model_dump(include=settings)
-        signature["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
+        signature["model"] = {
+            name: value
+            for name, value in config.model.model_dump().items()
+            if "dropout" not in name
+        }
         return Work(metrics["tokens"], "tokens", signature)
 
 
@@ -106,7 +130,9 @@ def _after_each(config: TrainConfig, saved: int) -> dict[str, int]:
     settings = config.method_settings
     if config.order is None or not isinstance(settings, TaskSettings):
         return {}
-    sizes = [settings.sizes_in(config.model, max(0, place - 1)) for place in range(len(config.order) + 1)]
+    sizes = [
+        settings.sizes_in(config.model, max(0, place - 1)) for place in range(len(config.order) + 1)
+    ]
     return {
         after_file(place): saved
         if model == config.model
@@ -119,9 +145,13 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
     """The work is the examples that are read; the artifact is small."""
 
     def cost(self, config: EvaluateTasksConfig, inputs: Inputs) -> Cost:
-        """Memory: weights, with a copy and gradients if a reading adapts them; keys, and the part of them in memory."""
+        """Memory: weights, with a copy and gradients if a reading adapts them; keys, and the part
+        of them in memory.
+        """
         weights = 4 * int(inputs["model"].metrics["parameters"])
-        needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
+        needed = weights * (
+            3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1
+        )
         if "episodes" in inputs:
             episodes = inputs["episodes"]
             needed += 4 * int(episodes.input("encoder").metrics["parameters"])
@@ -149,7 +179,9 @@ class ImportForecast(Forecast[ImportConfig]):
         )
 
     def work(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Work like that of models with the same settings alone: time depends on how weights are packed."""
+        """Work like that of models with the same settings alone: time depends on how weights are
+        packed.
+        """
         return Work(metrics["parameters"], "weights", config.model_dump(include={"model"}))
 
 

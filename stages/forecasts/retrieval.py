@@ -17,7 +17,14 @@ from stages.pack import PackConfig, array_layouts, whole_segments
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
 from stages.search.config import IndexConfig
-from stages.suffixes.indexing import CONTEXTS_PER_SHARD, GROUP, SORTING_BYTES, TEXT, opened_bytes, scratch_bytes
+from stages.suffixes.indexing import (
+    CONTEXTS_PER_SHARD,
+    GROUP,
+    SORTING_BYTES,
+    TEXT,
+    opened_bytes,
+    scratch_bytes,
+)
 from stages.updating.change import Change
 from stages.updating.config import TAKEN_OVER, UpdateConfig
 from stages.updating.plan import bytes_of_sources_and_names, longer_layouts, row_layouts
@@ -36,12 +43,15 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
             scratch=STATES_KEPT * state,
             memory=4 * inputs["encoder"].metrics["parameters"] + state,
             host=state,
-            remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
+            remedy="--fraction stores a part of the split"
+            + (", --dtype float16" if config.dtype == "float32" else ""),
         )
 
     def work(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of all windows. A model that pools reads one window for every row."""
-        signature = config.model_dump(include={*WindowedConfig.model_fields, "dtype", "precision", "key"})
+        signature = config.model_dump(
+            include={*WindowedConfig.model_fields, "dtype", "precision", "key"}
+        )
         signature |= {"model": shape_of(inputs["encoder"])}
         window = config.windows.context if model_of(inputs["encoder"]).pools else 1
         return Work(metrics["rows"] * window, "tokens", signature)
@@ -54,7 +64,10 @@ class UpdateForecast(Forecast[UpdateConfig]):
         encoder, change = inputs["encoder"], Change.of(config, inputs)
         added = _counts_added(change)
         layouts = row_layouts(config, encoder, change.left.rows + added["tokens"])
-        files = {layout.name: layout.stored_bytes for layout in (*layouts, *longer_layouts(change.left, added))}
+        files = {
+            layout.name: layout.stored_bytes
+            for layout in (*layouts, *longer_layouts(change.left, added))
+        }
         keys, (rows, dim) = layouts.keys, layouts.keys.shape
         state = state_bytes(encoder, config.windows, rows)
         copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
@@ -65,7 +78,8 @@ class UpdateForecast(Forecast[UpdateConfig]):
                 **{"forgotten": change.before.rows - change.left.rows, "added": added["tokens"]},
             },
             scratch=STATES_KEPT * state,
-            memory=copied + (4 * int(encoder.metrics["parameters"]) + state if ADDED in inputs else 0),
+            memory=copied
+            + (4 * int(encoder.metrics["parameters"]) + state if ADDED in inputs else 0),
             remedy="fewer documents to --add",
         )
 
@@ -101,7 +115,12 @@ class IndexForecast(Forecast[IndexConfig]):
         held = size if grows_whole(config) else PART_BYTES
         return Cost(
             files={INDEX_FILE: size},
-            metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
+            metrics={
+                "rows": keys.rows,
+                "dim": keys.dim,
+                "bytes": size,
+                "lossless": is_lossless(config),
+            },
             scratch=0 if grows_whole(config) else size,
             memory=max(held, 4 * keys.dim * int(config.train_keys or 0)),
             remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes instead of keys",
@@ -109,13 +128,18 @@ class IndexForecast(Forecast[IndexConfig]):
 
     def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall"}
-        signature = config.model_dump(include=settings) | {"dim": metrics.get("dim"), "changed": PREVIOUS in inputs}
+        signature = config.model_dump(include=settings) | {
+            "dim": metrics.get("dim"),
+            "changed": PREVIOUS in inputs,
+        }
         unit = "tokens" if config.index == EXACT else "keys"
         return Work(metrics["rows"], unit, signature, scale=metrics["rows"])
 
 
 def _cost_of_text(rows: int) -> Cost:
-    """Cost of an exact index: the places of tokens, and the lengths that neighbouring contexts share."""
+    """Cost of an exact index: the places of tokens, and the lengths that neighbouring contexts
+    share.
+    """
     place = 8 if rows >= 2**32 else 4
     files = {f"{GROUP}/order": rows * place, f"{GROUP}/shared": rows}
     return Cost(
@@ -137,7 +161,10 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
         memory = memory_to_search(index.config["index"], index.metrics.get("bytes"))
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts},
-            metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
+            metrics={
+                "k": config.k,
+                "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()},
+            },
             scratch=0,
             memory=memory,
             host=memory,
@@ -145,13 +172,18 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
         )
 
     def work(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Count the queries. An encoder that pools takes longer than the search, so its shape is in the signature."""
+        """Count the queries. An encoder that pools takes longer than the search, so its shape is in
+        the signature.
+        """
         index = inputs["index"]
         signature = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
         signature |= {"index": index.config["index"], "dim": index.metrics["dim"]}
         encoder = index.find("encoder")
         if model_of(encoder).pools:
-            signature |= {"model": shape_of(encoder), "context": index.find("datastore").config["context"]}
+            signature |= {
+                "model": shape_of(encoder),
+                "context": index.find("datastore").config["context"],
+            }
         queries = sum(split["queries"] for split in metrics["splits"].values())
         return Work(queries, "queries", signature, scale=index.metrics["rows"])
 

@@ -1,6 +1,7 @@
 """Forecast of `tokenize`: how many tokens a text has, and how large the artifact is.
 
-A sample is scaled up. A vocabulary of words grows with the text, so nothing is known of a large one.
+A sample is scaled up. A vocabulary of words grows with the text, so nothing is known of a large
+one.
 """
 
 from collections import Counter
@@ -30,7 +31,9 @@ SAMPLE_BYTES = 4_000_000
 WORDS_BYTES = 64_000_000
 """Text of which the words are counted, all of them."""
 SPLIT_WORD_BYTES = 5
-"""Bytes of disk for each word while a vocabulary is made: its place, and its share of the shard's words."""
+"""Bytes of disk for each word while a vocabulary is made: its place, and its share of the shard's
+words.
+"""
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 
@@ -43,7 +46,9 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
             return Cost()
         splits, tokenizer = found.splits, found.tokenizer
         tokens = sum(split["tokens"] + split.get("source_tokens", 0) for split in splits.values())
-        words = splits["train"]["tokens"] if config.tokenizer == "word" and not config.is_aligned else 0
+        words = (
+            splits["train"]["tokens"] if config.tokenizer == "word" and not config.is_aligned else 0
+        )
         return Cost(
             files=_files(splits, tokenizer),
             metrics={"splits": splits, **vocabulary_figures(config, tokenizer)},
@@ -55,7 +60,9 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
     def work(self, config: TokenizeConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the bytes of text."""
         read = sum(int(split["bytes"]) for split in metrics["splits"].values())
-        return Work(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
+        return Work(
+            read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"})
+        )
 
 
 class Found(NamedTuple):
@@ -78,8 +85,13 @@ def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
     most = max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
     documents = config.documents or "file"
     tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
-    counted = {role: _counts(_pieces(files, documents, most), tokenizer) for role, files in texts.items()}
-    figures = {role: _scaled(counts, sizes[role] / max(1, counts["bytes"])) for role, counts in counted.items()}
+    counted = {
+        role: _counts(_pieces(files, documents, most), tokenizer) for role, files in texts.items()
+    }
+    figures = {
+        role: _scaled(counts, sizes[role] / max(1, counts["bytes"]))
+        for role, counts in counted.items()
+    }
     part = any(counts["bytes"] < sizes[role] for role, counts in counted.items())
     shares = dict(zip(SPLITS, config.split or (), strict=False)) if ONE_CORPUS in figures else {}
     for split, share in shares.items():
@@ -89,9 +101,13 @@ def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
 
 
 def _count_pairs(config: TokenizeConfig, inputs: Inputs) -> Found:
-    """Count all pairs: only the beginnings of two files are sure to belong together, so no sample is drawn."""
+    """Count all pairs: only the beginnings of two files are sure to belong together, so no sample
+    is drawn.
+    """
     pairs = aligned_text(inputs, config)
-    learnt = (part for side in SIDES if "train" in pairs for part in _cut(pairs["train"].pieces(side)))
+    learnt = (
+        part for side in SIDES if "train" in pairs for part in _cut(pairs["train"].pieces(side))
+    )
     tokenizer = chosen_tokenizer(config, inputs, learnt)
     rule = eos_rule(tokenizer, aligned=True)
     splits, size = {}, 0
@@ -102,7 +118,9 @@ def _count_pairs(config: TokenizeConfig, inputs: Inputs) -> Found:
     return Found(splits, tokenizer, size, False)
 
 
-def _counts(parts: Iterable[Pieces], tokenizer: TextTokenizer, rule: EosRule | None = None) -> Counter[str]:
+def _counts(
+    parts: Iterable[Pieces], tokenizer: TextTokenizer, rule: EosRule | None = None
+) -> Counter[str]:
     """Counts of some text, by their names in `COUNTS`."""
     found = Counter[str]()
     for pieces in parts:
@@ -126,7 +144,9 @@ def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces
 def _cut(pieces: Iterable[MarkedPiece]) -> Iterator[Pieces]:
     """Text in parts as large as shards of a spool."""
     for batch in batches(pieces):
-        yield Pieces([piece.text for piece in batch], np.array([piece.marks for piece in batch], np.uint8))
+        yield Pieces(
+            [piece.text for piece in batch], np.array([piece.marks for piece in batch], np.uint8)
+        )
 
 
 def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, int]:
@@ -141,6 +161,8 @@ def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[
         if "source_tokens" in counts:
             rows["source_ids"] = (counts["source_tokens"], tokenizer.dtype)
             rows["source_offsets"] = (counts["documents"] + 1, np.dtype(np.int64))
-        layouts = [array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()]
+        layouts = [
+            array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()
+        ]
         files |= {f"{layout.name}/c/0": layout.stored_bytes for layout in layouts}
     return files

@@ -1,4 +1,5 @@
-"""Text generation by a model with any combination of memories, and the passages that support the text.
+"""Text generation by a model with any combination of memories, and the passages that support the
+text.
 
 This module has the settings of a request. Free of torch.
 """
@@ -29,14 +30,18 @@ class GenerationRequest(Settings):
     stop_at_eos: bool = False
     """End where <eos> is drawn."""
     draft: Literal["none", "exact"] = "none"
-    """Let the text of an exact index suggest what follows, and read several tokens at once: the same text, sooner."""
+    """Let the text of an exact index suggest what follows, and read several tokens at once: the
+    same text, sooner.
+    """
     attribute: bool = False
     """Afterwards list the training passages that carried each token."""
 
     @model_validator(mode="after")
     def _draws(self) -> Self:
         if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
-            raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
+            raise UsageError(
+                "--temperature 0 always takes the likeliest token: leave --top-k and --top-p out."
+            )
         if self.draft != "none" and self.attribute:
             raise UsageError("--attribute reads one token at a time: leave --draft out.")
         return self

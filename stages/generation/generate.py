@@ -1,4 +1,6 @@
-"""Text generation token by token: the growing text, the sources of each token's probability, and sampling."""
+"""Text generation token by token: the growing text, the sources of each token's probability, and
+sampling.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +52,8 @@ class Stream:
         return [int(id) for id in self.passage.ids]
 
     def read_range(self, drafted: Sequence[int] = ()) -> ScoredRange:
-        """Score the positions of the drafted tokens, and of the token after them, with all that they read.
+        """Score the positions of the drafted tokens, and of the token after them, with all that
+        they read.
 
         The target of the last position is a placeholder.
         """
@@ -63,7 +66,9 @@ class Stream:
         return result.scored_range
 
     def _fit(self, added: int) -> None:
-        """Switch to sliding windows, and drop the state, if `added` more tokens exceed the first window."""
+        """Switch to sliding windows, and drop the state, if `added` more tokens exceed the first
+        window.
+        """
         split_reader = self.reader.range_reader.split_reader
         if split_reader.in_pieces and len(self.passage) + added > split_reader.windows.context:
             self.reader = _read_in_pieces(self.reader, False)
@@ -71,13 +76,17 @@ class Stream:
                 self._history = replace(self._history, state=None)
 
     def each_log_probs(self, scored_range: ScoredRange) -> np.ndarray:
-        """Log-probabilities of every token at each position, with all memories read; natural log, [n, V]."""
+        """Log-probabilities of every token at each position, with all memories read; natural log,
+        [n, V].
+        """
         dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)
         found: np.ndarray = dense.double().cpu().numpy()
         return found
 
     def put(self, token: int, number: int = 0) -> None:
-        """Set the token at position `number` of the range that `read_range` scored last; later drafts are dropped."""
+        """Set the token at position `number` of the range that `read_range` scored last; later
+        drafts are dropped.
+        """
         assert self._block is not None, "the place of the token is read first"
         block, self._block = self._block, None
         start, stop = block.lm.start, block.lm.start + number + 1
@@ -96,17 +105,27 @@ class Stream:
 
 
 def in_pieces(reader: RangeReader) -> bool:
-    """Whether a text can be read in pieces: the model supports it, and no memory reads the inputs of windows."""
-    return reads_in_pieces(reader.model.config) and reader.hidden_memory is None and not reader.needs.window_keys
+    """Whether a text can be read in pieces: the model supports it, and no memory reads the inputs
+    of windows.
+    """
+    return (
+        reads_in_pieces(reader.model.config)
+        and reader.hidden_memory is None
+        and not reader.needs.window_keys
+    )
 
 
 def _read_in_pieces(reader: MemoryReader, whether: bool) -> MemoryReader:
     of_range = reader.range_reader
-    split_reader = replace(of_range.split_reader, in_pieces=whether, by_document=False)  # a text is one document
+    split_reader = replace(
+        of_range.split_reader, in_pieces=whether, by_document=False
+    )  # a text is one document
     return replace(reader, range_reader=replace(of_range, split_reader=split_reader))
 
 
-def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None) -> Tensor:
+def dense_log_probs(
+    reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None
+) -> Tensor:
     """Log-probabilities of every token at each position, float32 [n, V].
 
     Args:
@@ -149,8 +168,9 @@ MOST_CONTEXTS = 3
 class Attributed:
     """Sources of a token's probability.
 
-    `memories`: the probability that the entries of each reading added; the rest is the model's. `contexts`: the
-    entries that added most, in falling order. `entered`: rows with this token that were gated into the hidden state.
+    `memories`: the probability that the entries of each reading added; the rest is the model's.
+    `contexts`: the entries that added most, in falling order. `entered`: rows with this token that
+    were gated into the hidden state.
     """
 
     memories: list[float]
@@ -169,16 +189,22 @@ class Attribution:
         """Attribute the token at the one position of the range."""
         place = scored_range.lm.start
         (near,) = self._entered.read(PASSAGE, place, [token])
-        return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])
+        return Attributed(
+            *self._memory(scored_range, token, place), [one for one in near if one.right]
+        )
 
-    def _memory(self, scored_range: ScoredRange, token: int, place: int) -> tuple[list[float], list[Context]]:
+    def _memory(
+        self, scored_range: ScoredRange, token: int, place: int
+    ) -> tuple[list[float], list[Context]]:
         """Contribution of each memory, and the contexts that contributed most."""
         memories = [0.0] * len(self._reader.memories)
         entries = [one for _, some in self._reader.read_entries(scored_range) for one in some]
         for one in entries:
             memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
         here = SplitText.of(self._passage, PASSAGE, self._reader.text)
-        return memories, self._contexts.best(entries, 0, token, place, here, MOST_CONTEXTS, right=True)
+        return memories, self._contexts.best(
+            entries, 0, token, place, here, MOST_CONTEXTS, right=True
+        )
 
 
 STRIDE = 1
@@ -187,7 +213,9 @@ STRIDE = 1
 
 @dataclass(frozen=True)
 class GeneratedToken:
-    """A generated token, and its probability by the model and its memories, before temperature, top-k and top-p."""
+    """A generated token, and its probability by the model and its memories, before temperature,
+    top-k and top-p.
+    """
 
     id: int
     probability: float
@@ -209,7 +237,9 @@ def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryRe
 
 
 def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:
-    """Yield the tokens after the prompt, one by one; deterministic for a seed. An `<eos>` that stops is left out."""
+    """Yield the tokens after the prompt, one by one; deterministic for a seed. An `<eos>` that
+    stops is left out.
+    """
     stream = Stream(reader, reader.text.ids(wanted.prompt))
     attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
     random, left = np.random.default_rng(wanted.seed), wanted.max_tokens
@@ -217,7 +247,9 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
         drafted = [] if wanted.draft == "none" else draft_exact(stream, left - 1)
         block = stream.read_range(drafted)
         for number, log_p in enumerate(stream.each_log_probs(block)):
-            token = draw(probabilities(log_p, wanted.temperature, wanted.top_k, wanted.top_p), random)
+            token = draw(
+                probabilities(log_p, wanted.temperature, wanted.top_k, wanted.top_p), random
+            )
             if wanted.stop_at_eos and token == reader.text.eos:
                 return
             right = number < len(drafted) and token == drafted[number]
@@ -238,10 +270,12 @@ SHORTEST = 2
 
 
 def draft_exact(stream: Stream, most: int) -> list[int]:
-    """Draft the tokens that follow the longest match of the text's end in the exact index; none if it is too short.
+    """Draft the tokens that follow the longest match of the text's end in the exact index; none if
+    it is too short.
 
     Drafts do not change the text: each token is drawn as it would be without them.
-    Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a draft that is certain.
+    Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a
+    draft that is certain.
     """
     matched = stream.reader.range_reader.matched
     assert matched is not None, "what drafts is opened"
@@ -257,7 +291,10 @@ def draft_exact(stream: Stream, most: int) -> list[int]:
 
 
 def probabilities(
-    log_p: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    log_p: np.ndarray,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
 ) -> np.ndarray:
     """Distribution from which a token is drawn, float64 [V], summing to 1; ties go to the lower id.
 

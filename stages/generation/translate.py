@@ -25,7 +25,9 @@ from stages.translation.translator import Translator, open_translator
 
 
 class TranslatedToken(NamedTuple):
-    """A token of a translation, its probability with and without memory, and the pair that supports it most."""
+    """A token of a translation, its probability with and without memory, and the pair that supports
+    it most.
+    """
 
     text: str
     probability: float
@@ -73,20 +75,35 @@ class LineTranslator:
         evidence = self.translator.evidence(source, found)
         labels = [self.reader.text.label(token) for token in self.translator.written(found)]
         rows = evidence.row.tolist()
-        columns = zip(labels, evidence.log_p.exp().tolist(), evidence.log_p_model.exp().tolist(), rows, strict=True)
+        columns = zip(
+            labels,
+            evidence.log_p.exp().tolist(),
+            evidence.log_p_model.exp().tolist(),
+            rows,
+            strict=True,
+        )
         pairs = self._pairs
-        return [TranslatedToken(word, p, own, None if row < 0 else pairs.of_row(row)) for word, p, own, row in columns]
+        return [
+            TranslatedToken(word, p, own, None if row < 0 else pairs.of_row(row))
+            for word, p, own, row in columns
+        ]
 
     @cached_property
     def _pairs(self) -> PairTexts:
         return pair_texts(self.reader.read, self.reader.text)
 
 
-def open_line_translator(request: Request, store: Store, wanted: TranslationRequest) -> LineTranslator:
-    """Open the model and memories that a request names. Raises: UsageError, ArtifactError if they do not translate."""
+def open_line_translator(
+    request: Request, store: Store, wanted: TranslationRequest
+) -> LineTranslator:
+    """Open the model and memories that a request names. Raises: UsageError, ArtifactError if they
+    do not translate.
+    """
     found = find(request, store, None)
     if request.tokens is not None and PAIRS not in found.read:
-        raise UsageError("--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…")
+        raise UsageError(
+            "--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…"
+        )
     require_sources(model_of(found.read["model"]), found.read["tokens"])
     reader = load_reader(found, request)
     model, device = reader.range_reader.model, reader.range_reader.split_reader.device
@@ -94,7 +111,9 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
     external, memory, key = reader.range_reader.external, None, None
     if reader.policy is None:
         if wanted.attribute:
-            raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
+            raise UsageError(
+                "--attribute shows the pairs of a datastore, and none is read: name an index."
+            )
     else:
         search = None if external is None else step_search(external.retrieval)
         if external is None or search is None:
@@ -102,5 +121,10 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
                 "Each step searches an index, or similar pairs, and reads their neighbours alone: "
                 "--memory external:…, similar-pairs:…, or none."
             )
-        memory, key = StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype)), external.encoder.key
-    return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))
+        memory, key = (
+            StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype)),
+            external.encoder.key,
+        )
+    return LineTranslator(
+        reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key)
+    )

@@ -19,8 +19,9 @@ from stages.text.excerpt import Excerpt, SplitText
 class Context:
     """One entry of memory that a position read.
 
-    `reading`: number of the reading, from 0. `weight`: share of that reading's memory. `carried`: share of the final
-    distribution, which it adds to the probability of its token. `back`: distance in positions, None for a datastore.
+    `reading`: number of the reading, from 0. `weight`: share of that reading's memory. `carried`:
+    share of the final distribution, which it adds to the probability of its token. `back`: distance
+    in positions, None for a datastore.
     """
 
     reading: int
@@ -70,10 +71,13 @@ class Contexts:
             places = order[:most][heaviest[:most] > 0].tolist()
             found += [(-float(one.carried[row, entry]), number, entry) for entry in places]
         return [
-            self._context(entries[number], row, entry, token, at, here) for _, number, entry in sorted(found)[:most]
+            self._context(entries[number], row, entry, token, at, here)
+            for _, number, entry in sorted(found)[:most]
         ]
 
-    def _context(self, entries: ReadEntries, row: int, entry: int, token: int, at: int, here: SplitText) -> Context:
+    def _context(
+        self, entries: ReadEntries, row: int, entry: int, token: int, at: int, here: SplitText
+    ) -> Context:
         place = int(entries.places[row, entry])
         return Context(
             reading=entries.reading,
@@ -101,7 +105,9 @@ def named(described: dict[str, Any], hidden_memory: str | None) -> dict[str, Any
 
 
 class EnteredContexts:
-    """Finds the source text of neighbours that entered hidden states; empty without a hidden memory."""
+    """Finds the source text of neighbours that entered hidden states; empty without a hidden
+    memory.
+    """
 
     def __init__(self, reader: MemoryReader) -> None:
         self._memory = reader.range_reader.hidden_memory
@@ -127,8 +133,9 @@ class EnteredContexts:
 class LookedUpContext:
     """An earlier position of the text whose key and value attention looked up.
 
-    `weight`: share of all attention of the layers and heads that look up, gates included. `back`: distance from the
-    token, in positions. `right`: whether the token after that position is the same. `source`: that token in its text.
+    `weight`: share of all attention of the layers and heads that look up, gates included. `back`:
+    distance from the token, in positions. `right`: whether the token after that position is the
+    same. `source`: that token in its text.
     """
 
     weight: float
@@ -138,7 +145,9 @@ class LookedUpContext:
 
 
 class LookUps:
-    """Records the searches of a model's attention while it reads a passage of one stream; none if it has no memory."""
+    """Records the searches of a model's attention while it reads a passage of one stream; none if
+    it has no memory.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         layers = [part for part in model.modules() if isinstance(part, MemorizingAttention)]
@@ -155,8 +164,11 @@ class LookUps:
         self._found = self._calls.take()
         self._calls.close()
 
-    def read(self, start: int, ids: Any, number: int, here: SplitText, most: int) -> list[list[LookedUpContext]]:
-        """The positions with the largest weights for each of `number` tokens from `start` on, the largest first.
+    def read(
+        self, start: int, ids: Any, number: int, here: SplitText, most: int
+    ) -> list[list[LookedUpContext]]:
+        """The positions with the largest weights for each of `number` tokens from `start` on, the
+        largest first.
 
         Args:
             ids: integers [T], the tokens of the text `here`.
@@ -168,7 +180,9 @@ class LookUps:
             heaviest = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
             contexts.append(
                 [
-                    LookedUpContext(weight, age, int(ids[place - age]) == int(ids[place]), here.at(place - age))
+                    LookedUpContext(
+                        weight, age, int(ids[place - age]) == int(ids[place]), here.at(place - age)
+                    )
                     for age, weight in heaviest
                     if weight > 0
                 ]
@@ -179,9 +193,15 @@ class LookUps:
         """For each token, the attention by distance, summed over layers and heads."""
         weights: list[dict[int, float]] = [defaultdict(float) for _ in range(number)]
         for gates, calls in zip(self._gates, self._found, strict=True):
-            rows = (row for ages, shares in calls for row in zip(ages, gates[:, None] * shares, strict=True))
+            rows = (
+                row
+                for ages, shares in calls
+                for row in zip(ages, gates[:, None] * shares, strict=True)
+            )
             for (ages, shares), found in zip(rows, weights, strict=True):
-                for age, weight in zip(ages.flatten().tolist(), shares.flatten().tolist(), strict=True):
+                for age, weight in zip(
+                    ages.flatten().tolist(), shares.flatten().tolist(), strict=True
+                ):
                     found[age] += weight
         return weights
 

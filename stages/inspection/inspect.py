@@ -1,4 +1,6 @@
-"""Inspection of a passage, token by token: the sources of each probability, and the contexts behind it."""
+"""Inspection of a passage, token by token: the sources of each probability, and the contexts behind
+it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,7 +32,9 @@ from stages.text.excerpt import SplitText
 
 @dataclass(frozen=True)
 class MemoryView:
-    """Contribution of one reading to a token: its own probability, and its share of the final distribution."""
+    """Contribution of one reading to a token: its own probability, and its share of the final
+    distribution.
+    """
 
     probability: float
     share: float
@@ -40,10 +44,11 @@ class MemoryView:
 class TokenView:
     """One token of a passage, and the sources of its probability.
 
-    `model`: probability by the model alone, with the memory in its hidden states. `final`: probability with all
-    memories. `gain`: log(final / model), in nats. `columns`: figures of probes, by name. `contexts`: entries with the
-    largest shares of the final distribution, the largest first. `entered`: neighbours that entered the hidden state,
-    the nearest first. `looked_up`: earlier positions that memorizing attention looked up, the largest weight first.
+    `model`: probability by the model alone, with the memory in its hidden states. `final`:
+    probability with all memories. `gain`: log(final / model), in nats. `columns`: figures of
+    probes, by name. `contexts`: entries with the largest shares of the final distribution, the
+    largest first. `entered`: neighbours that entered the hidden state, the nearest first.
+    `looked_up`: earlier positions that memorizing attention looked up, the largest weight first.
     """
 
     position: int
@@ -64,7 +69,8 @@ class TokenView:
 class Inspected:
     """A passage of a split, or a given text, as a model with its memories reads it.
 
-    `hidden_memory`: name of the memory in the hidden states, if any. `looks_up`: whether attention looks up positions.
+    `hidden_memory`: name of the memory in the hidden states, if any. `looks_up`: whether attention
+    looks up positions.
     """
 
     model: str
@@ -100,8 +106,14 @@ class Inspected:
 
         `looked_up` is left out for a model that looks up nothing.
         """
-        found = {name: value for name, value in asdict(self).items() if name not in ("hidden_memory", "looks_up")}
-        found["tokens"] = [named(token | token.pop("columns"), self.hidden_memory) for token in found["tokens"]]
+        found = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in ("hidden_memory", "looks_up")
+        }
+        found["tokens"] = [
+            named(token | token.pop("columns"), self.hidden_memory) for token in found["tokens"]
+        ]
         for token in [] if self.looks_up else found["tokens"]:
             del token["looked_up"]
         return found
@@ -137,46 +149,63 @@ def _require_token(ids: list[int]) -> None:
         raise UsageError("--text has no token that could be read.")
 
 
-def inspect_split(request: Request, store: Store, split: str, position: int, length: int, contexts: int) -> Inspected:
-    """Read tokens `position` to `position + length` of a split as an evaluation does, with everything before them.
+def inspect_split(
+    request: Request, store: Store, split: str, position: int, length: int, contexts: int
+) -> Inspected:
+    """Read tokens `position` to `position + length` of a split as an evaluation does, with
+    everything before them.
 
     Raises: UsageError if there is no such token.
     """
-    (inspected,) = inspect_passages(request, store, split, [(position, position + length)], contexts)
+    (inspected,) = inspect_passages(
+        request, store, split, [(position, position + length)], contexts
+    )
     return inspected
 
 
 def inspect_passages(
     request: Request, store: Store, split: str, passages: Sequence[tuple[int, int]], contexts: int
 ) -> Iterator[Inspected]:
-    """Read passages [start, stop) of a split with one model, cut at the end of the split; see `inspect_split`."""
+    """Read passages [start, stop) of a split with one model, cut at the end of the split; see
+    `inspect_split`.
+    """
     found = find(request, store, split)
     tokens = found.read["tokens"]
     total = int(tokens.metrics["splits"][split]["tokens"])
     for start, _ in passages:
         if not 0 <= start < total:
-            raise UsageError(f"--position {start} is not in {split}, which has tokens 0 to {total - 1}.")
+            raise UsageError(
+                f"--position {start} is not in {split}, which has tokens 0 to {total - 1}."
+            )
     group, reader = tokens.zarr("tokens.zarr"), load_reader(found, request)
     for start, stop in passages:
         yield _inspected(reader, split, group, start, min(stop, total), contexts)
 
 
-def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
+def _inspected(
+    reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int
+) -> Inspected:
     """Inspect tokens [start, stop) of a split whose arrays are `own`."""
     carried = reader.carried(split, start)
     with LookUps(reader.range_reader.model) as look_ups:
         result = reader.read_range(split, start, stop, carried, probed=True)
-    scores = score_range(reader.range_reader, result, [] if reader.policy is None else [reader.policy])
+    scores = score_range(
+        reader.range_reader, result, [] if reader.policy is None else [reader.policy]
+    )
     ids = scores.targets.tolist()
     here = SplitText.of(own, split, reader.text)
     read = _read_memory(reader, result.scored_range, here, most)
     near = EnteredContexts(reader).read(split, start, ids)
     looked_up = look_ups.read(start, own[f"{split}/ids"], len(ids), here, most)
     views = []
-    for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True)):
+    for row, (id, text, (shares, contexts)) in enumerate(
+        zip(ids, reader.text.pieces(ids), read, strict=True)
+    ):
         model, final = scores.alone.log_p[row], scores.final.log_p[row]
         alone = scores.final.columns["log_p_mem"][row] if scores.rows else ()
-        columns = [column for seen in scores.observations.values() for column in seen.columns.items()]
+        columns = [
+            column for seen in scores.observations.values() for column in seen.columns.items()
+        ]
         views.append(
             TokenView(
                 position=start + row,
@@ -186,7 +215,10 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
                 model=_probability(model),
                 final=_probability(final),
                 gain=float(final - model),
-                memories=[MemoryView(_probability(one), share) for one, share in zip(alone, shares, strict=True)],
+                memories=[
+                    MemoryView(_probability(one), share)
+                    for one, share in zip(alone, shares, strict=True)
+                ],
                 columns={name: float(column[row]) for name, column in columns},
                 contexts=contexts,
                 entered=near[row][:most],
@@ -195,17 +227,26 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
         )
     memory = reader.range_reader.hidden_memory
     entering = None if memory is None else memory.name
-    return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any)
+    return Inspected(
+        reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any
+    )
 
 
 def _read_memory(
     reader: MemoryReader, scored_range: ScoredRange, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
-    """For each token, every memory's share of the final distribution, and the contexts with the largest shares."""
+    """For each token, every memory's share of the final distribution, and the contexts with the
+    largest shares.
+    """
     scored, contexts, place = scored_range.lm, Contexts(reader), 0
     for shares, entries in reader.read_entries(scored_range):
         for row, parts in enumerate(shares.memories.tolist()):
-            yield parts, contexts.best(entries, row, int(scored.targets[place]), scored.start + place, here, most)
+            yield (
+                parts,
+                contexts.best(
+                    entries, row, int(scored.targets[place]), scored.start + place, here, most
+                ),
+            )
             place += 1
     yield from (([], []) for _ in range(len(scored) - place))
 

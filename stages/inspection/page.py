@@ -36,19 +36,22 @@ class Chosen:
     start: int
     stop: int
     nats: float
-    """Nats gained on all tokens of the passage; lost, or of either sign on rare words, by criterion."""
+    """Nats gained on all tokens of the passage; lost, or of either sign on rare words, by
+    criterion.
+    """
 
 
 def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: int) -> list[Chosen]:
-    """Choose the passages of a report's split on which memory gains or loses most, or changes rare words most.
+    """Choose the passages of a report's split on which memory gains or loses most, or changes rare
+    words most.
 
     Args:
         report: report with memory, and with scores of all tokens.
         kinds: criteria from KINDS.
         each: maximum number of passages of each kind; passages of a kind do not overlap.
         length: number of tokens of a passage.
-    Raises: UsageError for an unknown kind, or a report on last words or without memory; ArtifactError for a report
-        without token scores.
+    Raises: UsageError for an unknown kind, or a report on last words or without memory;
+        ArtifactError for a report without token scores.
     """
     for kind in kinds:
         if kind not in KINDS:
@@ -58,12 +61,16 @@ def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: i
     found: list[Chosen] = []
     for kind in kinds:
         values = _values(kind, gains, targets, report)
-        found += [Chosen(kind, start, start + length, nats) for start, nats in heaviest(values, each, length)]
+        found += [
+            Chosen(kind, start, start + length, nats)
+            for start, nats in heaviest(values, each, length)
+        ]
     return found
 
 
 def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, float]]:
-    """Starts and sums of the windows with the largest sums above 0, the largest first, without overlap.
+    """Starts and sums of the windows with the largest sums above 0, the largest first, without
+    overlap.
 
     Args:
         values: float [T]; `length` is at most T.
@@ -87,9 +94,13 @@ def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
     """log(final / model) of every token of the split, float64 [T], and the ids of the tokens."""
     final, model = open_scores(report, "final"), open_scores(report, "model")
     if report.config["score"] != "all":
-        raise UsageError(f"{report.reference} scores last words alone: name a report of all tokens (--score all).")
+        raise UsageError(
+            f"{report.reference} scores last words alone: name a report of all tokens (--score all)."
+        )
     if not report.metrics["memories"]:
-        raise UsageError(f"{report.reference} has no memory, which gains and losses are of: name one that has.")
+        raise UsageError(
+            f"{report.reference} has no memory, which gains and losses are of: name one that has."
+        )
     gains = np.asarray(final.log_p[:], np.float64) - np.asarray(model.log_p[:])
     return np.nan_to_num(gains), np.asarray(final.targets[:])
 
@@ -116,7 +127,9 @@ def page(found: Inspected) -> str:
     last = found.start + len(found.tokens) - 1
     *others, latest = ["model", *found.memory_words]
     asked = f"{', '.join(others)} or {latest}" if others else latest
-    return _rendered(f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}", found)
+    return _rendered(
+        f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}", found
+    )
 
 
 def _rendered(title: str, found: Inspected, **values: Any) -> str:

@@ -1,4 +1,5 @@
-"""A model with its memories at selected numbers, ready to answer questions; and the entries behind each prediction.
+"""A model with its memories at selected numbers, ready to answer questions; and the entries behind
+each prediction.
 
 Shapes: n positions, k entries for each position.
 """
@@ -39,11 +40,12 @@ from stages.text.tokens import open_split
 class ReadEntries:
     """Entries of one kind that n positions read, in one of the readings.
 
-    `places` int64 [n, k]: rows of the artifact with this `role`, or positions of the text itself if `role` is empty;
-    -1 if missing.
+    `places` int64 [n, k]: rows of the artifact with this `role`, or positions of the text itself if
+    `role` is empty; -1 if missing.
     `values` int64 [n, k]: tokens of the entries, -1 if missing.
     `weights` float [n, k]: shares of the reading's memory; over all kinds of entries they sum to 1.
-    `carried` float [n, k]: shares of the final distribution, which each entry adds to the probability of its token.
+    `carried` float [n, k]: shares of the final distribution, which each entry adds to the
+    probability of its token.
     """
 
     reading: int
@@ -53,11 +55,15 @@ class ReadEntries:
     weights: Tensor
     carried: Tensor
     matched: Tensor | None = None
-    """Number of tokens that each entry's context shares with the position's, [n, k]; None: keys are compared."""
+    """Number of tokens that each entry's context shares with the position's, [n, k]; None: keys are
+    compared.
+    """
 
 
 class Shares(NamedTuple):
-    """Shares of the final distributions, `model` [n] and `memories` [n, readings]; together they sum to 1."""
+    """Shares of the final distributions, `model` [n] and `memories` [n, readings]; together they
+    sum to 1.
+    """
 
     model: Tensor
     memories: Tensor
@@ -84,13 +90,17 @@ BLOCK_TOKENS = 4096
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """A model with at most one row of readings, and the policy of their weights; None for the model alone."""
+    """A model with at most one row of readings, and the policy of their weights; None for the model
+    alone.
+    """
 
     read: Mapping[str, Artifact]
     range_reader: RangeReader
     policy: WeightPolicy | None
     memories: list[dict[str, Any]]
-    """The readings with their numbers, in the form of a report; `numbers` names the source of the numbers."""
+    """The readings with their numbers, in the form of a report; `numbers` names the source of the
+    numbers.
+    """
     text: TokenText
 
     def read_range(
@@ -98,13 +108,19 @@ class MemoryReader:
     ) -> RangeResult:
         """Read tokens [start, stop) of a split, with everything that the weights need."""
         where = None if self.policy is None else self.policy.searches_where
-        return self.range_reader.read(split, start, stop, carried, probed=probed, contexts=True, where=where)
+        return self.range_reader.read(
+            split, start, stop, carried, probed=probed, contexts=True, where=where
+        )
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
-        """Read the entries of each token of a range, for a few tokens at a time; the model alone has none."""
+        """Read the entries of each token of a range, for a few tokens at a time; the model alone
+        has none.
+        """
         if self.policy is None:
             return
-        own = scored_range.lm.start + torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)
+        own = scored_range.lm.start + torch.arange(
+            len(scored_range.lm), device=scored_range.lm.log_z.device
+        )
         for rows, retrieved in self.policy.reading_row.retrieve(scored_range):
             of_readings = self.policy.shares(scored_range, rows, retrieved)
             shares = _shares(of_readings)
@@ -121,7 +137,9 @@ class MemoryReader:
                     carried = weight * shares.memories[:, number, None]
                     counted = part.ids is not None and role not in ("datastore", PAIRS)
                     matched = part.entries.scores if counted else None
-                    entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
+                    entries.append(
+                        ReadEntries(number, role, where, values, weight, carried, matched)
+                    )
             yield shares, entries
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
@@ -130,11 +148,18 @@ class MemoryReader:
             return SplitText.of(datastore.zarr("tokens.zarr"), PAIRS_SPLIT, self.text)
         if datastore.kind == "index":
             tokens, split = datastore.input(TEXT), str(datastore.config["split"])
-            opened, names = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
+            opened, names = (
+                open_split(tokens.zarr("tokens.zarr"), split),
+                tokens.path / names_file(split),
+            )
             runs = read_runs(names) if names.is_file() else ()
-            return SplitText(split, opened.ids, opened.doc_offsets, self.text, DocumentNames(list(runs)))
+            return SplitText(
+                split, opened.ids, opened.doc_offsets, self.text, DocumentNames(list(runs))
+            )
         rows = DatastoreRows(datastore)
-        return SplitText(rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names)
+        return SplitText(
+            rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names
+        )
 
     def of_passage(self, passage: Passage, first: int | None = None) -> "MemoryReader":
         """The same reader for a passage instead of splits; it keeps hidden states.
@@ -147,20 +172,34 @@ class MemoryReader:
         corpus = Corpus(passage, reader.split_reader.corpus.eos if first is None else first)
         of_passage = replace(reader.split_reader, corpus=corpus)
         if external is not None:
-            encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
+            encoder = replace(
+                external.encoder, reader=replace(external.encoder.reader, corpus=corpus)
+            )
             external = replace(external, encoder=encoder)
         hidden = None if hidden is None else hidden.of_text(of_passage)
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
-        changed = replace(reader, split_reader=of_passage, external=external, hidden_memory=hidden, last_words=every)
+        changed = replace(
+            reader,
+            split_reader=of_passage,
+            external=external,
+            hidden_memory=hidden,
+            last_words=every,
+        )
         return replace(self, range_reader=changed)
 
     def carried(self, split: str, start: int) -> CarriedState:
-        """The past of a token that readings and states need; reads the tokens of the split before it.
+        """The past of a token that readings and states need; reads the tokens of the split before
+        it.
 
-        No memory enters hidden states, since the kept states of a position are from before memory enters.
+        No memory enters hidden states, since the kept states of a position are from before memory
+        enters.
         """
         reader = replace(self.range_reader, hidden_memory=None, probes={})
-        past = reader.beginning if reader.carries_state else CarriedState(max(0, start - reader.needs.reach))
+        past = (
+            reader.beginning
+            if reader.carries_state
+            else CarriedState(max(0, start - reader.needs.reach))
+        )
         while past.start < start:
             past = reader.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
@@ -189,11 +228,17 @@ def load_reader(found: Resolved, request: Request) -> MemoryReader:
     else:
         policy = Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
     untuned = [
-        {name: value for name, value in memory.items() if name not in ("tuned", "tune_split", "interior")}
+        {
+            name: value
+            for name, value in memory.items()
+            if name not in ("tuned", "tune_split", "interior")
+        }
         for memory in policy.describe(None)
     ]
     memories = [memory | {"numbers": found.numbers} for memory in untuned]
-    return MemoryReader(found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text)
+    return MemoryReader(
+        found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text
+    )
 
 
 def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
@@ -201,7 +246,9 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
     grids = row.grids([1.0] * len(row.sources))
     if all(source.reading.comparison.temperature != "tune" for source in row.sources):
         return grids
-    splits = {name: split["tokens"] for name, split in tokens.metrics["splits"].items() if name != PASSAGE}
+    splits = {
+        name: split["tokens"] for name, split in tokens.metrics["splits"].items() if name != PASSAGE
+    }
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
@@ -220,12 +267,14 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
 def continuation_scores(
     reader: MemoryReader, context: Sequence[int], continuation: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Score a continuation after a context, as one passage that begins with `<eos>`, with all memories.
+    """Score a continuation after a context, as one passage that begins with `<eos>`, with all
+    memories.
 
-    A model with windows of L inputs reads the last L inputs, perhaps without `<eos>`; a longer continuation is read in
-    several windows. A backbone that carries state reads the whole text.
+    A model with windows of L inputs reads the last L inputs, perhaps without `<eos>`; a longer
+    continuation is read in several windows. A backbone that carries state reads the whole text.
 
-    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether each is the argmax, bool [c].
+    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether each is the
+    argmax, bool [c].
     """
     ids = [*context, *continuation]
     kept = len(ids)
@@ -233,11 +282,15 @@ def continuation_scores(
         kept = min(kept, max(reader.range_reader.split_reader.windows.context, len(continuation)))
     first = ids[-kept - 1] if kept < len(ids) else None
     passage = Passage(ids[-kept:])
-    return _scored(reader.of_passage(passage, first), len(passage) - len(continuation), len(passage))
+    return _scored(
+        reader.of_passage(passage, first), len(passage) - len(continuation), len(passage)
+    )
 
 
 def text_log_prob(reader: MemoryReader, ids: Sequence[int]) -> float:
-    """Summed log-probability of a text after `<eos>`, in nats, read in windows like a split in an evaluation."""
+    """Summed log-probability of a text after `<eos>`, in nats, read in windows like a split in an
+    evaluation.
+    """
     log_p, _ = _scored(reader.of_passage(Passage(ids)), 0, len(ids))
     return float(log_p.sum())
 

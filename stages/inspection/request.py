@@ -1,4 +1,5 @@
-"""Artifacts and settings of a question about a model, from the references that a user gives. Does not import torch.
+"""Artifacts and settings of a question about a model, from the references that a user gives. Does
+not import torch.
 
 A text from outside the corpus gets the shape of a split, so that it is read like one.
 """
@@ -47,7 +48,9 @@ class Passage:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """`passage/ids` int64 [T] and `passage/doc_offsets` int64 [2]."""
-        return {f"{PASSAGE}/ids": self.ids, f"{PASSAGE}/doc_offsets": np.array([0, self._length])}[name]
+        return {f"{PASSAGE}/ids": self.ids, f"{PASSAGE}/doc_offsets": np.array([0, self._length])}[
+            name
+        ]
 
     @property
     def ids(self) -> np.ndarray:
@@ -96,8 +99,8 @@ def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
 def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
     """The readings of a report's main row, with the numbers that its evaluation selected.
 
-    If weights are learned by context, the readings are as they were before tuning; `reported_choices` has the choices.
-    Raises: ArtifactError if another model was evaluated.
+    If weights are learned by context, the readings are as they were before tuning;
+    `reported_choices` has the choices. Raises: ArtifactError if another model was evaluated.
     """
     if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
@@ -112,29 +115,42 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
-    """The record from which a report's weights by context are restored; None if it has one weight for all."""
+    """The record from which a report's weights by context are restored; None if it has one weight
+    for all.
+    """
     return report.json(CHOICES) if (report.path / CHOICES).is_file() else None
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    parts = [Comparison, READERS.settings(memory["reader"]), *map(memory_sources.SOURCES.settings, memory["sources"])]
+    parts = [
+        Comparison,
+        READERS.settings(memory["reader"]),
+        *map(memory_sources.SOURCES.settings, memory["sources"]),
+    ]
     reported_names = {key: key for part in parts for key in part.names()}
     for source in parts[2:]:
         reported_names |= source.reported_as
     settings = {"reader": memory["reader"]}
-    settings |= {key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None}
-    return parse_reading("+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items()))
+    settings |= {
+        key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None
+    }
+    return parse_reading(
+        "+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items())
+    )
 
 
 def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
-    """Default readings of these artifacts, with fixed numbers for those that an evaluation would tune.
+    """Default readings of these artifacts, with fixed numbers for those that an evaluation would
+    tune.
 
     Temperatures of neighbours stay `tune`.
     """
     readings = []
     for number, reading in enumerate(parse_readings(default_memory(read))):
         tunable = {name: own.untuned for name, own in reading.tunable.items() if own.untuned}
-        fixed: dict[str, Any] = {name: (untuned[-1 if number else 0],) for name, untuned in tunable.items()}
+        fixed: dict[str, Any] = {
+            name: (untuned[-1 if number else 0],) for name, untuned in tunable.items()
+        }
         if reading.reader_settings.temperatures:
             fixed["temperature"] = (trained_temperature(read["model"]),)
         readings.append(reading.changed(fixed))
@@ -163,14 +179,20 @@ class Resolved:
 
 
 def find(
-    request: Request, store: Store, split: str | None, *, stride: int | None = None, matches: bool = False
+    request: Request,
+    store: Store,
+    split: str | None,
+    *,
+    stride: int | None = None,
+    matches: bool = False,
 ) -> Resolved:
     """Find the artifacts and settings of a request.
 
     Args:
-        split: split to read; None: a passage from outside the corpus, whose neighbours must be searched for.
-        stride: inputs between windows, if the request has none and the backbone carries no state; None: the stride of
-            the report, else the context.
+        split: split to read; None: a passage from outside the corpus, whose neighbours must be
+        searched for.
+        stride: inputs between windows, if the request has none and the backbone carries no state;
+            None: the stride of the report, else the context.
         matches: whether an exact index is needed even if no reading asks for it.
     Raises: UsageError or ArtifactError if references and readings do not fit together.
     """
@@ -189,7 +211,9 @@ def find(
     memory = memory_source(source, references, store, stored)
     recorded = {} if report is None else report.manifest.inputs
     if memory is None and stored and report is not None:
-        memory = next((report.input(role) for role in ("neighbors", "index") if role in recorded), None)
+        memory = next(
+            (report.input(role) for role in ("neighbors", "index") if role in recorded), None
+        )
     # Neighbours are stored only for splits; for any other text they are searched for.
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
@@ -232,12 +256,20 @@ def _numbers(
 
 
 def _windows(
-    request: Request, reported: Mapping[str, Any], model: Artifact, readings: tuple[Reading, ...], stride: int | None
+    request: Request,
+    reported: Mapping[str, Any],
+    model: Artifact,
+    readings: tuple[Reading, ...],
+    stride: int | None,
 ) -> WindowSettings:
     given = request.asked_windows
     if reported and request.context is None:
-        given = {name: reported.get(name) if value is None else value for name, value in given.items()}
+        given = {
+            name: reported.get(name) if value is None else value for name, value in given.items()
+        }
     described = model_of(model)
     if stride is not None and not described.carries_state and not described.reads.source:
         given["stride"] = request.stride or stride
-    return resolve_windows(model, given, segmented=any("windows" in reading.reads for reading in readings))
+    return resolve_windows(
+        model, given, segmented=any("windows" in reading.reads for reading in readings)
+    )

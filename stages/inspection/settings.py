@@ -12,15 +12,22 @@ from stages.examples.cutting import AskedWindows
 class ReadSettings(AskedWindows):
     """How a model is read with its memories."""
 
-    memory: Annotated[tuple[str, ...] | None, Spelling("SOURCES[:key=value,…]", repeated=True)] = None
-    """One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the model alone;
-    None: those of --report, else as the model was trained to read, at fixed numbers."""
+    memory: Annotated[tuple[str, ...] | None, Spelling("SOURCES[:key=value,…]", repeated=True)] = (
+        None
+    )
+    """One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25;
+    none: the model alone; None: those of --report, else as the model was trained to read, at fixed
+    numbers."""
     report: Annotated[str | None, Spelling("REPORT")] = None
-    """Take the readings and windows that this evaluation settled on, and its model where none is named."""
+    """Take the readings and windows that this evaluation settled on, and its model where none is
+    named.
+    """
     index: Annotated[str | None, Spelling("INDEX")] = None
     """Memory of another encoder, searched, or the text that exact memory and drafts match."""
     neighbors: Annotated[str | None, Spelling("NEIGHBORS")] = None
-    """The same, as stored, or what a spalm model reads; for a text of no split their index is searched."""
+    """The same, as stored, or what a spalm model reads; for a text of no split their index is
+    searched.
+    """
     stride: Annotated[int, Field(gt=0)] | None = None
     """Tokens between windows; None: `context`; where text is written 1."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -61,7 +68,9 @@ class PassageSettings(Settings):
     length: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Tokens of the passage; None: 32."""
     select: Annotated[tuple[str, ...] | None, Spelling("KIND[,KIND]")] = None
-    """Passages that the token scores of --report choose: gains, losses, rare (words), or several of these."""
+    """Passages that the token scores of --report choose: gains, losses, rare (words), or several of
+    these.
+    """
     passages: Annotated[int, Field(ge=1, le=50)] | None = None
     """Passages of each kind of `select`; None: 3."""
     contexts: Annotated[int, Field(ge=0, le=1024)] = 4
@@ -72,8 +81,16 @@ class PassageSettings(Settings):
         ways = {"--text": self.text, "--position": self.position, "--select": self.select}
         named = [option for option, value in ways.items() if value is not None]
         if len(named) != 1:
-            raise UsageError("Name one passage, --text TEXT or --position N of a split, or let --select choose some.")
-        fitting = {"split": ["--position"], "length": ["--position", "--select"], "passages": ["--select"]}
+            raise UsageError(
+                "Name one passage, --text TEXT or --position N of a split, or let --select choose some."
+            )
+        fitting = {
+            "split": ["--position"],
+            "length": ["--position", "--select"],
+            "passages": ["--select"],
+        }
         for name, options in fitting.items():
             if getattr(self, name) is not None and named[0] not in options:
-                raise UsageError(f"--{name} goes with {' and '.join(options)}, not with {named[0]}.")
+                raise UsageError(
+                    f"--{name} goes with {' and '.join(options)}, not with {named[0]}."
+                )

@@ -1,1 +1,3 @@
-"""Relations of artifacts: the corpus of a model, the encoder of a datastore, the inputs of an evaluation."""
+"""Relations of artifacts: the corpus of a model, the encoder of a datastore, the inputs of an
+evaluation.
+"""

@@ -20,8 +20,8 @@ TOKENIZER = "tokenizer.json"
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
     """The tokens for a model to read: `references["tokens"]`, else its training tokens.
 
-    Raises: ArtifactError if the tokens have another tokenizer, or are pairs for a model of one language, or the
-        reverse.
+    Raises: ArtifactError if the tokens have another tokenizer, or are pairs for a model of one
+        language, or the reverse.
     """
     own = encoder.input("tokens")
     if references.get("tokens") is None:
@@ -48,7 +48,9 @@ def tokenizer_digest(tokens: Artifact) -> str:
 
 
 def token_text(tokens: Artifact) -> "TokenText":
-    """Encoder and decoder of a tokens artifact. Raises: ArtifactError if its file holds another tokenizer, or none."""
+    """Encoder and decoder of a tokens artifact. Raises: ArtifactError if its file holds another
+    tokenizer, or none.
+    """
     from stages.text.excerpt import TokenText
 
     # a file that differs from the manifest is damaged, whatever error it raises
@@ -70,13 +72,19 @@ def tokenizer_of(tokens: Artifact) -> "TextTokenizer":
 
 def _require_vocabulary(tokens: Artifact, size: int) -> None:
     if size != tokens.metrics["vocabulary_size"]:
-        raise ValueError(f"{size} token types, where the manifest says {tokens.metrics['vocabulary_size']}")
+        raise ValueError(
+            f"{size} token types, where the manifest says {tokens.metrics['vocabulary_size']}"
+        )
 
 
 def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
-    """Digests of the files of an array (`train/ids`) or of all arrays of a split, by their names below it."""
+    """Digests of the files of an array (`train/ids`) or of all arrays of a split, by their names
+    below it.
+    """
     below, files = f"tokens.zarr/{name}/", tokens.manifest.files
-    return {path.removeprefix(below): files[path]["blake2b"] for path in files if path.startswith(below)}
+    return {
+        path.removeprefix(below): files[path]["blake2b"] for path in files if path.startswith(below)
+    }
 
 
 def require_split(tokens: Artifact, split: str) -> None:
@@ -88,13 +96,19 @@ def require_split(tokens: Artifact, split: str) -> None:
         mend = f"; did you mean {near!r}?" if near else "."
         if split in SPLITS:
             mend = f"; tokens that have one: {making}"
-        raise ArtifactError(f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}){mend}")
+        raise ArtifactError(
+            f"{tokens.reference} has no split {split!r} (it has: {', '.join(splits)}){mend}"
+        )
     if not splits[split]["tokens"]:
-        raise ArtifactError(f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}")
+        raise ArtifactError(
+            f"Split {split!r} of {tokens.reference} has no tokens; give it some text: {making}"
+        )
 
 
 def require_tune_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError if this split for tuning is missing; the message says how to do without it."""
+    """Raises: ArtifactError if this split for tuning is missing; the message says how to do without
+    it.
+    """
     splits = tokens.metrics["splits"]
     if split not in splits:
         raise ArtifactError(
@@ -119,8 +133,8 @@ def require_text(model: Artifact) -> Artifact:
 
 
 def require_scoring(model: Artifact) -> Artifact:
-    """A model that scores tokens. Raises: ArtifactError, naming the purpose of the model, if it only makes keys, or has
-    learnt labels."""
+    """A model that scores tokens. Raises: ArtifactError, naming the purpose of the model, if it
+    only makes keys, or has learnt labels."""
     require_text(model)
     if not model_of(model).scores_tokens:
         raise ArtifactError(

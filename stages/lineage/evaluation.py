@@ -22,7 +22,9 @@ def language_model(source: Artifact) -> Artifact:
 
     Raises: ArtifactError if the model does not score tokens.
     """
-    return require_scoring(source if source.kind == "model" else require_vectors(source).find("encoder"))
+    return require_scoring(
+        source if source.kind == "model" else require_vectors(source).find("encoder")
+    )
 
 
 def memory_source(
@@ -30,8 +32,8 @@ def memory_source(
 ) -> Artifact | None:
     """The index or neighbors for reading external memory; None if it is not read.
 
-    For a model that reads neighbours, `--neighbors` names these. If a reading is requested without an index, they also
-    serve as external memory.
+    For a model that reads neighbours, `--neighbors` names these. If a reading is requested without
+    an index, they also serve as external memory.
 
     Args:
         asked: whether a reading of a datastore is requested; None: not stated.
@@ -40,15 +42,23 @@ def memory_source(
     model = language_model(source)
     of_the_model = model_of(model).reads_neighbors
     # `--neighbors` for a model with a gate names its own neighbours, not an additional memory
-    named = [kind for kind in ("index", "neighbors")[: 1 if of_the_model else 2] if references.get(kind) is not None]
+    named = [
+        kind
+        for kind in ("index", "neighbors")[: 1 if of_the_model else 2]
+        if references.get(kind) is not None
+    ]
     if named and asked is False:
-        raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
+        raise UsageError(
+            f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm."
+        )
     if len(named) == 2:
         raise UsageError("Give --index or --neighbors, not both: neighbors know their index.")
     if named:
         memory = store.get(references[named[0]], named[0])
         if memory.kind == "index" and is_exact(memory):
-            raise UsageError(f"{memory.reference} holds the contexts of a text: read it with --memory exact.")
+            raise UsageError(
+                f"{memory.reference} holds the contexts of a text: read it with --memory exact."
+            )
         return memory
     # an index or neighbours named by the command are a memory, unless no reading uses one
     if source.kind != "model":
@@ -59,7 +69,8 @@ def memory_source(
 def artifacts_read(
     model: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
 ) -> dict[str, Artifact]:
-    """All artifacts that an evaluation reads, by role; `memory` None: no datastore except the model's own.
+    """All artifacts that an evaluation reads, by role; `memory` None: no datastore except the
+    model's own.
 
     Raises: ArtifactError if the tokens, the neighbours and the models do not belong together.
     """
@@ -80,7 +91,9 @@ def artifacts_read(
 
 
 def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score: str) -> None:
-    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that rows are comparable."""
+    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that rows are
+    comparable.
+    """
     known = baseline.input("tokens")
     same = tokenizer_digest(known) == tokenizer_digest(tokens)
     same = same and array_digests(known, f"{split}/ids") == array_digests(tokens, f"{split}/ids")
@@ -115,7 +128,9 @@ def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) ->
 
 
 def _require_fitting(memory: Artifact, tokens: Artifact) -> None:
-    """Raises: ArtifactError unless an index or neighbors hold rows of the same vocabulary, found for these tokens."""
+    """Raises: ArtifactError unless an index or neighbors hold rows of the same vocabulary, found
+    for these tokens.
+    """
     if tokenizer_digest(tokenizer_of(memory.find("datastore"))) != tokenizer_digest(tokens):
         searching = ", memlm precompute-neighbors" if memory.kind == "neighbors" else ""
         raise ArtifactError(

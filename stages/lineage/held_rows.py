@@ -15,12 +15,15 @@ from stages.search.merging import merged_rows, random_rows
 
 
 def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
-    """Settings of an index that leaves rows out; recall is not measured, because other rows replace the missing ones.
+    """Settings of an index that leaves rows out; recall is not measured, because other rows replace
+    the missing ones.
 
     Raises: UsageError for a kind of index without row ids, and if recall is requested.
     """
     if config.recall not in (0, IndexConfig().recall):
-        raise UsageError("--recall: other rows stand for those that are left out, so it is not measured: leave it out.")
+        raise UsageError(
+            "--recall: other rows stand for those that are left out, so it is not measured: leave it out."
+        )
     if not grows_in_parts(empty_index(config, keys.dim, keys.dtype)):
         raise UsageError(
             f"{config.index!r} holds all rows in their order: give --index ivf-flat, or another with lists."

@@ -1,4 +1,5 @@
-"""Finds the index that a stage reads or changes: of the previous datastore, or of the text for exact matches.
+"""Finds the index that a stage reads or changes: of the previous datastore, or of the text for
+exact matches.
 
 Free of FAISS and NumPy.
 """
@@ -28,7 +29,9 @@ NEIGHBORS = "neighbors"
 """Role of the neighbours used to merge rows."""
 
 
-def index_before(datastore: Artifact, config: IndexConfig, named: str | None, store: Store) -> Artifact | None:
+def index_before(
+    datastore: Artifact, config: IndexConfig, named: str | None, store: Store
+) -> Artifact | None:
     """The previous index to change into the index of a datastore; None: it is built anew.
 
     Args:
@@ -68,7 +71,9 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
         )
     require_all(index, "an index that is changed")
     kind = index.config["index"] if config.index == "auto" else config.index
-    other = other_settings(index, config.model_copy(update={"index": kind}), described_keys(datastore))
+    other = other_settings(
+        index, config.model_copy(update={"index": kind}), described_keys(datastore)
+    )
     if other is not None:
         raise UsageError(f"{index.reference} has {other}: ask for the same, or leave --update out.")
 
@@ -78,7 +83,9 @@ COUNTS = "counts.zarr/counts"
 
 
 def row_counts(index: Artifact) -> "np.ndarray | None":
-    """For an index, the number of rows that each row of its datastore stands for, int32 [rows]; None: all are held."""
+    """For an index, the number of rows that each row of its datastore stands for, int32 [rows];
+    None: all are held.
+    """
     if holds_all(index):
         return None
     import numpy as np
@@ -108,11 +115,13 @@ def inputs_of_some_rows(
 ) -> Inputs:
     """Inputs of an index that leaves rows out.
 
-    Raises: UsageError if an index is also changed, or rows are both merged and drawn at random; ArtifactError if the
-        neighbours for merging do not cover all rows.
+    Raises: UsageError if an index is also changed, or rows are both merged and drawn at random;
+        ArtifactError if the neighbours for merging do not cover all rows.
     """
     if update not in (None, NONE):
-        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
+        raise UsageError(
+            "--update changes an index that holds all rows: leave it out, or --merge and --keep."
+        )
     if merge is None:
         return Inputs({"datastore": datastore})
     if config.keep < 1:
@@ -124,7 +133,10 @@ def inputs_of_some_rows(
             "could be named with --merge; --keep SHARE leaves rows of it out."
         )
     split = str(datastore.config["split"])
-    if neighbors.find("datastore").record != datastore.record or split not in neighbors.metrics["splits"]:
+    if (
+        neighbors.find("datastore").record != datastore.record
+        or split not in neighbors.metrics["splits"]
+    ):
         raise ArtifactError(
             f"{neighbors.reference} does not have the neighbours of each row of {datastore.reference}, by which rows "
             f"are merged: {datastore.advise('build-index', datastore.reference)} | memlm precompute-neighbors "
@@ -134,9 +146,17 @@ def inputs_of_some_rows(
 
 
 def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | None:
-    """The first setting of an index that differs from the requested ones, in words; None: all agree."""
-    kind = automatic_kind(keys, config.largest_gigabytes)[0] if config.index == "auto" else config.index
-    asked: dict[str, Any] = {"index": kind} | {name: getattr(config, name) for name in (*SAME, *LEARNED)}
+    """The first setting of an index that differs from the requested ones, in words; None: all
+    agree.
+    """
+    kind = (
+        automatic_kind(keys, config.largest_gigabytes)[0]
+        if config.index == "auto"
+        else config.index
+    )
+    asked: dict[str, Any] = {"index": kind} | {
+        name: getattr(config, name) for name in (*SAME, *LEARNED)
+    }
     for name, value in asked.items():
         if value not in ("auto", None) and value != index.config[name]:
             return f"{name} {index.config[name]}, not {value}"
@@ -157,8 +177,12 @@ def is_exact(index: Artifact) -> bool:
     return bool(index.config["index"] == EXACT)
 
 
-def named_apart(references: Mapping[str, Any], store: Store, matched: bool) -> tuple[dict[str, Any], Artifact | None]:
-    """References without an exact index named by `index`, and that index, if exact matches are used (`matched`)."""
+def named_apart(
+    references: Mapping[str, Any], store: Store, matched: bool
+) -> tuple[dict[str, Any], Artifact | None]:
+    """References without an exact index named by `index`, and that index, if exact matches are used
+    (`matched`).
+    """
     named = references.get("index") if matched else None
     index = None if named is None else store.get(named, "index")
     if index is None or not is_exact(index):
@@ -176,7 +200,9 @@ def require_vectors(index: Artifact) -> Artifact:
     return index
 
 
-def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store: Store) -> Artifact:
+def exact_index(
+    tokens: Artifact, model: Artifact, named: Artifact | None, store: Store
+) -> Artifact:
     """The index for exact matches: the named one, else the latest of the model's training text.
 
     Args:
@@ -186,7 +212,11 @@ def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store
     if named is None:
         own = model.input("tokens")
         # by digests of the text, because it may have been tokenized again
-        found = [one for one in store.artifacts("index") if is_exact(one) and own.matches(one.manifest.inputs[TEXT])]
+        found = [
+            one
+            for one in store.artifacts("index")
+            if is_exact(one) and own.matches(one.manifest.inputs[TEXT])
+        ]
         if not found:
             raise ArtifactError(
                 f"No index of exact matches in the text of {own.reference}: build it, or name another with --index: "
@@ -211,7 +241,9 @@ def exact_index_before(text: Artifact, named: str | None, store: Store) -> Artif
         return None
     index = store.get(str(named), "index")
     if not is_exact(index):
-        raise UsageError(f"{index.reference} is an index of keys, none of exact matches: leave --update out.")
+        raise UsageError(
+            f"{index.reference} is an index of keys, none of exact matches: leave --update out."
+        )
     if tokenizer_digest(index.input(TEXT)) != tokenizer_digest(text):
         raise ArtifactError(
             f"{index.reference} holds a text of another tokenizer than {text.reference}: leave --update out, and the "
@@ -221,6 +253,10 @@ def exact_index_before(text: Artifact, named: str | None, store: Store) -> Artif
 
 
 def text_splits(index: Artifact, tokens: Artifact) -> set[str]:
-    """The splits of a tokens artifact with the same ids as the text of an exact index, under any name."""
+    """The splits of a tokens artifact with the same ids as the text of an exact index, under any
+    name.
+    """
     held = array_digests(index.input(TEXT), f"{index.config['split']}/ids")
-    return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == held}
+    return {
+        split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == held
+    }

@@ -1,4 +1,6 @@
-"""Checks that stored neighbours fit a stage, and gives the command that finds fitting ones. Free of torch."""
+"""Checks that stored neighbours fit a stage, and gives the command that finds fitting ones. Free of
+torch.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +18,8 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
 
     Args:
         fewer: the option that lowers k, up to its `=`, such as `train --set memory.k=`.
-    Raises: ArtifactError, with the command to run, if the split or k neighbours are not stored, or may hold the
-        answers.
+    Raises: ArtifactError, with the command to run, if the split or k neighbours are not stored, or
+        may hold the answers.
     """
     stored = stored_splits(neighbors)
     if split not in stored:
@@ -31,7 +33,9 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
             f"read fewer: {fewer}{stored[split]}, or find more: {_finding(neighbors, k=k)}"
         )
     excludes = neighbors.config["exclude"] != "none"
-    if not excludes and split in own_splits(neighbors.find("datastore"), neighbors.input("queries")):
+    if not excludes and split in own_splits(
+        neighbors.find("datastore"), neighbors.input("queries")
+    ):
         raise ArtifactError(
             f"{neighbors.reference} lets tokens of {split!r} find their own rows, which hold the answers; "
             f"find others: {_finding(neighbors, exclude='self')}"
@@ -46,17 +50,19 @@ def resolve_exclusion(
     matched: Artifact | None = None,
     paired: bool = False,
 ) -> str | None:
-    """The exclusion of rows that tokens must not find; None if no memory contains the scored or tuned split.
+    """The exclusion of rows that tokens must not find; None if no memory contains the scored or
+    tuned split.
 
     Args:
-        exclude: the requested exclusion. None: for pairs it is `document`, because every row of a sentence reveals the
-            sentence.
+        exclude: the requested exclusion. None: for pairs it is `document`, because every row of a
+            sentence reveals the sentence.
         splits: the scored split, then the split for tuning, if any.
         datastores: each datastore that is read, with its stored neighbours, if these are used.
         matched: the exact index, if one is read.
-        paired: whether similar pairs are retrieved for each sentence; a sentence then never finds itself.
-    Raises: UsageError if a split is in a datastore and no exclusion is requested. Also if stored neighbours have
-        another exclusion, or if a sentence would find itself.
+        paired: whether similar pairs are retrieved for each sentence; a sentence then never finds
+        itself.
+    Raises: UsageError if a split is in a datastore and no exclusion is requested. Also if stored
+        neighbours have another exclusion, or if a sentence would find itself.
     """
     # every row of a sentence reveals the sentence, not only the token's own row
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
@@ -78,7 +84,9 @@ def resolve_exclusion(
         raise UsageError(_leak(split, split == splits[0], matched, None))
     held |= {PAIRS_SPLIT} if paired else set()
     if paired and PAIRS_SPLIT in splits and exclude != "document":
-        raise UsageError(f"--exclude {exclude}: no sentence of {PAIRS_SPLIT!r} finds its own pair: --exclude document.")
+        raise UsageError(
+            f"--exclude {exclude}: no sentence of {PAIRS_SPLIT!r} finds its own pair: --exclude document."
+        )
     return exclude if found or not held.isdisjoint(splits) else None
 
 
@@ -87,7 +95,9 @@ def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | N
     if neighbors is None:
         what = "which rows a token may not find: --exclude document, window:N or self (its own row alone)"
     else:
-        what = f"that {neighbors.reference} leaves some out: --exclude {neighbors.config['exclude']}"
+        what = (
+            f"that {neighbors.reference} leaves some out: --exclude {neighbors.config['exclude']}"
+        )
     other = "evaluate another split" if scored else "name another split with --tune-split"
     return (
         f"{datastore.reference} was made of {split!r}, the split that is {'scored' if scored else 'tuned on'}, so its "
@@ -113,7 +123,9 @@ def stored_splits(neighbors: Artifact) -> dict[str, int]:
 
 
 def _finding(neighbors: Artifact, **changes: Any) -> str:
-    """The command that found these neighbours, with some options changed; None leaves an option out."""
+    """The command that found these neighbours, with some options changed; None leaves an option
+    out.
+    """
     config, tokens = neighbors.config, neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
     own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
@@ -125,8 +137,16 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
         "exact": None if config["candidates"] is None else "",
     }
     options = changes | {name: value for name, value in asked.items() if name not in changes}
-    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
-    return neighbors.advise("precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words)
+    words = [
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+        if word
+    ]
+    return neighbors.advise(
+        "precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words
+    )
 
 
 def require_queries(neighbors: Artifact, tokens: Artifact) -> None:

@@ -1,8 +1,9 @@
 """Rows of a datastore: their tokens and splits, and their text.
 
-In a datastore of build-datastore, row i is token i of one split, with its text in the tokens artifact. A datastore of
-update-datastore has rows of several splits, perhaps only parts of them, and stores its own text. So it can be read even
-if the tokens artifacts, or documents in them, are gone.
+In a datastore of build-datastore, row i is token i of one split, with its text in the tokens
+artifact. A datastore of update-datastore has rows of several splits, perhaps only parts of them,
+and stores its own text. So it can be read even if the tokens artifacts, or documents in them, are
+gone.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 GROUP = "datastore.zarr"
 ROWS = "rows"
-"""Replaces the name of a split if rows come from several: for names of documents, and as name of the text."""
+"""Replaces the name of a split if rows come from several: for names of documents, and as name of
+the text.
+"""
 
 
 def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
@@ -63,11 +66,18 @@ class DatastoreRows:
 
     @cached_property
     def text(self) -> TokenSplit:
-        """The text of the rows: its token i is row i. If only part of a split is stored, the whole split."""
+        """The text of the rows: its token i is row i. If only part of a split is stored, the whole
+        split.
+        """
         if not is_updated(self.datastore):
             return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), self.text_name)
         group: Any = self.datastore.zarr(GROUP)
-        return TokenSplit(group["values"], group["doc_offsets"], group["paragraph_ends"], group["paragraph_hashes"])
+        return TokenSplit(
+            group["values"],
+            group["doc_offsets"],
+            group["paragraph_ends"],
+            group["paragraph_hashes"],
+        )
 
     @property
     def text_name(self) -> str:
@@ -89,27 +99,35 @@ class DatastoreRows:
 
     @cached_property
     def doc_offsets(self) -> np.ndarray:
-        """Rows where documents start, int64 [D + 1], the number of rows last; the last document may be cut there."""
+        """Rows where documents start, int64 [D + 1], the number of rows last; the last document may
+        be cut there.
+        """
         starts = np.asarray(self.text.doc_offsets[:-1])
         return np.append(starts[starts < self.rows], self.rows)
 
     def paragraphs(self, start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), including paragraphs cut there.
+        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), including
+        paragraphs cut there.
 
         Raises: ArtifactError if the numbers of ends and hashes differ.
         """
         stop = self.rows if stop is None else stop
-        ends, hashes = np.asarray(self.text.paragraph_ends[:]), np.asarray(self.text.paragraph_hashes[:])
+        ends, hashes = (
+            np.asarray(self.text.paragraph_ends[:]),
+            np.asarray(self.text.paragraph_hashes[:]),
+        )
         if len(ends) != len(hashes):
-            raise self.datastore.damaged(f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes")
+            raise self.datastore.damaged(
+                f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes"
+            )
         # a paragraph counts if any of its tokens is a row: part of it reveals the rest
         begins = np.concatenate([[0], ends[:-1]])
         inside = (begins < stop) & (ends > start)
         return np.minimum(ends[inside], stop), hashes[inside]
 
     def paragraph_hashes(self, source: int) -> np.ndarray:
-        """Hashes of a source's paragraphs, uint64 [P]; of the whole split even if build-datastore stored only a
-        part."""
+        """Hashes of a source's paragraphs, uint64 [P]; of the whole split even if build-datastore
+        stored only a part."""
         if not is_updated(self.datastore):
             return np.asarray(self.text.paragraph_hashes[:])
         return self.paragraphs(*self.runs.block(source))[1]

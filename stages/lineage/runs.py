@@ -12,10 +12,11 @@ from stages.search.config import forbidden_rows
 
 @dataclass(frozen=True)
 class Runs:
-    """Rows in runs: the rows of run r are consecutive tokens of one source, starting at its token `places[r]`.
+    """Rows in runs: the rows of run r are consecutive tokens of one source, starting at its token
+    `places[r]`.
 
-    `starts` int64 [R + 1]: first rows, and the number of all rows; `sources`, `places` int64 [R]. Rows of one source
-    are contiguous and in the order of its tokens.
+    `starts` int64 [R + 1]: first rows, and the number of all rows; `sources`, `places` int64 [R].
+    Rows of one source are contiguous and in the order of its tokens.
     """
 
     starts: np.ndarray
@@ -47,7 +48,8 @@ class Runs:
         return int(self.starts[first]), int(self.starts[last + 1])
 
     def rows_from(self, source: int, places: np.ndarray) -> np.ndarray:
-        """For each of `places`, the first row of a source at or after it; if there is none, the row after its last.
+        """For each of `places`, the first row of a source at or after it; if there is none, the row
+        after its last.
 
         >>> runs = Runs(np.array([0, 3, 5]), np.array([0, 0]), np.array([0, 7]))
         >>> runs.rows_from(0, np.array([1, 5, 7, 8, 9])).tolist()
@@ -74,13 +76,17 @@ class Runs:
     def followed_by(self, rows: int, source: int) -> Self:
         """The same runs, followed by rows for tokens 0 … rows - 1 of another source."""
         return type(self)(
-            np.append(self.starts, self.rows + rows), np.append(self.sources, source), np.append(self.places, 0)
+            np.append(self.starts, self.rows + rows),
+            np.append(self.sources, source),
+            np.append(self.places, 0),
         )
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows that stay when others go: `ranges` int64 [K, 2], rows first <= row < last, rising, with gaps between."""
+    """Rows that stay when others go: `ranges` int64 [K, 2], rows first <= row < last, rising, with
+    gaps between.
+    """
 
     ranges: np.ndarray
 
@@ -111,10 +117,13 @@ class KeptRows:
     @cached_property
     def new_starts(self) -> np.ndarray:
         """New first row of each range, then the number of rows that stay, int64 [K + 1]."""
-        return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(
+            np.int64
+        )
 
     def before(self, rows: np.ndarray) -> np.ndarray:
-        """Number of rows that stay before each given row, its new number if it stays; int64 of the same shape.
+        """Number of rows that stay before each given row, its new number if it stays; int64 of the
+        same shape.
 
         >>> KeptRows(np.array([[0, 3], [9, 12]])).before(np.array([2, 3, 5, 9, 11, 12])).tolist()
         [2, 3, 3, 3, 5, 6]
@@ -130,13 +139,17 @@ class KeptRows:
         return self.before(rows + 1) > self.before(rows)
 
     def between(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """The new rows [start, stop) in pieces: (first of its new rows, first and last of its old ones, exclusive)."""
+        """The new rows [start, stop) in pieces: (first of its new rows, first and last of its old
+        ones, exclusive).
+        """
         starts = self.new_starts
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         pieces = []
         for (begin, end), old in zip(
-            pairwise(starts[first : last + 1].tolist()), self.ranges[first:last, 0].tolist(), strict=True
+            pairwise(starts[first : last + 1].tolist()),
+            self.ranges[first:last, 0].tolist(),
+            strict=True,
         ):
             a, b = max(begin, start), min(end, stop)
             pieces.append((a, old + a - begin, old + b - begin))
@@ -155,14 +168,16 @@ class OwnRows:
     doc_offsets: np.ndarray
 
     def forbidden(self, exclude: str, start: int, stop: int) -> np.ndarray | None:
-        """Range of rows that each token of [start, stop) must not find, int64 [stop - start, 2]; like `forbidden_rows`,
-        in rows."""
+        """Range of rows that each token of [start, stop) must not find, int64 [stop - start, 2];
+        like `forbidden_rows`, in rows."""
         places = forbidden_rows(exclude, start, stop, self.doc_offsets)
         return None if places is None else self.runs.rows_from(self.source, places)
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Number of tokens, from the split's start, with keys in contiguous rows, and the first of these rows."""
+        """Number of tokens, from the split's start, with keys in contiguous rows, and the first of
+        these rows.
+        """
         run = int(np.flatnonzero(self.runs.sources == self.source)[0])
         first, after = self.runs.starts[run : run + 2].tolist()
         return (after - first, first) if self.runs.places[run] == 0 else (0, first)

@@ -1,4 +1,5 @@
-"""Splits from which a datastore's rows come, by its manifest and its list of sources. Free of NumPy.
+"""Splits from which a datastore's rows come, by its manifest and its list of sources. Free of
+NumPy.
 
 Only this module, and the code that opens the rows, depends on how a datastore was made.
 """
@@ -16,13 +17,16 @@ from stages.lineage.corpus import array_digests
 
 SOURCES = "sources.json"
 PAIRS, PAIRS_SPLIT = "pairs", "train"
-"""Role, in an evaluation, of tokens whose pairs of sentences are a memory, and the split with these pairs."""
+"""Role, in an evaluation, of tokens whose pairs of sentences are a memory, and the split with these
+pairs.
+"""
 
 
 class RowSource(BaseModel):
     """A split from which rows of a datastore come, identified by the bytes of its ids.
 
-    `ids`: digests of the files of its ids; `paragraphs`: of its paragraphs' hashes, None if not all of them are stored.
+    `ids`: digests of the files of its ids; `paragraphs`: of its paragraphs' hashes, None if not all
+    of them are stored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +47,9 @@ class RowSource(BaseModel):
         )
 
     def is_split(self, tokens: Artifact, split: str) -> bool:
-        """Whether this is a split of an artifact, which may have been made again, or have another name."""
+        """Whether this is a split of an artifact, which may have been made again, or have another
+        name.
+        """
         return array_digests(tokens, f"{split}/ids") == self.ids
 
 
@@ -51,7 +57,9 @@ _SOURCES = TypeAdapter(list[RowSource])
 
 
 def sources_of(datastore: Artifact) -> list[RowSource]:
-    """The splits from which a datastore's rows come, each with at least one row, in the order of rows."""
+    """The splits from which a datastore's rows come, each with at least one row, in the order of
+    rows.
+    """
     if not is_updated(datastore):
         return [RowSource.of(datastore.input("corpus"), datastore.config["split"])]
     with content_of(datastore.file(SOURCES)):
@@ -70,13 +78,22 @@ def is_updated(datastore: Artifact) -> bool:
 
 def tokenizer_of(datastore: Artifact) -> Artifact:
     """A tokens artifact with the tokenizer of a datastore's values."""
-    return datastore.input("encoder").input("tokens") if is_updated(datastore) else datastore.input("corpus")
+    return (
+        datastore.input("encoder").input("tokens")
+        if is_updated(datastore)
+        else datastore.input("corpus")
+    )
 
 
 def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
     """The splits of a tokens artifact from which a datastore has rows, which so hold the answers.
 
-    Splits are compared by the bytes of ids: the text may have been tokenized again, or have another name.
+    Splits are compared by the bytes of ids: the text may have been tokenized again, or have another
+    name.
     """
     sources = sources_of(datastore)
-    return {split for split in tokens.metrics["splits"] if any(one.is_split(tokens, split) for one in sources)}
+    return {
+        split
+        for split in tokens.metrics["splits"]
+        if any(one.is_split(tokens, split) for one in sources)
+    }

@@ -1,4 +1,5 @@
-"""A distribution over ways to read a context: with the model alone, or with its nearest 1, 2, 4, … neighbours.
+"""A distribution over ways to read a context: with the model alone, or with its nearest 1, 2, 4, …
+neighbours.
 
 With x the features of a context and k_1 < … < k_C the numbers of neighbours,
 
@@ -6,8 +7,9 @@ With x the features of a context and k_1 < … < k_C the numbers of neighbours,
 
 Shapes: n positions, F features, H hidden units, C numbers of neighbours; all in float64.
 
-Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022), equations 5 and 6. Their
-network has ReLU. This one has tanh, as in `small_network`, and starts from the best choice for all contexts.
+Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022),
+equations 5 and 6. Their network has ReLU. This one has tanh, as in `small_network`, and starts from
+the best choice for all contexts.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ ELSEWHERE = 0.05
 
 @dataclass(frozen=True)
 class ChoicePositions(Observed):
-    """Features of n positions, and log p of their targets: by the model, and by each number of neighbours."""
+    """Features of n positions, and log p of their targets: by the model, and by each number of
+    neighbours.
+    """
 
     log_p: Float[Tensor, " n"]
     log_p_mem: Float[Tensor, "n c"]
@@ -37,7 +41,8 @@ class ChoicePositions(Observed):
 def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
     """log of w_0 p_lm + Σ_i w_i p_mem_i; log_p [n, …], log_p_mem [C, n, …], logits [n, 1 + C].
 
-    The model gives 1/2, the nearest neighbour 1 and the nearest two 1/2. Each has a third of the weight:
+    The model gives 1/2, the nearest neighbour 1 and the nearest two 1/2. Each has a third of the
+    weight:
 
     >>> half, one = torch.tensor([0.5]).log(), torch.tensor([1.0]).log()
     >>> mixed(half, torch.stack((one, half)), torch.zeros(1, 3)).exp()  # (1/2 + 1 + 1/2) / 3
@@ -55,7 +60,8 @@ class ChoiceNetwork(SmallNetwork):
 
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
-    """Initial logits: nearly λ for the best number of neighbours, nearly 1 − λ for none, and little for the others.
+    """Initial logits: nearly λ for the best number of neighbours, nearly 1 − λ for none, and little
+    for the others.
 
     λ = 0.4 for the first of two numbers; 0.05 is spread over the three choices:
 
@@ -75,4 +81,6 @@ def fit_choice(positions: ChoicePositions, offset: Tensor, seed: int = 0) -> Cho
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         return -positions.taken(rows).read(outputs).mean()
 
-    return fitted(ChoiceNetwork.constant(positions.inputs, offset, seed), positions.inputs, loss, seed)
+    return fitted(
+        ChoiceNetwork.constant(positions.inputs, offset, seed), positions.inputs, loss, seed
+    )

@@ -1,6 +1,7 @@
 """The memory entries that positions read, and the probabilities that these give to the targets.
 
-Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h matches, V vocabulary.
+Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h matches, V
+vocabulary.
 """
 
 import math
@@ -18,14 +19,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries that n positions read: k each (at least one), ordered so that a cut-off c reads the first c.
+    """Entries that n positions read: k each (at least one), ordered so that a cut-off c reads the
+    first c.
 
-    Neighbours from a datastore are sorted best first, those of the recent past nearest first. Missing entries are last.
+    Neighbours from a datastore are sorted best first, those of the recent past nearest first.
+    Missing entries are last.
 
     `scores` float [n, k]: similarity s of query and key, before temperature; -inf where missing.
     `values` int [n, k]: the token that followed each key; -1 where missing.
-    `least` int [n]: minimum number of entries read, whatever the cut-off (the local part of a union); None: 0.
-    `counts` float [n, k]: number of original entries that each one represents in a merged datastore; None: one each.
+    `least` int [n]: minimum number of entries read, whatever the cut-off (the local part of a
+    union); None: 0.
+    `counts` float [n, k]: number of original entries that each one represents in a merged
+    datastore; None: one each.
     """
 
     scores: Float[Tensor, "n k"]
@@ -35,7 +40,9 @@ class Entries:
 
     def __getitem__(self, positions: slice | Tensor) -> "Entries":
         """Select the entries of some of the positions."""
-        least, counts = (None if part is None else part[positions] for part in (self.least, self.counts))
+        least, counts = (
+            None if part is None else part[positions] for part in (self.least, self.counts)
+        )
         return Entries(self.scores[positions], self.values[positions], least, counts)
 
     def read(self, cutoff: int) -> Tensor:
@@ -46,7 +53,9 @@ class Entries:
 
 
 class Matches(NamedTuple):
-    """Row and column of each entry that holds its position's target, in order of row, then column; both [h]."""
+    """Row and column of each entry that holds its position's target, in order of row, then column;
+    both [h].
+    """
 
     rows: Tensor
     places: Tensor
@@ -56,11 +65,11 @@ class Matches(NamedTuple):
 class LogSums:
     """Unnormalized log-probability mass in a memory, in a form that any reader can use.
 
-    `target` [...]: log of the sum of exp(s/τ - max_score) over entries whose value is the target; -inf if
-    it is absent.
+    `target` [...]: log of the sum of exp(s/τ - max_score) over entries whose value is the target;
+    -inf if it is absent.
     `total` [...]: the same over all entries; -inf where the memory is empty.
-    `max_score` [...], broadcasts: the best s/τ that the position reads. It is subtracted because with large scores
-    float32 would have no digits left for the ratio of the two sums.
+    `max_score` [...], broadcasts: the best s/τ that the position reads. It is subtracted because
+    with large scores float32 would have no digits left for the ratio of the two sums.
     """
 
     target: Tensor
@@ -69,7 +78,9 @@ class LogSums:
 
     def at(self, scale: int, cutoff: int) -> "LogSums":
         """Select the sums of one scale and one cut-off, [n], from log-sums [S, C, n]."""
-        return LogSums(self.target[scale, cutoff], self.total[scale, cutoff], self.max_score[scale, cutoff])
+        return LogSums(
+            self.target[scale, cutoff], self.total[scale, cutoff], self.max_score[scale, cutoff]
+        )
 
     @property
     def empty(self) -> Tensor:
@@ -93,7 +104,7 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
     """
     same = entries.values == targets[:, None].to(entries.values.dtype)
     k = same.shape[1]
-    if same.device.type == "cpu":  # numpy takes a tenth of the time of torch
+    if same.device.type == "cpu":  # numpy takes a tenth of the time of torch  # noqa: SIM108
         found = torch.from_numpy(np.flatnonzero(same.numpy()))
     else:
         found = same.flatten().nonzero()[:, 0]
@@ -101,7 +112,8 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
 
 
 def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
-    """Index of each position's first entry that holds the target, int64 [positions]; k where there is none.
+    """Index of each position's first entry that holds the target, int64 [positions]; k where there
+    is none.
 
     >>> first_match(Matches(torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0])), positions=3, k=4)
     tensor([1, 4, 0])
@@ -110,11 +122,14 @@ def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {po
     return first.scatter_reduce_(0, matches.rows, matches.places, "amin")
 
 
-def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+def target_log_sums(
+    entries: Entries, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
+) -> LogSums:
     """LogSums [S, C, n] over the first c entries, for every scale and every cut-off c.
 
-    p_mem(w) = Σ_{j: v_j = w} c_j exp(s_j/τ) / Σ_j c_j exp(s_j/τ), with counts c_j. Each scale takes one pass over the
-    entries. Entries need not be sorted by score: each sum is relative to the best score that its cut-off reads.
+    p_mem(w) = Σ_{j: v_j = w} c_j exp(s_j/τ) / Σ_j c_j exp(s_j/τ), with counts c_j. Each scale takes
+    one pass over the entries. Entries need not be sorted by score: each sum is relative to the best
+    score that its cut-off reads.
 
     Args:
         entries: those of n positions; if `least` exceeds a cut-off, `least` entries are read.
@@ -122,11 +137,11 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
         scales: factors of the scores (1/τ, or θ; 0 is legal).
         cutoffs: increasing numbers of entries; those above k read all entries.
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2; with θ and entries of the
-    recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3; with counts He et al. 2021
-    (arXiv:2109.04212), section 4.
+    recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3; with counts He et
+    al. 2021 (arXiv:2109.04212), section 4.
 
-    One position has the target 5. Its entries have scores 0, 0 and log 2, and hold 5, 7 and 5. The first two give
-    the target 1/2; all three give (1 + 2) / (1 + 1 + 2).
+    One position has the target 5. Its entries have scores 0, 0 and log 2, and hold 5, 7 and 5. The
+    first two give the target 1/2; all three give (1 + 2) / (1 + 1 + 2).
 
     >>> entries = Entries(torch.tensor([[0.0, 0.0, math.log(2)]]), torch.tensor([[5, 7, 5]]))
     >>> matches = find_matches(entries, torch.tensor([5]))
@@ -167,8 +182,8 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
 class HeldTokens(NamedTuple):
     """The tokens that the entries of n positions hold, int64 [n, k], and their LogSums.
 
-    `target` is [n, k]; `total` and `max_score`, [n, 1], broadcast. A missing entry appears as token 0, and adds
-    nothing to its sums.
+    `target` is [n, k]; `total` and `max_score`, [n, 1], broadcast. A missing entry appears as token
+    0, and adds nothing to its sums.
     """
 
     tokens: Tensor
@@ -198,7 +213,8 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
 
     The sums of the parts are added, relative to the best score of any part.
 
-    One part has an entry of score 0 with the target; the other, one of score log 3 without it: 1 / (1 + 3).
+    One part has an entry of score 0 with the target; the other, one of score log 3 without it: 1 /
+    (1 + 3).
 
     >>> one, other = (LogSums(*map(torch.tensor, part)) for part in ((0.0, 0.0, 0.0), (-math.inf, 0.0, math.log(3))))
     >>> joined([one, other]).log_prob.exp()
@@ -206,7 +222,11 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
     """
     if len(parts) == 1:
         return parts[0]
-    best = _finite(reduce(torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]))
+    best = _finite(
+        reduce(
+            torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]
+        )
+    )
     # All parts are relative to one peak: otherwise a part with much larger scores would overflow.
     target = reduce(torch.logaddexp, [part.target + (part.max_score - best) for part in parts])
     total = reduce(torch.logaddexp, [part.total + (part.max_score - best) for part in parts])
@@ -239,7 +259,9 @@ def _with_least(
 
 
 class _Sums(NamedTuple):
-    """Σ exp((s - peak) scale), [S, C, n], and the peaks before scaling, [C, n]; -inf for an empty sum."""
+    """Σ exp((s - peak) scale), [S, C, n], and the peaks before scaling, [C, n]; -inf for an empty
+    sum.
+    """
 
     sums: Tensor
     peaks: Tensor
@@ -256,7 +278,11 @@ class _Sums(NamedTuple):
 
 
 def _prefix_log_sums(
-    scores: Tensor, counts: Tensor | None, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
+    scores: Tensor,
+    counts: Tensor | None,
+    matches: Matches,
+    scales: Sequence[float],
+    cutoffs: Sequence[int],
 ) -> LogSums:
     """LogSums [S, C, n] over the first c entries for every cut-off c, without regard to `least`."""
     k = scores.shape[1]
@@ -266,14 +292,22 @@ def _prefix_log_sums(
     total = _sums_of_entries(scores, counts, scales, distinct).running(factors)
     target = _sums_of_matches(scores, counts, matches, factors, distinct).running(factors)
     behind = _finite(target.peaks - total.peaks) * factors[..., None]
-    log_sums = target.sums.log() + behind, total.sums.log(), _finite(total.peaks) * factors[..., None]
+    log_sums = (
+        target.sums.log() + behind,
+        total.sums.log(),
+        _finite(total.peaks) * factors[..., None],
+    )
     if len(distinct) < len(cutoffs):
-        places = torch.tensor([distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device)
+        places = torch.tensor(
+            [distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device
+        )
         return LogSums(*(part.index_select(1, places) for part in log_sums))
     return LogSums(*log_sums)
 
 
-def _sums_of_entries(scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]) -> _Sums:
+def _sums_of_entries(
+    scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]
+) -> _Sums:
     """Sums over the entries of each span between cut-offs; scores [n, k]."""
     spans = [slice(*span) for span in pairwise((0, *cutoffs))]
     peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
@@ -294,13 +328,16 @@ def _sums_of_matches(
 ) -> _Sums:
     """Sums over the entries that hold the target, for each span between cut-offs; scales [S, 1].
 
-    The matches have peaks of their own: relative to the best of all entries, a distant target would vanish in float32.
+    The matches have peaks of their own: relative to the best of all entries, a distant target would
+    vanish in float32.
     """
     shape = len(cutoffs), len(scores)
     rows, places = (part[matches.places < cutoffs[-1]] for part in matches)
     spans = torch.bucketize(places, torch.tensor(cutoffs, device=places.device), right=True)
     where, found = spans * len(scores) + rows, scores[rows, places]
-    peaks = scores.new_full((shape[0] * shape[1],), -torch.inf).scatter_reduce_(0, where, found, "amax")
+    peaks = scores.new_full((shape[0] * shape[1],), -torch.inf).scatter_reduce_(
+        0, where, found, "amax"
+    )
     behind = (found - peaks[where])[:, None] * scales.T
     weights = _counted(behind.exp_(), None if counts is None else counts[rows, places][:, None])
     sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, where, weights)
@@ -308,9 +345,15 @@ def _sums_of_matches(
 
 
 def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, even at scale 0. Uses exp2, which takes half the time of exp."""
+    """exp(behind · scale); 0 where behind is -inf, even at scale 0. Uses exp2, which takes half the
+    time of exp.
+    """
     if scale == 0:
-        return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
+        return (
+            torch.ne(behind, -torch.inf, out=out)
+            if out is not None
+            else (behind != -torch.inf).float()
+        )
     return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
 
 
@@ -320,5 +363,7 @@ def _counted(weights: Tensor, counts: Tensor | None) -> Tensor:
 
 
 def _finite(values: Tensor) -> Tensor:
-    """Replace -inf and NaN by 0: peaks of empty sums, and differences from them. Those sums are 0 and need no peak."""
+    """Replace -inf and NaN by 0: peaks of empty sums, and differences from them. Those sums are 0
+    and need no peak.
+    """
     return values.nan_to_num(nan=0.0, neginf=0.0)

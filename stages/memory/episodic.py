@@ -1,4 +1,6 @@
-"""Episodic memory: documents that are written, drawn at random, or found by distance; all are numbers of rows."""
+"""Episodic memory: documents that are written, drawn at random, or found by distance; all are
+numbers of rows.
+"""
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -24,7 +26,8 @@ class EpisodicMemory:
         random: np.random.Generator,
         most: int | None = None,
     ) -> None:
-        """Write each document with a probability; documents that are already there stay as they are.
+        """Write each document with a probability; documents that are already there stay as they
+        are.
 
         Args:
             most: maximum number of documents of the task; the first ones stay. None: any number.
@@ -52,7 +55,8 @@ class EpisodicMemory:
 
 
 def draws_due(before: int, after: int, every: int) -> int:
-    """Number of draws due while the number of examples read rises from `before` to `after`, one for each `every`.
+    """Number of draws due while the number of examples read rises from `before` to `after`, one for
+    each `every`.
 
     >>> [draws_due(read, read + 16, every=40) for read in (0, 16, 32, 48, 64)]
     [0, 0, 1, 0, 1]
@@ -60,18 +64,25 @@ def draws_due(before: int, after: int, every: int) -> int:
     return after // every - before // every
 
 
-def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]) -> Float[np.ndarray, " M"]:
-    """Squared Euclidean distances in float64, from differences, so that small distances keep their digits.
+def squared_distances(
+    query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]
+) -> Float[np.ndarray, " M"]:
+    """Squared Euclidean distances in float64, from differences, so that small distances keep their
+    digits.
 
     >>> squared_distances(np.array([0.0, 1.0]), np.array([[3.0, 1.0], [0.0, 0.0]]))
     array([9., 1.])
     """
-    parts = (keys[start : start + KEYS_AT_ONCE].astype(np.float64) for start in range(0, len(keys), KEYS_AT_ONCE))
+    parts = (
+        keys[start : start + KEYS_AT_ONCE].astype(np.float64)
+        for start in range(0, len(keys), KEYS_AT_ONCE)
+    )
     return np.concatenate([((part - query) ** 2).sum(1) for part in parts] or [np.zeros(0)])
 
 
 def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:
-    """Indices of the k smallest distances, the nearest first; ties by index. All of them if there are fewer.
+    """Indices of the k smallest distances, the nearest first; ties by index. All of them if there
+    are fewer.
 
     >>> nearest(np.array([2.0, 1.0, 1.0]), 2)
     array([1, 2])
@@ -84,8 +95,9 @@ def representatives(
 ) -> Int64[np.ndarray, " c"]:
     """Sorted indices of the points that are nearest to the centres of K-means, without repeats.
 
-    The initial centres are points drawn at random. There are at most 20 iterations. A centre without points stays.
-    Ties go to the smaller index. If there are at most `count` points, all are returned.
+    The initial centres are points drawn at random. There are at most 20 iterations. A centre
+    without points stays. Ties go to the smaller index. If there are at most `count` points, all are
+    returned.
 
     >>> points = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
     >>> representatives(points, 2, np.random.default_rng(0))
@@ -96,7 +108,9 @@ def representatives(
     centres = points[random.choice(len(points), count, replace=False)]
     for _ in range(20):
         own = _distances(points, centres).argmin(1)
-        moved = np.stack([points[own == one].mean(0) if one in own else centres[one] for one in range(count)])
+        moved = np.stack(
+            [points[own == one].mean(0) if one in own else centres[one] for one in range(count)]
+        )
         if np.array_equal(moved, centres):
             break
         centres = moved
@@ -104,6 +118,8 @@ def representatives(
     return np.unique(_distances(points, centres).argmin(0))
 
 
-def _distances(points: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "n c"]:
+def _distances(
+    points: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "c d"]
+) -> Float[np.ndarray, "n c"]:
     """Squared Euclidean distances."""
     return np.stack([((points - centre) ** 2).sum(1) for centre in centres], 1)

@@ -16,7 +16,8 @@ class Neighbors:
     `ids` int64 [n, k]: rows, best first; missing ones are -1, at the end.
     `scores` float [n, k]: similarities, larger is nearer; -inf where missing.
     `values` int [N + 1]: the token of each row of the datastore, then -1.
-    `counts` int [N + 1]: number of original rows that each row represents, if rows were merged; None: one each.
+    `counts` int [N + 1]: number of original rows that each row represents, if rows were merged;
+    None: one each.
     """
 
     ids: Int64[Tensor, "n k"]
@@ -57,8 +58,11 @@ def best_first(
     return ids.gather(-1, order), scores
 
 
-def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Float[Tensor, "*shape"]:
-    """Similarities from the distances of a search: minus the squared distance for `l2`, else the inner product.
+def scores_from_distances(
+    distances: Float[Tensor, "*shape"], metric: str
+) -> Float[Tensor, "*shape"]:
+    """Similarities from the distances of a search: minus the squared distance for `l2`, else the
+    inner product.
 
     >>> import torch
     >>> scores_from_distances(torch.tensor([4.0]), "l2"), scores_from_distances(torch.tensor([4.0]), "dot")

@@ -15,7 +15,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """Annotation of a field for a number that may be tuned; the type of the field gives the legal range."""
+    """Annotation of a field for a number that may be tuned; the type of the field gives the legal
+    range.
+    """
 
     symbol: str
     """Symbol in papers; a word if the number is an amount."""
@@ -26,8 +28,8 @@ class Hyperparameter:
     grid: tuple[float, ...] = ()
     """Values that `tune` tries; empty: they come from artifacts, or from a sample of scores."""
     off: float | None = None
-    """Value of a weight at which the memory changes nothing; None: there is none. It is tried in addition to the
-    grid. It is not part of the grid, because report ids contain the grid."""
+    """Value of a weight at which the memory changes nothing; None: there is none. It is tried in
+    addition to the grid. It is not part of the grid, because report ids contain the grid."""
     example: str = ""
     """Value suggested to users who leave it out; empty: it is optional."""
     means: str = ""
@@ -54,7 +56,9 @@ Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
 """One number, several candidates, or `tune`, which tries the default grid."""
 PolicyName = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]{3,}$")]
-"""Name of a policy, fitted on the tuning split, that gives a number for each context: `stages.retrieval.weights`."""
+"""Name of a policy, fitted on the tuning split, that gives a number for each context:
+`stages.retrieval.weights`.
+"""
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -90,7 +94,9 @@ class ReadingOptions(Settings):
         return self.model_copy(update={self._field(key): value for key, value in values.items()})
 
     def _field(self, key: str) -> str:
-        return next(name for name, field in type(self).model_fields.items() if key == (field.alias or name))
+        return next(
+            name for name, field in type(self).model_fields.items() if key == (field.alias or name)
+        )
 
 
 def doubling_cutoffs(k: int) -> tuple[int, ...]:

@@ -1,12 +1,12 @@
 """Selection of the contexts for which a memory is searched: those with the largest predicted gain.
 
-Before a search, a small network predicts the gain of the memory in nats. It is fitted by least squares on the tuning
-split, so it predicts the mean gain of similar contexts. Below a threshold there is no search, and the distribution of
-the model is used.
+Before a search, a small network predicts the gain of the memory in nats. It is fitted by least
+squares on the tuning split, so it predicts the mean gain of similar contexts. Below a threshold
+there is no search, and the distribution of the model is used.
 
-Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
-retrieval. They skip contexts with a small predicted λ; the predicted gain orders contexts better
-(docs/results/effects.md).
+Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models,
+arXiv:2109.04212), adaptive retrieval. They skip contexts with a small predicted λ; the predicted
+gain orders contexts better (docs/results/effects.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,24 +22,34 @@ from stages.memory.small_network import SmallNetwork, fitted
 
 @dataclass(frozen=True)
 class PredictedGain:
-    """A network that predicts gains in nats, and for each share of searched contexts its threshold of the gain."""
+    """A network that predicts gains in nats, and for each share of searched contexts its threshold
+    of the gain.
+    """
 
     network: SmallNetwork
     shares: Sequence[float]
     thresholds: Sequence[float]
 
     @classmethod
-    def fitted(cls, contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], shares: Sequence[float]) -> Self:
+    def fitted(
+        cls, contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], shares: Sequence[float]
+    ) -> Self:
         network = fit_gain(contexts, gains)
         return cls(network, shares, thresholds(network.outputs(contexts), shares))
 
     @property
     def record(self) -> dict[str, Any]:
-        return {"network": self.network.record, "shares": self.shares, "thresholds": self.thresholds}
+        return {
+            "network": self.network.record,
+            "shares": self.shares,
+            "thresholds": self.thresholds,
+        }
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"])
+        return cls(
+            SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"]
+        )
 
     def worth(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
         """Whether each context is searched for, at the last of the shares; on the CPU."""
@@ -48,7 +58,8 @@ class PredictedGain:
     def sums(
         self, contexts: Float[Tensor, "n f"], log_p: Float[Tensor, " n"], alone: Float[Tensor, " n"]
     ) -> Float[Tensor, "shares 2"]:
-        """For each share, the number of contexts searched for, and the total loss in nats if only these are.
+        """For each share, the number of contexts searched for, and the total loss in nats if only
+        these are.
 
         Args:
             log_p, alone: log p of the targets, with the memory, and by the model alone.
@@ -59,7 +70,9 @@ class PredictedGain:
         return torch.stack((above.sum(0), -read.sum(0, dtype=torch.float64)), -1)
 
 
-def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: int = 0) -> SmallNetwork:
+def fit_gain(
+    contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: int = 0
+) -> SmallNetwork:
     """Fit a network that predicts gains, in nats, from features that are known before a search."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
-"""Sources `local` and `long`, and their union: the latest positions of the stream before the one that reads.
+"""Sources `local` and `long`, and their union: the latest positions of the stream before the one
+that reads.
 
-Shapes: n positions that follow each other, m positions before them, d width of keys, w entries a position.
+Shapes: n positions that follow each other, m positions before them, d width of keys, w entries a
+position.
 """
 
 import math
@@ -24,13 +26,14 @@ ALIGNED = 16
 class Recent:
     """n consecutive positions of a stream, and the m positions before them.
 
-    `keys` float [m + n, d]: g(c_j) of the m positions before, then of the n positions, whose keys are also the queries.
-    `tokens` int [m + n]: the token that followed each key; for the n positions these are the targets.
+    `keys` float [m + n, d]: g(c_j) of the m positions before, then of the n positions, whose keys
+    are also the queries. `tokens` int [m + n]: the token that followed each key; for the n
+    positions these are the targets.
     `first` int [n]: index of the earliest key that each position may read.
     `similarity`: `dot` q·k, `scaled-dot` q·k/sqrt(d), `l2` -‖q-k‖².
     `width`: maximum number of entries for a position: the largest cut-off, or the longest window.
-    `window` int [n]: index of the start of each position's window, which is read whatever the cut-off (in a union
-    with `local`); None: not a union.
+    `window` int [n]: index of the start of each position's window, which is read whatever the
+    cut-off (in a union with `local`); None: not a union.
     """
 
     keys: Float[Tensor, "positions d"]
@@ -70,14 +73,15 @@ class Recent:
 def recent_entries(at: Recent) -> Entries:
     """Entries [n, w], the nearest first: entry c of position i is key m+i-1-c.
 
-    A position reads neither itself nor its future, and nothing before min(first, window). One matrix product computes
-    all scores. Those of position i are consecutive in row i, and begin one column earlier in each row. So a strided
-    view selects them without a copy.
+    A position reads neither itself nor its future, and nothing before min(first, window). One
+    matrix product computes all scores. Those of position i are consecutive in row i, and begin one
+    column earlier in each row. So a strided view selects them without a copy.
 
-    Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong et
-    al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
+    Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong
+    et al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
 
-    Keys 1, 2 and 3 of width 1 are followed by tokens 7, 8 and 7. The last position reads the two others:
+    Keys 1, 2 and 3 of width 1 are followed by tokens 7, 8 and 7. The last position reads the two
+    others:
 
     >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
     >>> entries = recent_entries(at)
@@ -99,10 +103,11 @@ def recent_entries(at: Recent) -> Entries:
 
 
 def recent_matches(at: Recent) -> Matches:
-    """Matches [h] of `recent_entries` with the tokens of the n positions, as `find_matches` gives them.
+    """Matches [h] of `recent_entries` with the tokens of the n positions, as `find_matches` gives
+    them.
 
-    Positions are sorted by token. Those before a position in its group are the earlier occurrences of its target. So
-    the work depends on the number of matches, not of entries.
+    Positions are sorted by token. Those before a position in its group are the earlier occurrences
+    of its target. So the work depends on the number of matches, not of entries.
 
     The example of `recent_entries`, in which the second entry holds the target 7:
 
@@ -111,7 +116,9 @@ def recent_matches(at: Recent) -> Matches:
     Matches(rows=tensor([0]), places=tensor([1]))
     """
     order = at.tokens.argsort(stable=True)
-    ranked = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+    ranked = torch.empty_like(order).scatter_(
+        0, order, torch.arange(len(order), device=order.device)
+    )
     groups = at.tokens[order].unique_consecutive(return_counts=True)[1]
     starts = (groups.cumsum(0) - groups).repeat_interleave(groups)
     own = ranked[at.before :]
@@ -131,7 +138,8 @@ def _similarities(
         return queries @ keys.T
     if similarity == "scaled-dot":
         return (queries / math.sqrt(keys.shape[1])) @ keys.T
-    # -‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would cost digits.
+    # -‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would
+    # cost digits.
     middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle
     # Rounding may make the square of a small distance negative, hence the clamp.

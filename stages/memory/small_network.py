@@ -46,7 +46,9 @@ class Observed(ABC):
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Concatenate the positions of several parts."""
-        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+        return cls(
+            *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls))
+        )
 
     @abstractmethod
     def read(self, logits: Tensor) -> Float[Tensor, " n"]:
@@ -55,7 +57,8 @@ class Observed(ABC):
 
 @dataclass(frozen=True)
 class SmallNetwork:
-    """Parameters of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`.
+    """Parameters of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c
+    `offset`.
 
     The output for a context is one number, or a vector of c numbers; then `outer` is a matrix.
     """
@@ -69,14 +72,18 @@ class SmallNetwork:
 
     @classmethod
     def constant(cls, inputs: Float[Tensor, "n f"], offset: float | Tensor, seed: int = 0) -> Self:
-        """Create a network with the output `offset` for every context, standardized for inputs like these.
+        """Create a network with the output `offset` for every context, standardized for inputs like
+        these.
 
-        W is drawn with variance 1/F, and b is 0. The standard deviation of a constant feature is set to 1.
+        W is drawn with variance 1/F, and b is 0. The standard deviation of a constant feature is
+        set to 1.
         """
         width, constant = inputs.shape[1], torch.as_tensor(offset, dtype=torch.float64)
         spread = inputs.std(0, correction=0)
         spread = torch.where(spread > 0, spread, 1.0)
-        inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
+        inner = torch.randn(
+            HIDDEN, width, generator=torch.Generator().manual_seed(seed)
+        ).double() / math.sqrt(width)
         bias, outer = torch.zeros(HIDDEN).double(), torch.zeros(*constant.shape, HIDDEN).double()
         return cls(inputs.mean(0), spread, inner, bias, outer, constant)
 
@@ -92,13 +99,23 @@ class SmallNetwork:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
+        return cls(
+            **{
+                field.name: torch.tensor(record[field.name], dtype=torch.float64)
+                for field in fields(cls)
+            }
+        )
 
 
 N = TypeVar("N", bound=SmallNetwork)
 
 
-def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Tensor], Tensor], seed: int = 0) -> N:
+def fitted(
+    network: N,
+    inputs: Float[Tensor, "n f"],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    seed: int = 0,
+) -> N:
     """Fit a network by AdamW, starting from another one; deterministic for a seed.
 
     Args:
@@ -112,7 +129,11 @@ def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Ten
         made = type(network)(**numbers)
         optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
         random = torch.Generator().manual_seed(seed)
-        batches = [part for _ in range(PASSES) for part in torch.randperm(len(inputs), generator=random).split(BATCH)]
+        batches = [
+            part
+            for _ in range(PASSES)
+            for part in torch.randperm(len(inputs), generator=random).split(BATCH)
+        ]
         for number, rows in enumerate(batches):
             optimizer.param_groups[0]["lr"] = RATE * (1 - number / len(batches))
             optimizer.zero_grad()

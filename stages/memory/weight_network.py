@@ -4,16 +4,18 @@ A network gives
 
     λ(x) = σ(logit λ_0 + u · tanh(W x + b))
 
-where λ_0 is the best single weight for all contexts, at which fitting begins. Fitting maximizes the likelihood
+where λ_0 is the best single weight for all contexts, at which fitting begins. Fitting maximizes the
+likelihood
 
     max Σ_t log((1 − λ(x_t)) p_lm(x_t) + λ(x_t) p_mem(x_t))
 
 Shapes: n positions, F inputs.
 
-Sources: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
-retrieval: a larger network predicts λ from the model's confidence and counts of the context, fitted on validation text.
-Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022): inputs from the retrieved
-neighbours, namely their distances and the number of distinct tokens among them.
+Sources: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models,
+arXiv:2109.04212), adaptive retrieval: a larger network predicts λ from the model's confidence and
+counts of the context, fitted on validation text. Zheng et al. 2021 (Adaptive Nearest Neighbor
+Machine Translation, arXiv:2105.13022): inputs from the retrieved neighbours, namely their distances
+and the number of distinct tokens among them.
 """
 
 import math
@@ -57,7 +59,9 @@ class WeightNetwork(SmallNetwork):
 
 @dataclass(frozen=True)
 class Positions(Observed):
-    """Features of n positions, and log p of their targets by the model and by the memory (−inf: absent)."""
+    """Features of n positions, and log p of their targets by the model and by the memory (−inf:
+    absent).
+    """
 
     log_p: Float[Tensor, " n"]
     log_p_mem: Float[Tensor, " n"]
@@ -68,14 +72,17 @@ class Positions(Observed):
 
     def read(self, logits: Tensor) -> Tensor:
         """log p of the targets, [n], with the weights σ(logits)."""
-        return torch.logaddexp(F.logsigmoid(-logits) + self.log_p, F.logsigmoid(logits) + self.log_p_mem)
+        return torch.logaddexp(
+            F.logsigmoid(-logits) + self.log_p, F.logsigmoid(logits) + self.log_p_mem
+        )
 
 
 def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
     """Fit a network, starting from one weight for all contexts; deterministic for a seed."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
-        # The same bound as in `WeightNetwork.logits`, so that the fitted and the evaluated function are the same.
+        # The same bound as in `WeightNetwork.logits`, so that the fitted and the evaluated function
+        # are the same.
         return -positions.taken(rows).read(outputs.clamp(-MAX_LOGIT, MAX_LOGIT)).mean()
 
     begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
@@ -113,12 +120,13 @@ def learn(
 ) -> Learned | None:
     """Fit weights, and measure by cross-validation what they gain over the best single weight.
 
-    The positions are cut into consecutive runs. Each run is evaluated with weights fitted on the others. The result is
-    None if there are too few positions.
+    The positions are cut into consecutive runs. Each run is evaluated with weights fitted on the
+    others. The result is None if there are too few positions.
 
     Args:
         weight: weight at which fitting begins.
-        one_for_all: log p of the targets with the best single weight. It was chosen on all runs, which favours it.
+        one_for_all: log p of the targets with the best single weight. It was chosen on all runs,
+        which favours it.
     """
     runs = torch.arange(len(positions)).tensor_split(FOLDS)
     if min(map(len, runs)) < SHORTEST:
@@ -128,14 +136,18 @@ def learn(
         others = torch.ones(len(positions), dtype=torch.bool)
         others[run] = False
         weights, held_out = fit(positions.taken(others), weight), positions.taken(run)
-        gains.append(float((held_out.read(weights.logits(held_out.inputs)) - one_for_all[run]).mean()))
+        gains.append(
+            float((held_out.read(weights.logits(held_out.inputs)) - one_for_all[run]).mean())
+        )
     return Learned(fit(positions, weight), gains)
 
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 24, 32, 64)
 COUNTS = (1, 2, 4, 16)
 AGREEMENTS = (0.5, 0.75, 1.0)
-"""Lower edges of bins: length of the longest match, its count, and the share of its most frequent next token."""
+"""Lower edges of bins: length of the longest match, its count, and the share of its most frequent
+next token.
+"""
 PRIOR = 10.0
 HALVINGS = 30
 
@@ -149,7 +161,9 @@ def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
     place = torch.zeros(len(inputs), dtype=torch.int64)
     for column, edges in enumerate((LENGTHS, COUNTS, AGREEMENTS)):
         own = torch.bucketize(
-            inputs[:, column].double().contiguous(), torch.tensor(edges, dtype=torch.float64), right=True
+            inputs[:, column].double().contiguous(),
+            torch.tensor(edges, dtype=torch.float64),
+            right=True,
         )
         place = place * (len(edges) + 1) + own
     return place
@@ -157,12 +171,14 @@ def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
 
 @dataclass(frozen=True)
 class LengthWeights:
-    """A table of weights of exact matches by length, count and agreement of matches, fitted by likelihood.
+    """A table of weights of exact matches by length, count and agreement of matches, fitted by
+    likelihood.
 
         max Σ_t log((1 − λ_b) p_lm(x_t) + λ_b p_mem(x_t)) + P (λ_0 log λ_b + (1 − λ_0) log(1 − λ_b))
 
-    over the positions t of each bin b. λ_0 is the best single weight, and P the number of positions that its prior
-    counts for. The derivative in λ_b is decreasing, so bisection finds its zero. `weights`: λ of each bin, float64 [B].
+    over the positions t of each bin b. λ_0 is the best single weight, and P the number of positions
+    that its prior counts for. The derivative in λ_b is decreasing, so bisection finds its zero.
+    `weights`: λ of each bin, float64 [B].
     """
 
     weights: Tensor
@@ -175,8 +191,11 @@ class LengthWeights:
         low, high = (torch.full((size,), edge, dtype=torch.float64) for edge in (0.0, 1.0))
         for _ in range(HALVINGS):
             tried = (low + high) / 2
-            # If the model gives a token no probability, its ratio is infinite; the limit of its slope is 1 / λ.
-            slopes = torch.where(ratio.isinf(), 1 / tried[bin_], (ratio - 1) / (1 + tried[bin_] * (ratio - 1)))
+            # If the model gives a token no probability, its ratio is infinite; the limit of its
+            # slope is 1 / λ.
+            slopes = torch.where(
+                ratio.isinf(), 1 / tried[bin_], (ratio - 1) / (1 + tried[bin_] * (ratio - 1))
+            )
             slope = torch.zeros_like(tried).index_add_(0, bin_, slopes)
             slope += PRIOR * (weight / tried - (1 - weight) / (1 - tried))
             low, high = torch.where(slope > 0, tried, low), torch.where(slope > 0, high, tried)
@@ -190,7 +209,12 @@ class LengthWeights:
     @property
     def record(self) -> Mapping[str, Any]:
         """Its weights as JSON, with the edges of its bins."""
-        return {"lengths": LENGTHS, "counts": COUNTS, "agreements": AGREEMENTS, "weights": self.weights.tolist()}
+        return {
+            "lengths": LENGTHS,
+            "counts": COUNTS,
+            "agreements": AGREEMENTS,
+            "weights": self.weights.tolist(),
+        }
 
     def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
         """Logits of λ, float64 on the CPU."""

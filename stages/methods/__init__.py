@@ -11,9 +11,13 @@ METHODS = Registry(
         "trime-long": Part.within(HERE, "settings:TrimeLongConfig", "trime:TrimeLong"),
         "trime-ext": Part.within(HERE, "settings:TrimeExtConfig", "trime:TrimeExt"),
         "spalm": Part.within(HERE, "settings:SpalmConfig", "spalm:Spalm"),
-        "sparse-memory": Part.within(HERE, "settings:SparseMemoryConfig", "sparse_memory:SparseMemory"),
+        "sparse-memory": Part.within(
+            HERE, "settings:SparseMemoryConfig", "sparse_memory:SparseMemory"
+        ),
         "seq": Part.within("stages.methods.stream", "config:SequentialConfig", "classifying:Plain"),
-        "multitask": Part.within("stages.methods.stream", "config:MultitaskConfig", "classifying:Plain"),
+        "multitask": Part.within(
+            "stages.methods.stream", "config:MultitaskConfig", "classifying:Plain"
+        ),
         "replay": Part.within("stages.methods.stream", "config:ReplayConfig", "memory:Replay"),
         "a-gem": Part.within("stages.methods.stream", "config:AGemConfig", "projection:AGem"),
         "gem": Part.within("stages.methods.stream", "config:GemConfig", "projection:Gem"),
@@ -24,6 +28,8 @@ METHODS = Registry(
         "emar": Part.within("stages.methods.stream", "config:EmarConfig", "emar:Emar"),
         "lamol": Part.within("stages.methods.stream", "config:LamolConfig", "lamol:Lamol"),
         "elle": Part.within("stages.methods.stream", "config:ElleConfig", "elle:Elle"),
-        "meta-mbpa": Part.within("stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"),
+        "meta-mbpa": Part.within(
+            "stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"
+        ),
     },
 )

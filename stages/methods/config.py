@@ -1,4 +1,6 @@
-"""Settings of the training methods, default memories of their models, and files that methods leave. Free of torch."""
+"""Settings of the training methods, default memories of their models, and files that methods leave.
+Free of torch.
+"""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -15,7 +17,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 ENOUGH_DOCUMENTS = 8
-"""Minimum number of documents in an update: with fewer, its gradient is much noisier than its tokens suggest.
+"""Minimum number of documents in an update: with fewer, its gradient is much noisier than its
+tokens suggest.
 
 Measured: docs/results/trime.md, "Batches of few documents".
 """
@@ -33,20 +36,25 @@ class Batches(NamedTuple):
     borders: float = 0.0
     """Borders of documents that fall into a segment, on average."""
     same_document: float | None = None
-    """Share of packed segments that follow a segment of the same document; None: nothing is packed."""
+    """Share of packed segments that follow a segment of the same document; None: nothing is packed.
+    """
 
     def documents(self, groups: int, same: float) -> float:
-        """Estimate the number of documents in an update. In a text of one document, distant places count as documents.
+        """Estimate the number of documents in an update. In a text of one document, distant places
+        count as documents.
 
         Args:
             groups: equal groups of a forward batch, each begun anywhere in the text.
-            same: share of the other segments of a group that belong to the document of the segment before.
+            same: share of the other segments of a group that belong to the document of the segment
+            before.
         """
         others = self.segments / groups - 1
         return self.accumulate * (groups * (1 + others * (1 - same)) + self.segments * self.borders)
 
     def enough(self, groups: Iterable[int], same: float) -> int:
-        """The smallest number among `groups` that gives an update enough documents; if none does, the largest."""
+        """The smallest number among `groups` that gives an update enough documents; if none does,
+        the largest.
+        """
         documents = {one: round(self.documents(one, same)) for one in sorted(groups)}
         wanted = min(ENOUGH_DOCUMENTS, max(documents.values()))
         return next(one for one, found in documents.items() if found >= wanted)
@@ -64,7 +72,8 @@ class EvaluationDefaults(NamedTuple):
 
 
 class MethodSettings(Settings):
-    """Settings of a method (`memory` of a training run), and its requirements on the rest of the run.
+    """Settings of a method (`memory` of a training run), and its requirements on the rest of the
+    run.
 
     A run of a method without settings has `memory` None.
     """
@@ -72,7 +81,9 @@ class MethodSettings(Settings):
     takes: ClassVar[tuple[str, ...]] = ("tokens",)
     """Kinds of artifacts that it learns from."""
     padded: ClassVar[bool] = False
-    """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
+    """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of
+    unequal length.
+    """
     joint: ClassVar[bool] = False
     """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
@@ -80,7 +91,8 @@ class MethodSettings(Settings):
     scores_tokens: ClassVar[bool] = True
     """Whether its models score tokens; models of an encoder do not."""
     grows: ClassVar[bool] = False
-    """Whether it replaces the network during training; compiled passes would still run the old one."""
+    """Whether it replaces the network during training; compiled passes would still run the old one.
+    """
     copies: ClassVar[int] = 0
     """Additional numbers for each trained weight, in memory and in every checkpoint."""
     reads_background: ClassVar[bool] = False
@@ -99,7 +111,9 @@ class MethodSettings(Settings):
 
     @property
     def continues(self) -> str | None:
-        """Reason, as part of a message, why training must begin from a trained model; None: it need not."""
+        """Reason, as part of a message, why training must begin from a trained model; None: it need
+        not.
+        """
         return None
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
@@ -107,7 +121,8 @@ class MethodSettings(Settings):
         return model
 
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        """The settings with what follows from the model and the batches filled in; by default nothing does.
+        """The settings with what follows from the model and the batches filled in; by default
+        nothing does.
 
         Raises: UsageError if these do not go together.
         """
@@ -124,14 +139,17 @@ MemoryConfig = Annotated[MethodSettings, OneOf(METHODS, by="method")]
 
 
 def methods_for(kind: str) -> str:
-    """The methods that learn from artifacts of a kind in addition to tokens, as a message names them."""
+    """The methods that learn from artifacts of a kind in addition to tokens, as a message names
+    them.
+    """
     return ", ".join(name for name in METHODS.names() if kind in METHODS.settings(name).takes)
 
 
 def with_method(memory: Any, method: str) -> Any:
     """The settings of `memory` marked as those of `method`; None where it has none.
 
-    Raises: UsageError for an unknown method, ValueError for settings of a method that has none, or another's.
+    Raises: UsageError for an unknown method, ValueError for settings of a method that has none, or
+    another's.
     """
     settings = METHODS.settings(method)
     if not settings.has_settings():
@@ -147,18 +165,23 @@ def with_method(memory: Any, method: str) -> Any:
     if not isinstance(memory, dict):
         return memory
     if memory.get("method", method) != method:
-        raise ValueError(f"memory.method is {memory['method']!r}, but the method is {method!r}; leave it out")
+        raise ValueError(
+            f"memory.method is {memory['method']!r}, but the method is {method!r}; leave it out"
+        )
     return memory | {"method": method}
 
 
 AFTER = "after"
 """Weights after each task."""
 KEPT = "memory.safetensors"
-"""Documents that a method keeps of the training split: `rows` int64 [M], in the order of writing, and `tasks`."""
+"""Documents that a method keeps of the training split: `rows` int64 [M], in the order of writing,
+and `tasks`.
+"""
 
 
 def after_file(place: int) -> str:
-    """Name of the file with the weights after the task at a place in the stream, counted from 1; 0: before the first.
+    """Name of the file with the weights after the task at a place in the stream, counted from 1; 0:
+    before the first.
 
     >>> after_file(1)
     'after/01.safetensors'

@@ -35,7 +35,9 @@ def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
 
 
 def lacking_memory(read: Mapping[str, Artifact]) -> str | None:
-    """Warning about a model that was trained to read a datastore and is read without one; None: all is well."""
+    """Warning about a model that was trained to read a datastore and is read without one; None: all
+    is well.
+    """
     own = evaluation_defaults(read["model"])
     if "datastore" in read or own.own_datastore is None:
         return None
@@ -61,7 +63,9 @@ def default_key(model: Artifact) -> str:
 
 
 def stored_key(encoder: Artifact) -> str:
-    """The key of a datastore: the representation that the encoder's loss compared, else the backbone's first."""
+    """The key of a datastore: the representation that the encoder's loss compared, else the
+    backbone's first.
+    """
     return str(_training(encoder).get("key") or model_of(encoder).reads.keys[0])
 
 

@@ -1,4 +1,6 @@
-"""Plain language modelling: each token is predicted from its segment, and from the state carried to it."""
+"""Plain language modelling: each token is predicted from its segment, and from the state carried to
+it.
+"""
 
 from typing import TypeVar
 
@@ -17,4 +19,6 @@ class LanguageModeling(Method[T]):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         encoding = model.read(batch, carried.state)
-        return model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets)), Carried(encoding.state)
+        return model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets)), Carried(
+            encoding.state
+        )

@@ -22,7 +22,9 @@ S = TypeVar("S", bound=MethodSettings)
 
 
 class BatchIndex(NamedTuple):
-    """Position of a forward batch in a training run: its `number`, and its `update` of `updates`; all from 0."""
+    """Position of a forward batch in a training run: its `number`, and its `update` of `updates`;
+    all from 0.
+    """
 
     number: int
     update: int
@@ -57,7 +59,9 @@ class Carried(NamedTuple):
         True
         """
         parts = {"state/": self.state or {}, "past/": self.past}
-        return {prefix + name: tensor for prefix, part in parts.items() for name, tensor in part.items()}
+        return {
+            prefix + name: tensor for prefix, part in parts.items() for name, tensor in part.items()
+        }
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Self:
@@ -70,10 +74,12 @@ class BatchLayout(NamedTuple):
     """How the rows of batches belong together."""
 
     streams: bool = False
-    """Whether row b of a batch goes on from row b of the one before, and with it the state; the batches of an epoch
-    are then those of `aligned_order`."""
+    """Whether row b of a batch goes on from row b of the one before, and with it the state; the
+    batches of an epoch are then those of `aligned_order`."""
     rows_together: int = 1
-    """Rows of a batch that must stay together: a batch is divided among processes between these groups."""
+    """Rows of a batch that must stay together: a batch is divided among processes between these
+    groups.
+    """
 
 
 class ParameterGroup(NamedTuple):
@@ -92,8 +98,9 @@ class ParameterGroup(NamedTuple):
 class SideInputs:
     """Inputs of a method besides tokens.
 
-    `packing`: segments, int64 [S], ordered so that neighbours are similar; None: there is none. `neighbor_tokens`: by
-    split, the tokens of each token's neighbours, int [T, k], -1 where one is missing.
+    `packing`: segments, int64 [S], ordered so that neighbours are similar; None: there is none.
+    `neighbor_tokens`: by split, the tokens of each token's neighbours, int [T, k], -1 where one is
+    missing.
     """
 
     packing: np.ndarray | None = None
@@ -103,7 +110,8 @@ class SideInputs:
 
 
 class Method(ABC, Generic[S]):
-    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
+    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its
+    loss.
 
     `side_inputs`: its inputs besides tokens.
     """
@@ -130,10 +138,11 @@ class Method(ABC, Generic[S]):
         return BatchLayout(streams=model.carries_state)
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Examples of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
+        """Examples of an epoch's batches, int64 [batches, size], none twice, drawn from (seed,
+        epoch); not of streams.
 
-        Examples that do not fill the last batch are left out; the next epoch draws others. By default the order is
-        random.
+        Examples that do not fill the last batch are left out; the next epoch draws others. By
+        default the order is random.
         """
         return shuffled_order(count, size, seed, epoch)
 
@@ -143,13 +152,14 @@ class Method(ABC, Generic[S]):
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state after the batch.
+        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state
+        after the batch.
 
         Training adds the auxiliary loss of an encoding.
 
         Args:
-            carried: state after the previous batch, constant unless the update keeps its graph; empty at the start of
-                streams.
+            carried: state after the previous batch, constant unless the update keeps its graph;
+                empty at the start of streams.
         """
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
@@ -170,17 +180,23 @@ class Update(Protocol):
     accumulate: int
     """Number of its forward batches."""
     keeps_graph: bool
-    """Whether state carried between these batches keeps its graph: then their losses share one `backward`."""
+    """Whether state carried between these batches keeps its graph: then their losses share one
+    `backward`.
+    """
     number: int
     """Updates before it."""
     optimizer: torch.optim.Optimizer
     """The optimizer of the parameter groups; `change_weights` makes its step."""
 
     def batches(self) -> Iterator[Batch]:
-        """This process's share of each forward batch, on its device; `backward` of its loss must follow."""
+        """This process's share of each forward batch, on its device; `backward` of its loss must
+        follow.
+        """
 
     def loss(self, batch: Batch) -> Tensor:
-        """Compute the loss of a batch, with the model's auxiliary losses, in the run's precision; keeps its state."""
+        """Compute the loss of a batch, with the model's auxiliary losses, in the run's precision;
+        keeps its state.
+        """
 
     def weighted(self, loss: Tensor) -> Tensor:
         """The loss of the latest batch times its share of the update's tokens."""
@@ -212,7 +228,8 @@ class LearnsTasks(ABC):
 
     @abstractmethod
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        """Receive the tasks, in order, before the first update of a run; a resumed run has its state by then.
+        """Receive the tasks, in order, before the first update of a run; a resumed run has its
+        state by then.
 
         Args:
             seed: seed of all random numbers of the method.
@@ -230,7 +247,9 @@ class KeepsExamples(ABC):
 
     @abstractmethod
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Kept documents, int64 [M], in the order of writing, and the place in the stream of each one's task."""
+        """Kept documents, int64 [M], in the order of writing, and the place in the stream of each
+        one's task.
+        """
 
 
 class WritesFiles(ABC):
@@ -251,7 +270,8 @@ class Grows(ABC):
 
     @abstractmethod
     def resize(self, model: LanguageModel, place: int) -> None:
-        """Resize a model from its size before the first task to that in the task at a place; weights are loaded later.
+        """Resize a model from its size before the first task to that in the task at a place;
+        weights are loaded later.
 
         Args:
             place: in the stream, from 0.
@@ -259,12 +279,14 @@ class Grows(ABC):
 
 
 class OwnsStep(ABC):
-    """A method that makes the whole update itself, if one backward pass of each batch's loss is not enough."""
+    """A method that makes the whole update itself, if one backward pass of each batch's loss is not
+    enough.
+    """
 
     @abstractmethod
     def step(self, update: Update) -> Tensor:
         """Make one update.
 
-        Returns: the loss to report, a scalar, the mean per token, in nats. It is read later, so that no GPU waits for
-            the host; if it is not a number, the run ends.
+        Returns: the loss to report, a scalar, the mean per token, in nats. It is read later, so
+            that no GPU waits for the host; if it is not a number, the run ends.
         """

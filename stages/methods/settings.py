@@ -1,4 +1,6 @@
-"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, sparse memory. Free of torch."""
+"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, sparse memory.
+Free of torch.
+"""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -47,7 +49,9 @@ class InBatchConfig(MethodSettings):
 class TrimeConfig(InBatchConfig):
     """The memory is the earlier positions of the same segment."""
 
-    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(("trime",), trained_with_memory=True)
+    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(
+        ("trime",), trained_with_memory=True
+    )
 
     method: Literal["trime"] = "trime"
 
@@ -56,18 +60,25 @@ class TrimeConfig(InBatchConfig):
 
 
 CARRIED = 2
-"""Consecutive segments if a backbone carries state: the current one and the one before (appendix E)."""
+"""Consecutive segments if a backbone carries state: the current one and the one before (appendix
+E).
+"""
 
 
 class TrimeLongConfig(InBatchConfig):
-    """The memory is the earlier positions of the same segment, and goes on into the segments before."""
+    """The memory is the earlier positions of the same segment, and goes on into the segments
+    before.
+    """
 
-    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(("trime-long",), trained_with_memory=True)
+    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(
+        ("trime-long",), trained_with_memory=True
+    )
 
     method: Literal["trime-long"] = "trime-long"
     consecutive: Annotated[int, Field(gt=0)] | None = None
-    """m, consecutive segments that share a memory; None: as many as leave an update `ENOUGH_DOCUMENTS`, two at the
-    least. A backbone that carries state reads one of them at a time, those before are constant; None: 2."""
+    """m, consecutive segments that share a memory; None: as many as leave an update
+    `ENOUGH_DOCUMENTS`, two at the least. A backbone that carries state reads one of them at a time,
+    those before are constant; None: 2."""
     scope: Literal["stream", "document"] = "document"
     """Whether positions of earlier segments count that belong to another document."""
 
@@ -103,10 +114,13 @@ class TrimeExtConfig(InBatchConfig):
     local_dropout: Share = 0.9
     """p: probability that a group goes without the local part of memory."""
     k: Annotated[int, Field(ge=0)] | None = None
-    """Best visible positions that a position reads, and gradients flow into; 0: all. None: all, of pairs 8."""
+    """Best visible positions that a position reads, and gradients flow into; 0: all. None: all, of
+    pairs 8.
+    """
     groups: Annotated[int, Field(gt=0)] | None = None
-    """Equal groups that a forward batch is cut into; a segment reads the others of its group alone. 1: of all
-    processes; of more, each process has whole ones. None: as few as leave an update `ENOUGH_DOCUMENTS`."""
+    """Equal groups that a forward batch is cut into; a segment reads the others of its group alone.
+    1: of all processes; of more, each process has whole ones. None: as few as leave an update
+    `ENOUGH_DOCUMENTS`."""
 
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         batch, processes = batches.segments, batches.processes
@@ -117,8 +131,11 @@ class TrimeExtConfig(InBatchConfig):
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
-        # A single group may span several processes, which exchange its keys; of several groups none is divided.
-        whole = [groups for groups in range(1, batch // 2 + 1) if groups == 1 or groups % processes == 0]
+        # A single group may span several processes, which exchange its keys; of several groups none
+        # is divided.
+        whole = [
+            groups for groups in range(1, batch // 2 + 1) if groups == 1 or groups % processes == 0
+        ]
         legal = [groups for groups in whole if batch % groups == 0]
         groups = self.groups or batches.enough(legal, batches.same_document or 0)
         if groups not in legal:
@@ -131,12 +148,16 @@ class TrimeExtConfig(InBatchConfig):
         return self.with_key(model).model_copy(update={"groups": groups})
 
     def _of_pairs(self, model: BackboneConfig, processes: int) -> Self:
-        """Sentences of a batch differ in length and number, so a batch is one group, of one process."""
+        """Sentences of a batch differ in length and number, so a batch is one group, of one
+        process.
+        """
         if self.groups not in (None, 1):
             raise UsageError("memory.groups: a batch of pairs is one group; leave it out.")
         if processes > 1:
             raise UsageError("method trime-ext learns pairs in one process: leave torchrun out.")
-        left_open = {name: value for name, value in OF_PAIRS.items() if name not in self.model_fields_set}
+        left_open = {
+            name: value for name, value in OF_PAIRS.items() if name not in self.model_fields_set
+        }
         return self.with_key(model).model_copy(update={"groups": 1, **left_open})
 
 
@@ -156,8 +177,8 @@ class SpalmConfig(MethodSettings):
     k: Annotated[int, Field(gt=0)] = 4
     """Neighbours that a position reads, the best of those stored."""
     neighbor_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`, of the gate alone 0.
-    Not of the paper."""
+    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`,
+    of the gate alone 0. Not of the paper."""
     only_gate: bool = False
     """Whether all but the gate stays as the model that training begins from."""
 
@@ -167,22 +188,29 @@ class SpalmConfig(MethodSettings):
 
     @property
     def continues(self) -> str | None:
-        return "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
+        return (
+            "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
+        )
 
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model.model_copy(update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"})
+        return model.model_copy(
+            update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"}
+        )
 
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         if self.neighbor_dropout is not None:
             return self
-        return self.model_copy(update={"neighbor_dropout": 0.0 if self.only_gate else USUAL_DROPOUT})
+        return self.model_copy(
+            update={"neighbor_dropout": 0.0 if self.only_gate else USUAL_DROPOUT}
+        )
 
 
 Positive = Annotated[int, Field(gt=0)]
 
 
 class SparseMemoryConfig(MethodSettings):
-    """Slots of a model with product keys learn, those that a batch uses more than the text before did.
+    """Slots of a model with product keys learn, those that a batch uses more than the text before
+    did.
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """

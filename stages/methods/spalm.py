@@ -17,16 +17,20 @@ from stages.models.language_model import LanguageModel
 
 @dataclass(kw_only=True)
 class NeighborBatch(Batch):
-    """Segments, and the tokens of each position's neighbours, int64 [B, L, k], -1 if one is missing."""
+    """Segments, and the tokens of each position's neighbours, int64 [B, L, k], -1 if one is
+    missing.
+    """
 
     neighbor_tokens: Tensor
 
 
 class Spalm(Method[SpalmConfig]):
-    """Mean negative log-likelihood given z_t, which the neighbours of position t have entered through a gate.
+    """Mean negative log-likelihood given z_t, which the neighbours of position t have entered
+    through a gate.
 
-    Neighbours are fixed; the embeddings of their tokens are learnt. Nothing is searched. Some positions go without
-    neighbours in training, so that h_t learns to predict by itself (not of the paper).
+    Neighbours are fixed; the embeddings of their tokens are learnt. Nothing is searched. Some
+    positions go without neighbours in training, so that h_t learns to predict by itself (not of the
+    paper).
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
@@ -65,7 +69,8 @@ class Spalm(Method[SpalmConfig]):
 
 
 def without_some(neighbors: Int64[Tensor, "N k"], probability: float) -> Int64[Tensor, "N k"]:
-    """The tokens with all neighbours of a position dropped (-1), with this probability for each position.
+    """The tokens with all neighbours of a position dropped (-1), with this probability for each
+    position.
 
     >>> without_some(torch.tensor([[3, 4]]), 0.0)
     tensor([[3, 4]])

@@ -1,4 +1,6 @@
-"""Sparse memory finetuning: an update changes only the slots that its batch uses more than earlier text."""
+"""Sparse memory finetuning: an update changes only the slots that its batch uses more than earlier
+text.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +13,14 @@ from torch import distributed as ranks
 
 from stages.examples.examples import Batch, Task
 from stages.methods.lm import LanguageModeling
-from stages.methods.method import LearnsTasks, OwnsStep, ParameterGroup, Remembers, SideInputs, Update
+from stages.methods.method import (
+    LearnsTasks,
+    OwnsStep,
+    ParameterGroup,
+    Remembers,
+    SideInputs,
+    Update,
+)
 from stages.methods.settings import SparseMemoryConfig
 from stages.models.language_model import LanguageModel, evaluating
 from stages.models.layers.product_keys import HasSlots
@@ -25,7 +34,8 @@ def most_specific(
 ) -> Bool[Tensor, " slots"]:
     """The slots with the largest TF-IDF among those that were read; ties go to the smaller number.
 
-    TF-IDF is c / Σ c · log((|B| + 1) / (b + 1)): c counts reads of a slot, b the background batches B that read it.
+    TF-IDF is c / Σ c · log((|B| + 1) / (b + 1)): c counts reads of a slot, b the background batches
+    B that read it.
 
     Slot 0 is read most, but by every background batch; slot 2 is not read:
 
@@ -34,18 +44,22 @@ def most_specific(
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
-    scores = reads / reads.sum().clamp(min=1) * torch.log((batches + 1) / (batches_with.double() + 1))
+    scores = (
+        reads / reads.sum().clamp(min=1) * torch.log((batches + 1) / (batches_with.double() + 1))
+    )
     scores = scores.masked_fill(reads == 0, -torch.inf)
     chosen = torch.zeros_like(reads, dtype=torch.bool)
-    chosen[scores.argsort(descending=True, stable=True)[: min(count, int((reads > 0).sum()))]] = True
+    chosen[scores.argsort(descending=True, stable=True)[: min(count, int((reads > 0).sum()))]] = (
+        True
+    )
     return chosen
 
 
 class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, LearnsTasks):
     """Values of the chosen slots alone learn; all other weights keep their bytes.
 
-    If layers share values, their reads are added. The optimizer may keep moments of a slot that is no longer chosen,
-    but does not move it.
+    If layers share values, their reads are added. The optimizer may keep moments of a slot that is
+    no longer chosen, but does not move it.
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
@@ -53,14 +67,18 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
     def __init__(self, settings: SparseMemoryConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._batches_with = dict[str, Tensor]()
-        """Number of batches of the background that read each slot, int64 [slots], by the name of the table."""
+        """Number of batches of the background that read each slot, int64 [slots], by the name of
+        the table.
+        """
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [ParameterGroup(list(_tables(model).values()))]
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         self._model, self._seed, self._tables = model, seed, _tables(model)
-        self._reads = {name: torch.zeros(len(table), dtype=torch.int64) for name, table in self._tables.items()}
+        self._reads = {
+            name: torch.zeros(len(table), dtype=torch.int64) for name, table in self._tables.items()
+        }
         names = {id(table): name for name, table in self._tables.items()}
         for module in model.modules():
             if isinstance(module, HasSlots):
@@ -69,7 +87,9 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
 
     def _counter(self, name: str) -> Any:
         def count(module: nn.Module, inputs: object, found: Any) -> None:
-            self._reads[name] += torch.bincount(found.slots.flatten().cpu(), minlength=len(self._reads[name]))
+            self._reads[name] += torch.bincount(
+                found.slots.flatten().cpu(), minlength=len(self._reads[name])
+            )
 
         return count
 
@@ -95,8 +115,12 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         return torch.stack([loss.detach() for loss in losses]).sum()
 
     def _chosen(self, name: str) -> Tensor:
-        reads, within = (one[name].to(self._tables[name].device) for one in (self._reads, self._batches_with))
-        if ranks.is_initialized():  # each process reads a share of the batch, and all change the same slots
+        reads, within = (
+            one[name].to(self._tables[name].device) for one in (self._reads, self._batches_with)
+        )
+        if (
+            ranks.is_initialized()
+        ):  # each process reads a share of the batch, and all change the same slots
             ranks.all_reduce(reads)
         return most_specific(reads, within, self.settings.background, self.settings.slots)
 
@@ -105,11 +129,18 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
             reads.zero_()
 
     def _read_background(self, like: Batch) -> None:
-        """Count in how many background batches, as large as this one, each slot is read; before the first update."""
-        text, own = self.side_inputs.background, {name: reads.clone() for name, reads in self._reads.items()}
+        """Count in how many background batches, as large as this one, each slot is read; before the
+        first update.
+        """
+        text, own = (
+            self.side_inputs.background,
+            {name: reads.clone() for name, reads in self._reads.items()},
+        )
         assert text is not None
         random = np.random.default_rng([self._seed, BACKGROUND])
-        size = min(len(like.inputs) * (ranks.get_world_size() if ranks.is_initialized() else 1), text.count)
+        size = min(
+            len(like.inputs) * (ranks.get_world_size() if ranks.is_initialized() else 1), text.count
+        )
         self._batches_with = {name: torch.zeros_like(reads) for name, reads in self._reads.items()}
         with torch.no_grad(), evaluating(self._model):
             for _ in range(self.settings.background):

@@ -1,7 +1,7 @@
 """TRIME: one softmax over the vocabulary and a memory of keys that were made with the same weights.
 
-Local memory is each position's own segment. Long memory continues into the segments before. External memory is the
-other segments of the batch.
+Local memory is each position's own segment. Long memory continues into the segments before.
+External memory is the other segments of the batch.
 
 Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
 """
@@ -40,7 +40,9 @@ class MemoryBatch(Batch):
 
 
 class Memory(NamedTuple):
-    """Keys [K, d], the token after each, int64 [K], and the keys that each position of the batch reads."""
+    """Keys [K, d], the token after each, int64 [K], and the keys that each position of the batch
+    reads.
+    """
 
     keys: Tensor
     values: Tensor
@@ -61,13 +63,19 @@ class InBatch(Method[T]):
         return self.settings.key or model.config.reads.keys[0]
 
     def joint_loss(
-        self, model: LanguageModel, batch: MemoryBatch, encoding: Encoding, memory_of: Callable[[Tensor], Memory]
+        self,
+        model: LanguageModel,
+        batch: MemoryBatch,
+        encoding: Encoding,
+        memory_of: Callable[[Tensor], Memory],
     ) -> Tensor:
-        """Mean of -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)), over a batch; a plain one has no sum.
+        """Mean of -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)), over a batch; a
+        plain one has no sum.
 
         Args:
             encoding: f and q of the batch's contexts.
-            memory_of: k and v, from keys [n, d] of the n tokens that count, with or without gradient.
+            memory_of: k and v, from keys [n, d] of the n tokens that count, with or without
+            gradient.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         hidden, targets = batch.rows(encoding.hidden), batch.rows(batch.targets)
@@ -88,9 +96,12 @@ class InBatch(Method[T]):
         """
         log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
         keys = read.key(self.key_name(model)).float()
-        visible = earlier(first, torch.arange(len(keys), device=keys.device) if stop is None else stop)
+        visible = earlier(
+            first, torch.arange(len(keys), device=keys.device) if stop is None else stop
+        )
         target, total = self._log_sums(keys, keys, read.targets, read.targets, visible)
-        # log p is normalized over the vocabulary alone: adding log_z brings both sides to one scale.
+        # log p is normalized over the vocabulary alone: adding log_z brings both sides to one
+        # scale.
         return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
 
     def _log_sums(
@@ -104,7 +115,8 @@ class InBatch(Method[T]):
 
 
 class Trime(InBatch[TrimeConfig]):
-    """Local memory: each position reads the earlier ones of its own segment; validation reads that too.
+    """Local memory: each position reads the earlier ones of its own segment; validation reads that
+    too.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.1.
     """
@@ -131,16 +143,19 @@ class Trime(InBatch[TrimeConfig]):
 
 @dataclass(kw_only=True)
 class LongBatch(MemoryBatch):
-    """Segments; `back`, int64 [B, L], is the number of earlier positions that each position's long memory reaches."""
+    """Segments; `back`, int64 [B, L], is the number of earlier positions that each position's long
+    memory reaches.
+    """
 
     back: Tensor
 
 
 class TrimeLong(InBatch[TrimeLongConfig]):
-    """Local memory, and all earlier positions of the m consecutive segments that a position belongs to.
+    """Local memory, and all earlier positions of the m consecutive segments that a position belongs
+    to.
 
-    A backbone that carries state reads streams, one segment of each per batch. The m - 1 segments before are then
-    memory as they were encoded, without gradient.
+    A backbone that carries state reads streams, one segment of each per batch. The m - 1 segments
+    before are then memory as they were encoded, without gradient.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.2 and appendix E.
     """
@@ -155,10 +170,16 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         return self.settings.consecutive
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
-        return BatchLayout(streams=True) if model.carries_state else BatchLayout(rows_together=self.consecutive)
+        return (
+            BatchLayout(streams=True)
+            if model.carries_state
+            else BatchLayout(rows_together=self.consecutive)
+        )
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Batches of whole runs of m consecutive segments; the offset of runs changes from epoch to epoch."""
+        """Batches of whole runs of m consecutive segments; the offset of runs changes from epoch to
+        epoch.
+        """
         runs = count // self.consecutive
         first = np.random.default_rng([seed, epoch]).integers(count % self.consecutive + 1)
         of_runs = shuffled_order(runs, size // self.consecutive, seed, epoch)
@@ -174,7 +195,9 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         return LongBatch.of(batch, plain=self.is_plain(index), back=torch.from_numpy(back))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """Compute the loss; the carried past is the keys [B, P, d] and values [B, P] of the latest segments."""
+        """Compute the loss; the carried past is the keys [B, P, d] and values [B, P] of the latest
+        segments.
+        """
         assert isinstance(batch, LongBatch)
         encoding = model.read(batch, carried.state)
         layout = self.layout(model.config)
@@ -200,7 +223,8 @@ class TrimeLong(InBatch[TrimeLongConfig]):
 
 def _behind(past: Mapping[str, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Keys [B, n, d] and values [B, n] of rows, after those of their past."""
-    # Under autocast, keys of the past may have a higher precision than those of this batch: one type for both.
+    # Under autocast, keys of the past may have a higher precision than those of this batch: one
+    # type for both.
     return torch.cat((past["keys"].to(keys.dtype), keys), 1), torch.cat((past["values"], values), 1)
 
 
@@ -235,9 +259,10 @@ class ExtBatch(MemoryBatch):
 class TrimeExt(InBatch[TrimeExtConfig]):
     """External memory: all positions of the group's other segments, mostly without local memory.
 
-    Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch of one
-    group spans all processes; keys of other processes are constants. Whether a group drops local memory is drawn from
-    (seed, number of the batch), also in a resumed run.
+    Groups are neighbours in the packing, in another order each epoch; without a packing, any
+    segments. A batch of one group spans all processes; keys of other processes are constants.
+    Whether a group drops local memory is drawn from (seed, number of the batch), also in a resumed
+    run.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
     """
@@ -253,7 +278,9 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return BatchLayout()
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Batches of groups of neighbours in the packing; the borders of groups move from epoch to epoch."""
+        """Batches of groups of neighbours in the packing; the borders of groups move from epoch to
+        epoch.
+        """
         if self.side_inputs.packing is None:
             return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
@@ -267,14 +294,20 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
         own = draws[self._own_groups()]
         local = np.repeat(own >= self.settings.local_dropout, len(which) // len(own))
-        return ExtBatch.of(examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local))
+        return ExtBatch.of(
+            examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local)
+        )
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, ExtBatch)
-        return self.joint_loss(model, batch, model.read(batch), partial(self._of_others, batch)), Carried()
+        return self.joint_loss(
+            model, batch, model.read(batch), partial(self._of_others, batch)
+        ), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Log-probabilities in validation: earlier segments, besides the local part, stand in for a datastore."""
+        """Log-probabilities in validation: earlier segments, besides the local part, stand in for a
+        datastore.
+        """
         # Without local memory in training, a sentence never read its own past.
         alone = model.config.reads.source and self.settings.local_dropout == 1
         return self.joint_log_prob(model, read, torch.zeros_like(starts), starts if alone else None)
@@ -286,7 +319,9 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return slice(rank * each, (rank + 1) * each) if self.groups > 1 else slice(0, 1)
 
     def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
-        """Memory from keys [N, d]: positions of other segments and, with local memory, earlier ones of the own."""
+        """Memory from keys [N, d]: positions of other segments and, with local memory, earlier ones
+        of the own.
+        """
         own = torch.arange(len(keys), device=keys.device)
         segment, stop, local = _segments(batch)
         values = batch.rows(batch.targets)
@@ -300,7 +335,9 @@ class TrimeExt(InBatch[TrimeExtConfig]):
 
 
 def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Begin and end of the segment of each of the batch's N tokens, and whether it reads its own segment."""
+    """Begin and end of the segment of each of the batch's N tokens, and whether it reads its own
+    segment.
+    """
     mask = torch.ones_like(batch.targets, dtype=torch.bool) if batch.mask is None else batch.mask
     lengths = mask.sum(1)
     stops = lengths.cumsum(0)
@@ -309,7 +346,9 @@ def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def with_other_ranks(tensor: Tensor) -> Tensor:
-    """The tensor, followed by those of all other processes, without gradient; every process must call this."""
+    """The tensor, followed by those of all other processes, without gradient; every process must
+    call this.
+    """
     own, processes = _rank_of()
     if processes == 1:
         return tensor

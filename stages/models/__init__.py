@@ -6,22 +6,36 @@ PACKAGE = "stages.models.backbones"
 BACKBONES = Registry(
     "backbone",
     {
-        "transformer": Part.within(PACKAGE, "window_configs:TransformerConfig", "transformer:Transformer"),
-        "transformer-xl": Part.within(PACKAGE, "stream_configs:TransformerXLConfig", "transformer_xl:TransformerXL"),
+        "transformer": Part.within(
+            PACKAGE, "window_configs:TransformerConfig", "transformer:Transformer"
+        ),
+        "transformer-xl": Part.within(
+            PACKAGE, "stream_configs:TransformerXLConfig", "transformer_xl:TransformerXL"
+        ),
         "lstm": Part.within(PACKAGE, "stream_configs:LSTMConfig", "lstm:LSTM"),
         "memory-transformer": Part.within(
-            PACKAGE, "stream_configs:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
+            PACKAGE,
+            "stream_configs:MemoryTransformerConfig",
+            "memory_transformer:MemoryTransformer",
         ),
         "memformer": Part.within(PACKAGE, "stream_configs:MemformerConfig", "memformer:Memformer"),
-        "sru++": Part.within(PACKAGE, "stream_configs:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
+        "sru++": Part.within(
+            PACKAGE, "stream_configs:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"
+        ),
         "encoder-decoder": Part.within(
             PACKAGE, "window_configs:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"
         ),
-        "huggingface": Part.within(PACKAGE, "window_configs:HuggingFaceConfig", "huggingface:HuggingFace"),
-        "huggingface-encoder-decoder": Part.within(
-            PACKAGE, "window_configs:HuggingFaceEncoderDecoderConfig", "huggingface:HuggingFaceEncoderDecoder"
+        "huggingface": Part.within(
+            PACKAGE, "window_configs:HuggingFaceConfig", "huggingface:HuggingFace"
         ),
-        "text-encoder": Part.within(PACKAGE, "window_configs:TextEncoderConfig", "huggingface:TextEncoder"),
+        "huggingface-encoder-decoder": Part.within(
+            PACKAGE,
+            "window_configs:HuggingFaceEncoderDecoderConfig",
+            "huggingface:HuggingFaceEncoderDecoder",
+        ),
+        "text-encoder": Part.within(
+            PACKAGE, "window_configs:TextEncoderConfig", "huggingface:TextEncoder"
+        ),
     },
 )
 IMPORTED = "huggingface"

@@ -1,4 +1,6 @@
-"""Interface of a backbone: embeddings and the state before them -> representations and the state after them."""
+"""Interface of a backbone: embeddings and the state before them -> representations and the state
+after them.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,11 @@ def each(state: State, change: Callable[[Tensor], Tensor]) -> State:
 
 def named_below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 class Inputs(NamedTuple):
@@ -36,7 +42,8 @@ class Inputs(NamedTuple):
     document_offset: Tensor | None = None
     """Offset of each input within its document, int64 [B, L]; None: a stream is one document."""
     source: Tensor | None = None
-    """Tokens of a second sequence for each window, such as a sentence to translate, int64 [B, S]."""
+    """Tokens of a second sequence for each window, such as a sentence to translate, int64 [B, S].
+    """
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
     source_embedded: Tensor | None = None
@@ -44,23 +51,31 @@ class Inputs(NamedTuple):
     tokens: Tensor | None = None
     """Tokens of the inputs, int64 [B, L]; None: only embeddings are known."""
     mask: Tensor | None = None
-    """Inputs that count, bool [B, L], for examples with padding at the end; a causal network needs no mask."""
+    """Inputs that count, bool [B, L], for examples with padding at the end; a causal network needs
+    no mask.
+    """
 
     def between(self, start: int, stop: int) -> "Inputs":
         """The inputs from `start` to `stop` of each window of a stream; state and source stay."""
         names = ("embedded", "document_offset", "tokens")
-        own = {name: part[:, start:stop] for name in names if (part := getattr(self, name)) is not None}
+        own = {
+            name: part[:, start:stop] for name in names if (part := getattr(self, name)) is not None
+        }
         return self._replace(**own)
 
 
 @dataclass
 class Encoding:
-    """Representations of B windows of L inputs; row i predicts the token after input i. L = 1 if windows are pooled."""
+    """Representations of B windows of L inputs; row i predicts the token after input i. L = 1 if
+    windows are pooled.
+    """
 
     hidden: Tensor
     """f(c_t), [B, L, d]: the input of the softmax."""
     ffn_input: Tensor | None
-    """g(c_t), [B, L, d]: input of the last feed-forward layer, after its layer norm; None: there is no such layer."""
+    """g(c_t), [B, L, d]: input of the last feed-forward layer, after its layer norm; None: there is
+    no such layer.
+    """
     state: State = None
     """The state for the next window of the same stream."""
     auxiliary_loss: Tensor | None = None
@@ -83,13 +98,15 @@ class Encoding:
 
 
 class Backbone(nn.Module, ABC):
-    """Network of a `BackboneConfig`, which describes its state (`state_spec`) and its keys (`reads.keys`).
+    """Network of a `BackboneConfig`, which describes its state (`state_spec`) and its keys
+    (`reads.keys`).
 
     In evaluation mode, results do not depend on how a stream is cut into calls.
     """
 
     prefix: int | None = None
-    """Token that must precede every window, and whose own prediction is not scored; None: no token."""
+    """Token that must precede every window, and whose own prediction is not scored; None: no token.
+    """
 
     prompt: tuple[int, ...] = ()
     """Inputs that replace `<eos>`, the first input of every target; empty: it stays."""
@@ -112,8 +129,8 @@ class Backbone(nn.Module, ABC):
 class ReadsSource(ABC):
     """Interface of a backbone that reads a source once, and then its target piece by piece.
 
-    `begin` makes a state; `read` takes it, and returns the state after its inputs. Rows are the first dimension of all
-    tensors of a state, so a row can be dropped or repeated.
+    `begin` makes a state; `read` takes it, and returns the state after its inputs. Rows are the
+    first dimension of all tensors of a state, so a row can be dropped or repeated.
     """
 
     @abstractmethod
@@ -126,11 +143,15 @@ class ReadsSource(ABC):
         """
 
     def begun(self, inputs: Inputs) -> Mapping[str, Tensor]:
-        """The state of the inputs, or else that after their source. Raises: UsageError if they have neither."""
+        """The state of the inputs, or else that after their source. Raises: UsageError if they have
+        neither.
+        """
         if inputs.state is not None:
             return inputs.state
         if inputs.source_embedded is None:
-            raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+            raise UsageError(
+                "A translation model reads a target with its source: give pairs of sentences."
+            )
         return self.begin(inputs.source_embedded, inputs.source_mask)
 
 
@@ -143,8 +164,12 @@ class Compilable(ABC):
 
 
 class Replays(ABC):
-    """Interface of a backbone whose updates over several segments replay its memory: see `stages.training.replay`."""
+    """Interface of a backbone whose updates over several segments replay its memory: see
+    `stages.training.replay`.
+    """
 
     @abstractmethod
     def advance(self, inputs: Inputs) -> State:
-        """State after inputs, computing only what it needs; random numbers are drawn in the order of `read`."""
+        """State after inputs, computing only what it needs; random numbers are drawn in the order
+        of `read`.
+        """

@@ -22,15 +22,17 @@ class NeighborSettings(Settings):
     """Settings of the gate, a part of every model's settings; they may be added to a trained model."""
 
     gate: Literal["vector", "scalar"] | None = None
-    """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
-    gate."""
+    """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a
+    position; None: no gate."""
     gate_values: Literal["scaled", "raw"] | None = None
-    """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the first layer reads
-    it (`scaled`). None: the method chooses."""
+    """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the
+    first layer reads it (`scaled`). None: the method chooses."""
 
     @property
     def reads_neighbors(self) -> bool:
-        """Whether tokens of neighbours are gated into its hidden states, apart from any other memory."""
+        """Whether tokens of neighbours are gated into its hidden states, apart from any other
+        memory.
+        """
         return self.gate is not None
 
     def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
@@ -71,7 +73,9 @@ class VocabularyConfig(Settings):
     """Dropout of embeddings and of each layer's output."""
 
     cutoffs: tuple[Size, ...] = ()
-    """Adaptive input and softmax: frequency ranks where clusters end, increasing; empty: full softmax."""
+    """Adaptive input and softmax: frequency ranks where clusters end, increasing; empty: full
+    softmax.
+    """
     factor: Size = 4
     """Cluster c has embeddings of width d / factor^c."""
     tied: bool = True
@@ -79,7 +83,9 @@ class VocabularyConfig(Settings):
     tail_dropout: Probability = 0.0
     """Dropout of the projected hidden states that score the clusters after the first."""
     initial_range: Annotated[float, Field(gt=0)] | None = None
-    """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
+    """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to
+    their width.
+    """
     score_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of the vocabulary's scores (Cohere, Granite)."""
     score_bias: bool = False
@@ -97,7 +103,9 @@ class VocabularyConfig(Settings):
                 f"width {self.width} cannot be divided by factor {self.factor} for each of {len(self.cutoffs)} cutoffs"
             )
         if self.cutoffs and (self.score_scale != 1 or self.score_bias or self.score_cap):
-            raise ValueError("score_scale, score_bias and score_cap are of a full softmax: leave them or cutoffs out")
+            raise ValueError(
+                "score_scale, score_bias and score_cap are of a full softmax: leave them or cutoffs out"
+            )
         return self
 
 
@@ -113,14 +121,18 @@ class StateArray(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Inputs that a backbone takes, and keys that it gives; by default windows of any length, and one key."""
+    """Inputs that a backbone takes, and keys that it gives; by default windows of any length, and
+    one key.
+    """
 
     keys: tuple[str, ...] = ("hidden",)
     """Representations that can be keys of a memory; the first is the default of datastores."""
     longest_context: int | None = None
     """Length of the longest window that it can read, in inputs; None: any."""
     documents: bool = False
-    """Whether the memory of its layers ends at document boundaries; then inputs have a `document_offset`."""
+    """Whether the memory of its layers ends at document boundaries; then inputs have a
+    `document_offset`.
+    """
     source: bool = False
     """Whether each window is read with a source, as in translation."""
     decodes: bool = False
@@ -128,20 +140,30 @@ class Reads(NamedTuple):
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):
-    """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named by `backbone`.
+    """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named
+    by `backbone`.
 
-    The defaults are those of a backbone that reads windows of any length and carries no state between them.
+    The defaults are those of a backbone that reads windows of any length and carries no state
+    between them.
     """
 
     way: ClassVar[Way] = "windows"
-    """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each token."""
+    """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each
+    token.
+    """
     left_open: ClassVar[tuple[str, ...]] = NEIGHBOR_SETTINGS
-    """Settings that do not depend on the weights: a run that starts from a trained model may change them."""
+    """Settings that do not depend on the weights: a run that starts from a trained model may change
+    them.
+    """
 
     head: Annotated[Any, OneOf(HEADS, by="name")] | None = None
-    """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
+    """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts
+    tokens alone.
+    """
 
-    if TYPE_CHECKING:  # a field of each backbone; as a field here it would come first in stored settings
+    if (
+        TYPE_CHECKING
+    ):  # a field of each backbone; as a field here it would come first in stored settings
         backbone: str
 
     @property
@@ -151,12 +173,16 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
 
     @property
     def lengths(self) -> Lengths:
-        """Lengths of what it carries: its settings `mem_length` and `attention.long_length`, if it has these."""
+        """Lengths of what it carries: its settings `mem_length` and `attention.long_length`, if it
+        has these.
+        """
         attention: Any = getattr(self, "attention", None)
         return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Arrays in the state of one stream that is read in segments of `context` inputs, by name; maximum sizes."""
+        """Arrays in the state of one stream that is read in segments of `context` inputs, by name;
+        maximum sizes.
+        """
         return {}
 
     def state_bytes(self, context: int) -> int:
@@ -173,7 +199,8 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     def reading(self, windows: WindowSettings) -> Self:
         """The settings with which the model reads such windows or segments.
 
-        Lengths that `windows` leaves open stay as they are. Raises: UsageError if it cannot read them.
+        Lengths that `windows` leaves open stay as they are. Raises: UsageError if it cannot read
+        them.
         """
         return self
 
@@ -196,9 +223,11 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return Cutting(self.way, windows.context, windows.stride, by_document, self.reads.documents)
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
-        """The settings, completed with the sizes that follow from vocabulary size and segment length.
+        """The settings, completed with the sizes that follow from vocabulary size and segment
+        length.
 
-        Raises: UsageError if the model has another segment length, or cannot be trained on such segments.
+        Raises: UsageError if the model has another segment length, or cannot be trained on such
+        segments.
         """
         own = getattr(self, "segment_length", None)
         if own not in (None, segment_length):
@@ -224,7 +253,11 @@ def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
             f"The backbone {name!r} is a {backbone_of(name)} with attention {NAMED[name]!r}: leave it or "
             f"model.attention.name={attention['name']} out."
         )
-    return {**settings, "backbone": backbone_of(name), "attention": {"name": NAMED[name], **attention}}
+    return {
+        **settings,
+        "backbone": backbone_of(name),
+        "attention": {"name": NAMED[name], **attention},
+    }
 
 
 _BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE, spelled_out=spelled_out)
@@ -235,7 +268,8 @@ ModelConfig = Annotated[BackboneConfig, _BACKBONE]
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
     """Parse the settings of a model, from a TOML file or from the settings of an artifact.
 
-    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not have.
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does
+    not have.
     """
     return _BACKBONE.parse(settings)
 
@@ -247,10 +281,14 @@ def model_of(artifact: "Artifact") -> BackboneConfig:
 
 
 def settings_left_open() -> set[str]:
-    """Settings of any model that a run from a trained model may choose; `backbone` selects the preset."""
+    """Settings of any model that a run from a trained model may choose; `backbone` selects the
+    preset.
+    """
     return {"backbone"}.union(*(BACKBONES.settings(name).left_open for name in BACKBONES.names()))
 
 
 def shape_of(artifact: "Artifact") -> dict[str, Any]:
     """Settings of a model on which the time of a forward pass depends: all but dropout."""
-    return {name: value for name, value in artifact.config["model"].items() if "dropout" not in name}
+    return {
+        name: value for name, value in artifact.config["model"].items() if "dropout" not in name
+    }

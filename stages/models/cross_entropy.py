@@ -1,4 +1,6 @@
-"""Linear layer and cross-entropy fused: the [tokens, vocabulary] matrix of scores is never in memory as a whole."""
+"""Linear layer and cross-entropy fused: the [tokens, vocabulary] matrix of scores is never in
+memory as a whole.
+"""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -9,14 +11,18 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
-"""Number of scores in a block (4 bytes each); two blocks are in memory. In smaller blocks, products are slower."""
+"""Number of scores in a block (4 bytes each); two blocks are in memory. In smaller blocks, products
+are slower.
+"""
 
 
 class Beside(NamedTuple):
     """Terms of a joint softmax besides the vocabulary's scores; each float [N], in nats.
 
-    `within`: log-probability of the target within the class that is scored; 0 if the target itself is scored.
-    `target`, `total`: logsumexp of a memory's scores, over the entries that hold the target and over all;
+    `within`: log-probability of the target within the class that is scored; 0 if the target itself
+    is scored.
+    `target`, `total`: logsumexp of a memory's scores, over the entries that hold the target and
+    over all;
     -inf where there are none.
     """
 
@@ -34,9 +40,10 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
 
-    With a memory, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME, arXiv:2205.12674),
-    equation 5. Tokens are processed in blocks. The forward pass also computes the gradients, while the scores of a
-    block are available. So it needs the memory of one block, whatever the number of tokens.
+    With a memory, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME,
+    arXiv:2205.12674), equation 5. Tokens are processed in blocks. The forward pass also computes
+    the gradients, while the scores of a block are available. So it needs the memory of one block,
+    whatever the number of tokens.
 
     Args:
         weight: of the same dtype as the hidden states.
@@ -54,7 +61,10 @@ def linear_cross_entropy(
 
 
 def linear_log_prob(
-    hidden: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], targets: Int64[Tensor, " N"], cap: float | None = None
+    hidden: Float[Tensor, "N d"],
+    weight: Float[Tensor, "V d"],
+    targets: Int64[Tensor, " N"],
+    cap: float | None = None,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-probability of each target and the log-normalizer, both [N], in nats.
 
@@ -97,7 +107,8 @@ class _Block(NamedTuple):
 def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterator[_Block]:
     """Yield one block of tokens at a time; the next block overwrites it.
 
-    The normalizer is computed from the largest probability, which is at least 1/V. The target's may underflow.
+    The normalizer is computed from the largest probability, which is at least 1/V. The target's may
+    underflow.
     """
     blocks = _blocks(len(hidden), weight)
     room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
@@ -112,13 +123,19 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterat
 
 
 class _Gradients:
-    """Gradients with respect to hidden states [N, d] and weight [V, d], summed block by block; None: not needed.
+    """Gradients with respect to hidden states [N, d] and weight [V, d], summed block by block;
+    None: not needed.
 
     Factors of rows are applied to [n, d], which costs less than applying them to [n, V].
     """
 
     def __init__(
-        self, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, wanted: tuple[bool, ...]
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        cap: float | None,
+        wanted: tuple[bool, ...],
     ) -> None:
         self.read = hidden, weight, targets
         self.cap = cap
@@ -136,20 +153,24 @@ class _Gradients:
         hidden, weight, targets = self._rows(block)
         if self.hidden is not None:
             grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
-            # The gradient of a target's score is a row of the weight, so no one-hot [n, V] is needed.
+            # The gradient of a target's score is a row of the weight, so no one-hot [n, V] is
+            # needed.
             grad.sub_(weight.index_select(0, targets))
         if self.weight is not None:
             self.weight.addmm_(block.probs.T, hidden)
             self.weight.index_add_(0, targets, hidden, alpha=-1)
 
     def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
-        """Add the gradient of Σ by_normalizer · logsumexp(scores) + by_target · score of the target.
+        """Add the gradient of Σ by_normalizer · logsumexp(scores) + by_target · score of the
+        target.
 
         The factors are [n] each. Overwrites the block.
         """
         hidden, weight, targets = self._rows(block)
         if self.cap is not None:
-            slope = block.scores.div_(self.cap).square_().neg_().add_(1)  # of c tanh(s / c): 1 - tanh²(s / c)
+            slope = (
+                block.scores.div_(self.cap).square_().neg_().add_(1)
+            )  # of c tanh(s / c): 1 - tanh²(s / c)
             block.probs.mul_(slope)
             by_target = by_target * slope.gather(1, targets[:, None]).squeeze(1)
         by_normalizer, by_target = by_normalizer[:, None], by_target[:, None]
@@ -168,9 +189,15 @@ class _Gradients:
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, *memory: Tensor | None
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        cap: float | None,
+        *memory: Tensor | None,
     ) -> Tensor:
-        # Gradients are computed here, while a block's scores are available: the backward pass only scales them.
+        # Gradients are computed here, while a block's scores are available: the backward pass only
+        # scales them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
@@ -199,7 +226,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
-    """-log p of targets with scores `own`, and its derivatives with respect to `log_z`, `own` and `beside`."""
+    """-log p of targets with scores `own`, and its derivatives with respect to `log_z`, `own` and
+    `beside`.
+    """
     model = own + beside.within
     target = torch.logaddexp(model, beside.target)
     total = torch.logaddexp(log_z, beside.total)
@@ -210,7 +239,9 @@ def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, 
 
 class _LinearLogProb(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None
+    ) -> tuple[Tensor, Tensor]:
         log_prob = hidden.new_empty(len(targets))
         log_z = hidden.new_empty(len(targets))
         for rows in _blocks(len(targets), weight):

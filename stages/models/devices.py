@@ -85,8 +85,8 @@ def autocast(device: torch.device | str, precision: str) -> AbstractContextManag
 def tune_allocator() -> None:
     """Let glibc keep freed memory instead of returning every large tensor to the system.
 
-    Each step frees and allocates the same sizes. Without this, the pages are mapped and zeroed again each time. Does
-    nothing on other C libraries.
+    Each step frees and allocates the same sizes. Without this, the pages are mapped and zeroed
+    again each time. Does nothing on other C libraries.
     """
     set_thresholds(mapped=KEEP_BYTES, trimmed=KEEP_BYTES)
 

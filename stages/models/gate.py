@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from stages.models.vocabulary import Vocabulary
 
 BLOCK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24}
-"""Number of elements in a block of embeddings [n, k, d]; on a CPU a block of this size stays in the cache."""
+"""Number of elements in a block of embeddings [n, k, d]; on a CPU a block of this size stays in the
+cache.
+"""
 
 
 class Gated(NamedTuple):
@@ -22,21 +24,27 @@ class Gated(NamedTuple):
 
 
 class Gate(nn.Module):
-    """m = Σ_k softmax_k(y_k·h) s y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k embed the neighbours' tokens.
+    """m = Σ_k softmax_k(y_k·h) s y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k embed the
+    neighbours' tokens.
 
-    With `scaled` values s is sqrt(d), as at the input of the first layer, so values are about as large as h. With
-    `raw` values s is 1. A position without neighbours has m = 0, g = 1 and z = h. V starts at zero, so both sides get
-    half of the weight. Embeddings are computed once for each token type among the neighbours, without dropout.
+    With `scaled` values s is sqrt(d), as at the input of the first layer, so values are about as
+    large as h. With `raw` values s is 1. A position without neighbours has m = 0, g = 1 and z = h.
+    V starts at zero, so both sides get half of the weight. Embeddings are computed once for each
+    token type among the neighbours, without dropout.
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
 
-    def __init__(self, width: int, kind: Literal["vector", "scalar"], values: Literal["scaled", "raw"]) -> None:
+    def __init__(
+        self, width: int, kind: Literal["vector", "scalar"], values: Literal["scaled", "raw"]
+    ) -> None:
         super().__init__()
         self.scale = width**0.5 if values == "scaled" else 1.0
         self.weight = nn.Parameter(torch.zeros(width if kind == "vector" else 1, width))
 
-    def forward(self, hidden: Float[Tensor, "N d"], neighbors: Int64[Tensor, "N k"], vocabulary: Vocabulary) -> Gated:
+    def forward(
+        self, hidden: Float[Tensor, "N d"], neighbors: Int64[Tensor, "N k"], vocabulary: Vocabulary
+    ) -> Gated:
         """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states h [N, d]."""
         present = neighbors >= 0
         types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
@@ -53,8 +61,8 @@ def attend(
 ) -> Float[Tensor, "N d"]:
     """Σ_k softmax_k(y_k·h) y_k for each hidden state, [N, d]; 0 where no neighbour is present.
 
-    Positions are processed in blocks. The backward pass gathers embeddings again. So the memory needed is one block
-    [n, k, d], and the weights [N, k].
+    Positions are processed in blocks. The backward pass gathers embeddings again. So the memory
+    needed is one block [n, k, d], and the weights [N, k].
 
     Args:
         rows: index of the embedding y_k of each position's k-th neighbour, in 0 … U-1.
@@ -75,13 +83,17 @@ def _blocks(rows: Tensor, width: int) -> Iterator[slice]:
 
 
 def _dot(vectors: Float[Tensor, "n k d"], others: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-    """Inner products, [n, k, d] with [n, d] -> [n, k]; product and sum cost less than many small matrix products."""
+    """Inner products, [n, k, d] with [n, d] -> [n, k]; product and sum cost less than many small
+    matrix products.
+    """
     return (vectors * others[:, None]).sum(-1)
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor
+    ) -> Tensor:
         memory, weights = torch.empty_like(hidden), hidden.new_empty(rows.shape)
         for block in _blocks(rows, hidden.shape[1]):
             near, absent = F.embedding(rows[block], embeddings), ~present[block]
@@ -97,7 +109,8 @@ class _Attend(torch.autograd.Function):
         by_hidden, by_embeddings = torch.empty_like(hidden), torch.zeros_like(embeddings)
         for block in _blocks(rows, hidden.shape[1]):
             near, weight = F.embedding(rows[block], embeddings), weights[block]
-            # A softmax is invariant to a constant added to all scores, so the weighted mean is subtracted.
+            # A softmax is invariant to a constant added to all scores, so the weighted mean is
+            # subtracted.
             by_weight = _dot(near, grad[block])
             by_score = weight * (by_weight - (weight * by_weight).sum(1, keepdim=True))
             torch.bmm(by_score[:, None], near, out=by_hidden[block, None])

@@ -1,4 +1,6 @@
-"""Growth of a trained Transformer in width and depth, for further training with more capacity (ELLE)."""
+"""Growth of a trained Transformer in width and depth, for further training with more capacity
+(ELLE).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,20 +13,31 @@ from stages.errors import UsageError
 from stages.models.config import BackboneConfig
 
 NOISE = 0.01
-"""Standard deviation of the noise added to weights that read copies, so that copies learn to differ (ELLE)."""
+"""Standard deviation of the noise added to weights that read copies, so that copies learn to differ
+(ELLE).
+"""
 
 
 def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneConfig:
-    """Settings of a grown model: width, heads and feed-forward width times `wider`, layers times `deeper`.
+    """Settings of a grown model: width, heads and feed-forward width times `wider`, layers times
+    `deeper`.
 
-    Raises: UsageError if the model cannot grow, or a size would be too large. Only a Transformer with learned
-    positions, softmax attention, dense feed-forward layers and a full softmax can grow.
+    Raises: UsageError if the model cannot grow, or a size would be too large. Only a Transformer
+    with learned positions, softmax attention, dense feed-forward layers and a full softmax can
+    grow.
     """
     sizes: Any = config
     plain = (
-        config.backbone == "transformer" and config.head is None and not config.reads_neighbors and not config.cutoffs
+        config.backbone == "transformer"
+        and config.head is None
+        and not config.reads_neighbors
+        and not config.cutoffs
     )
-    layers = (getattr(sizes, place).name for place in ("lookup", "attention", "feed_forward")) if plain else ()
+    layers = (
+        (getattr(sizes, place).name for place in ("lookup", "attention", "feed_forward"))
+        if plain
+        else ()
+    )
     if tuple(layers) != ("none", "softmax", "dense") or sizes.positions != "learned":
         raise UsageError(
             "wider and deeper are for a transformer with learned positions, softmax attention, dense feed-forward "
@@ -34,25 +47,34 @@ def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneCon
     larger["layers"] = sizes.layers * deeper
     for name, value in larger.items():
         if value >= LARGEST:
-            raise UsageError(f"wider and deeper: model.{name} would be {value:,}; it is at most {LARGEST - 1:,}.")
+            raise UsageError(
+                f"wider and deeper: model.{name} would be {value:,}; it is at most {LARGEST - 1:,}."
+            )
     return config.model_copy(update=larger)
 
 
 def grown(
-    weights: Mapping[str, Tensor], config: BackboneConfig, wider: int, deeper: int, noise: float, seed: int
+    weights: Mapping[str, Tensor],
+    config: BackboneConfig,
+    wider: int,
+    deeper: int,
+    noise: float,
+    seed: int,
 ) -> dict[str, Tensor]:
-    """Weights of the grown model; growth in width, without noise, preserves the probability of every token.
+    """Weights of the grown model; growth in width, without noise, preserves the probability of
+    every token.
 
-    Each unit and each head has `wider` copies. Weights that read a unit are divided among its copies. Those that read
-    the second and later copies get noise. Each block has `deeper` consecutive copies. This changes the function, and
-    training must recover it.
+    Each unit and each head has `wider` copies. Weights that read a unit are divided among its
+    copies. Those that read the second and later copies get noise. Each block has `deeper`
+    consecutive copies. This changes the function, and training must recover it.
 
     Args:
         weights, config: those of the smaller model.
         wider, deeper: factors of width and depth.
         noise: standard deviation of the noise.
         seed: seed of the noise.
-    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 3.2; function-preserving as Chen et al. 2015 (Net2Net).
+    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 3.2; function-preserving as Chen et
+    al. 2015 (Net2Net).
     """
     random = torch.Generator().manual_seed(seed)
     found = dict[str, Tensor]()
@@ -63,12 +85,19 @@ def grown(
             found[name] = wide
             continue
         for copy in range(deeper):
-            found[".".join([*parts[:2], str(int(parts[2]) * deeper + copy), *parts[3:]])] = wide.clone()
+            found[".".join([*parts[:2], str(int(parts[2]) * deeper + copy), *parts[3:]])] = (
+                wide.clone()
+            )
     return found
 
 
 def _wide(
-    name: str, tensor: Tensor, times: int, config: BackboneConfig, noise: float, random: torch.Generator
+    name: str,
+    tensor: Tensor,
+    times: int,
+    config: BackboneConfig,
+    noise: float,
+    random: torch.Generator,
 ) -> Tensor:
     if times == 1 or name == "vocabulary.bias":
         return tensor
@@ -78,10 +107,13 @@ def _wide(
         # The copies of a unit share its part of the score.
         return tensor.repeat(1, times) / times
     if name.startswith("backbone.norm."):
-        # If tied, a score sums `times` terms with embeddings divided by the root of `times`: here is the other root.
+        # If tied, a score sums `times` terms with embeddings divided by the root of `times`: here
+        # is the other root.
         return tensor.repeat(times) * (times**-0.5 if config.tied else 1)
     if ".qkv." in name:  # separately for queries, keys and values, so that heads are copied
-        rows = tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
+        rows = (
+            tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
+        )
     elif tensor.dim() == 1:
         return tensor.repeat(times)
     elif name.endswith("positions.learned"):
@@ -93,5 +125,7 @@ def _wide(
     columns = rows.repeat(1, times) / times
     width = rows.shape[1]
     # Drawn in float64, so that a seed gives the same noise for any dtype of the weights.
-    columns[:, width:] += noise * torch.randn(columns[:, width:].shape, generator=random, dtype=torch.float64).to(rows)
+    columns[:, width:] += noise * torch.randn(
+        columns[:, width:].shape, generator=random, dtype=torch.float64
+    ).to(rows)
     return columns

@@ -1,4 +1,6 @@
-"""Heads, with which a model scores a whole example instead of its next token: registry and settings, free of torch."""
+"""Heads, with which a model scores a whole example instead of its next token: registry and
+settings, free of torch.
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -59,11 +61,17 @@ class LanguageSettings(Settings):
     answers: tuple[tuple[int, ...], ...]
     """Tokens of each label; none: the text itself is scored."""
     longest: Annotated[int, Field(gt=0)] | None = None
-    """Tokens of the longest answer, where each document has its own; None: there are those of labels alone."""
+    """Tokens of the longest answer, where each document has its own; None: there are those of
+    labels alone.
+    """
     first: Annotated[int, Field(gt=0)]
-    """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens of the text."""
+    """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens
+    of the text.
+    """
     learns_rows: bool = False
-    """Whether the rows of these tokens learn where the rest of the vocabulary stays as it is (LoRA)."""
+    """Whether the rows of these tokens learn where the rest of the vocabulary stays as it is
+    (LoRA).
+    """
 
     @property
     def longest_answer(self) -> int:
@@ -72,7 +80,9 @@ class LanguageSettings(Settings):
 
 
 class SpanSettings(Settings):
-    """Two softmaxes over the positions of the text, one for the start of the answer, and one for its end."""
+    """Two softmaxes over the positions of the text, one for the start of the answer, and one for
+    its end.
+    """
 
     reads_frozen: ClassVar[bool] = False
 

@@ -29,11 +29,15 @@ class Classifier(nn.Module):
         self.bias = nn.Parameter(torch.zeros(settings.labels))
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores [B, |Y|]."""
+        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores
+        [B, |Y|].
+        """
         return nn.functional.linear(pooled(hidden, mask, self.pool), self.weight, self.bias)
 
 
-def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, pool: Pool) -> Float[Tensor, "B d"]:
+def pooled(
+    hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, pool: Pool
+) -> Float[Tensor, "B d"]:
     """Pool each example to one vector, over the positions in the mask (None: all).
 
     At least one position of each example must be in the mask, and padding must be at the end.
@@ -56,9 +60,11 @@ def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, poo
 
 
 class Matcher(nn.Module):
-    """p(y | x) = softmax of r_y · h(x) over the labels y seen so far; logits of labels that no task had yet are -inf.
+    """p(y | x) = softmax of r_y · h(x) over the labels y seen so far; logits of labels that no task
+    had yet are -inf.
 
-    In training r_y is a weight. In evaluation mode it is the label's prototype, which gets no gradient.
+    In training r_y is a weight. In evaluation mode it is the label's prototype, which gets no
+    gradient.
 
     Source: Han et al. 2020 (EMAR, aclanthology.org/2020.acl-main.573), section 3.
     """
@@ -74,27 +80,36 @@ class Matcher(nn.Module):
         self.register_buffer("seen", torch.zeros(settings.labels, dtype=torch.bool))
 
     def represent(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Compute h(x), [B, d], from hidden states [B, L, d] and the positions that count, bool [B, L] (None: all)."""
+        """Compute h(x), [B, d], from hidden states [B, L, d] and the positions that count, bool [B,
+        L] (None: all).
+        """
         return pooled(hidden, mask, self.pool)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores [B, |Y|]."""
-        # At test a prototype replaces the weight: the current encoder computed it from stored examples.
+        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores
+        [B, |Y|].
+        """
+        # At test a prototype replaces the weight: the current encoder computed it from stored
+        # examples.
         of_labels = self.weight if self.training else self.prototypes
         scores = nn.functional.linear(self.represent(hidden, mask), of_labels)
-        # Before the first task no label was seen: then all stay, because a softmax over none is undefined.
+        # Before the first task no label was seen: then all stay, because a softmax over none is
+        # undefined.
         return scores.masked_fill(~(self.seen | ~self.seen.any()), -torch.inf)
 
 
 class Modulated(Classifier):
-    """p(y | x) = softmax(W (h(x) ⊙ φ(x)) + b), with φ(x) = σ(W_2 ReLU(W_1 r(x))) and r(x) from a frozen encoder.
+    """p(y | x) = softmax(W (h(x) ⊙ φ(x)) + b), with φ(x) = σ(W_2 ReLU(W_1 r(x))) and r(x) from a
+    frozen encoder.
 
     Source: Holla et al. 2020 (arXiv:2009.04891), section 4.2, after ANML (Beaulieu et al. 2020).
     """
 
     def __init__(self, width: int, settings: ModulatedSettings) -> None:
         super().__init__(width, settings)
-        self.modulator = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid())
+        self.modulator = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid()
+        )
 
     def forward(self, hidden: Tensor, mask: Tensor | None, frozen: Tensor | None = None) -> Tensor:
         """`frozen`: hidden states of the frozen encoder, [B, L, d]."""
@@ -110,19 +125,26 @@ class Language(nn.Module):
 
 
 class Span(nn.Module):
-    """p(start, stop | x) = softmax over positions i of w_start · f_i, times the softmax of w_stop · f_i.
+    """p(start, stop | x) = softmax over positions i of w_start · f_i, times the softmax of w_stop ·
+    f_i.
 
-    The cross-entropy of its scores is the mean over start and stop: half of -log p(start, stop | x).
+    The cross-entropy of its scores is the mean over start and stop: half of -log p(start, stop |
+    x).
 
-    Source: Devlin et al. 2019 (BERT, arXiv:1810.04805), sections 4.2 and 4.3; without bias, which cancels in a softmax.
+    Source: Devlin et al. 2019 (BERT, arXiv:1810.04805), sections 4.2 and 4.3; without bias, which
+    cancels in a softmax.
     """
 
     def __init__(self, width: int, settings: SpanSettings) -> None:
         super().__init__()
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(2, width), std=STD))
 
-    def forward(self, hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L 2"]:
-        """Scores of each position as first and as last of the answer; `mask`: allowed positions (None: all)."""
+    def forward(
+        self, hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None
+    ) -> Float[Tensor, "B L 2"]:
+        """Scores of each position as first and as last of the answer; `mask`: allowed positions
+        (None: all).
+        """
         scores = nn.functional.linear(hidden, self.weight)
         return scores if mask is None else scores.masked_fill(~mask[..., None], -torch.inf)
 

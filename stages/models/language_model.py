@@ -34,14 +34,22 @@ class LanguageModel(nn.Module):
         self.config = config
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
-        self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
+        self.gate = (
+            None
+            if config.gate is None
+            else Gate(config.width, config.gate, config.gate_values or "raw")
+        )
         self.label_smoothing = 0.0
         """ε of label smoothing, which only applies in training."""
-        self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
+        self.head = (
+            None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
+        )
         self.frozen: LanguageModel | None = None
         """A frozen copy of the model before training, for a head that reads it."""
         if config.head is not None and config.head.reads_frozen:
-            self.frozen = LanguageModel(config.model_copy(update={"head": None})).requires_grad_(False)
+            self.frozen = LanguageModel(config.model_copy(update={"head": None})).requires_grad_(
+                False
+            )
 
     def encode(
         self,
@@ -54,26 +62,40 @@ class LanguageModel(nn.Module):
     ) -> Encoding:
         """Encode tokens int64 [B, L], with their state, source and mask; see `Inputs`.
 
-        If the backbone has a prefix, it is put before each window. A window that already begins with it, as the first
-        of a stream does, gets none: the model has never seen the prefix twice.
+        If the backbone has a prefix, it is put before each window. A window that already begins
+        with it, as the first of a stream does, gets none: the model has never seen the prefix
+        twice.
         """
         source, source_mask = self._with_prefix(source, source_mask)
         embedded = None if source is None else self.vocabulary.embed(source)
         context = (state, document_offset, source, source_mask, embedded)
         prefix, prompt = self.backbone.prefix, self.backbone.prompt
         if prompt and state is None:
-            tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
+            tokens = torch.cat(
+                (tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1
+            )
         if prefix is None:
-            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens, mask))
-            return encoding.select(lambda rows: rows[:, len(prompt) - 1 :]) if prompt and state is None else encoding
+            encoding: Encoding = self.backbone(
+                Inputs(self.vocabulary.embed(tokens), *context, tokens, mask)
+            )
+            return (
+                encoding.select(lambda rows: rows[:, len(prompt) - 1 :])
+                if prompt and state is None
+                else encoding
+            )
         begun = (tokens[:, 0] == prefix)[:, None]
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun, behind, before)  # causal: padding at the end changes nothing
         encoding = self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded))
-        # The row of the prefix is dropped; a window that begins with the prefix itself was padded at the end.
-        return encoding.select(lambda rows: torch.where(begun[..., None], rows[:, :-1], rows[:, 1:]))
+        # The row of the prefix is dropped; a window that begins with the prefix itself was padded
+        # at the end.
+        return encoding.select(
+            lambda rows: torch.where(begun[..., None], rows[:, :-1], rows[:, 1:])
+        )
 
-    def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    def _with_prefix(
+        self, source: Tensor | None, mask: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Sources and their mask, with the backbone's source prefix put before each."""
         prefix = self.backbone.source_prefix
         if source is None or not prefix:
@@ -83,25 +105,36 @@ class LanguageModel(nn.Module):
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Encode a batch, starting from `state`."""
-        return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask, batch.mask)
+        return self.encode(
+            batch.inputs, state, batch.document_offset, batch.source, batch.source_mask, batch.mask
+        )
 
     def advance(self, batch: Batch, state: State) -> State:
-        """State after a batch, computing only what the state needs; only for a backbone that is `Replays`."""
+        """State after a batch, computing only what the state needs; only for a backbone that is
+        `Replays`.
+        """
         assert isinstance(self.backbone, Replays), "the backbone does not replay"
         embedded = self.vocabulary.embed(batch.inputs)
-        return self.backbone.advance(Inputs(embedded, state, batch.document_offset, tokens=batch.inputs))
+        return self.backbone.advance(
+            Inputs(embedded, state, batch.document_offset, tokens=batch.inputs)
+        )
 
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
         """State after reading sources, int64 [B, S], from which `encode` continues.
 
-        The next token is then `<eos>`, or the last token of the backbone's prompt. The rest of the prompt is read here.
+        The next token is then `<eos>`, or the last token of the backbone's prompt. The rest of the
+        prompt is read here.
 
         Args:
             mask: tokens that count, bool [B, S]; None: all.
         Raises: UsageError if the model reads no source.
         """
         if not isinstance(self.backbone, ReadsSource):
-            lacks = "writes nothing from one (ReadsSource)" if self.config.reads.source else "reads no source"
+            lacks = (
+                "writes nothing from one (ReadsSource)"
+                if self.config.reads.source
+                else "reads no source"
+            )
             raise UsageError(
                 f"A model with backbone {self.config.backbone!r} {lacks}, so it does not translate: train one "
                 "with --backbone encoder-decoder on pairs, or write text with memlm generate."
@@ -114,7 +147,9 @@ class LanguageModel(nn.Module):
         return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
-        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states [N, d]; needs a gate."""
+        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states [N, d];
+        needs a gate.
+        """
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
             return self.gate(self._own(hidden), neighbors, self.vocabulary)
@@ -128,18 +163,23 @@ class LanguageModel(nn.Module):
             return self.head(hidden[0], batch.scored, *hidden[1:])
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]. Training smooths the labels."""
+        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]. Training smooths
+        the labels.
+        """
         smoothing = self.label_smoothing if self.training else 0.0
         with self._without_autocast(hidden):
             return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
-    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats, with one softmax over the scores of the vocabulary and of a memory.
+    def joint_loss(
+        self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
+    ) -> Tensor:
+        """Mean negative log-likelihood in nats, with one softmax over the scores of the vocabulary
+        and of a memory.
 
         Args:
             hidden, targets: as in `loss`.
-            memory_target, memory_total: logsumexp of the memory's scores, over the entries that hold the target and
-                over all entries, float [N]; -inf where there are none.
+            memory_target, memory_total: logsumexp of the memory's scores, over the entries that
+                hold the target and over all entries, float [N]; -inf where there are none.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         with self._without_autocast(hidden):
@@ -149,8 +189,8 @@ class LanguageModel(nn.Module):
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each target and the log-normalizer, both [N], in nats.
 
-        The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the head's scores.
-        Not for training: no gradients.
+        The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the
+        head's scores. Not for training: no gradients.
         """
         with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_prob(self._own(hidden), targets)
@@ -175,7 +215,8 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
         vocabulary: number of token types.
         segment_length: number of inputs in a window or segment.
         settings: those of `[model]` in a preset, such as `backbone` and `width`.
-    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not have.
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does
+    not have.
     """
     return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
 
@@ -194,12 +235,17 @@ def parameter_count(config: BackboneConfig) -> int:
     layers = int(getattr(config, "layers", 0))
     if layers <= FEW_LAYERS:
         return sum(parameter.numel() for parameter in unfilled_model(config).parameters())
-    fewer, few = (parameter_count(config.model_copy(update={"layers": n})) for n in (FEW_LAYERS - 1, FEW_LAYERS))
+    fewer, few = (
+        parameter_count(config.model_copy(update={"layers": n}))
+        for n in (FEW_LAYERS - 1, FEW_LAYERS)
+    )
     return few + (few - fewer) * (layers - FEW_LAYERS)
 
 
 def unfilled_model(config: BackboneConfig) -> LanguageModel:
-    """A model whose weights have shapes but no values: they are on the meta device, and take no memory."""
+    """A model whose weights have shapes but no values: they are on the meta device, and take no
+    memory.
+    """
     with torch.device("meta"), Unfilled():
         return LanguageModel(config)
 
@@ -208,10 +254,16 @@ FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))
 
 
 class Unfilled(TorchFunctionMode):
-    """Skips initialization: the meta device has no values, and filling them loads torch's compiler and sympy."""
+    """Skips initialization: the meta device has no values, and filling them loads torch's compiler
+    and sympy.
+    """
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = {} if kwargs is None else kwargs
         if func.__name__ in FILLING:
@@ -229,6 +281,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         with nullcontext() if torch.is_grad_enabled() else parametrize.cached():
             yield
     finally:
-        # `train()` would also change modules that were in evaluation mode before, such as a frozen encoder.
+        # `train()` would also change modules that were in evaluation mode before, such as a frozen
+        # encoder.
         for part, training in modes:
             part.training = training

@@ -19,8 +19,8 @@ from stages.models.cross_entropy import Beside, capped, linear_cross_entropy, li
 from stages.models.layers.dropout import Dropout
 
 INITIAL_NORM = 0.3
-"""Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting its own input.
-Its loss on WikiText-2 is then 15 instead of 10, and still higher after 150 steps."""
+"""Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting
+its own input. Its loss on WikiText-2 is then 15 instead of 10, and still higher after 150 steps."""
 
 
 class Vocabulary(nn.Module):
@@ -34,19 +34,26 @@ class Vocabulary(nn.Module):
         """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d].
 
         Args:
-            smoothing: ε; the loss is (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over all tokens w.
+            smoothing: ε; the loss is (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over
+            all tokens w.
         """
         raise NotImplementedError
 
-    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
-        """Mean negative log-likelihood of targets in one softmax with a memory, whose log-sums are [N].
+    def joint_loss(
+        self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
+    ) -> Tensor:
+        """Mean negative log-likelihood of targets in one softmax with a memory, whose log-sums are
+        [N].
 
-        With adaptive softmax the vocabulary's part is exp(Z) p(w), where Z is the logsumexp of the head's scores.
+        With adaptive softmax the vocabulary's part is exp(Z) p(w), where Z is the logsumexp of the
+        head's scores.
         """
         raise NotImplementedError
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of each target, and the logsumexp of the scores (of the head's, if adaptive); both [N]."""
+        """Log-probability of each target, and the logsumexp of the scores (of the head's, if
+        adaptive); both [N].
+        """
         raise NotImplementedError
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -55,7 +62,9 @@ class Vocabulary(nn.Module):
 
 
 class JoinedRows(nn.Module):
-    """Parametrization of a vocabulary weight as two parts: the rows before `first`, and the rows of added tokens."""
+    """Parametrization of a vocabulary weight as two parts: the rows before `first`, and the rows of
+    added tokens.
+    """
 
     def __init__(self, first: int) -> None:
         super().__init__()
@@ -77,17 +86,23 @@ def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
 
 
 def _embedding(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
-    return _drawn(config, torch.empty(rows, width), partial(nn.init.normal_, std=INITIAL_NORM * width**-0.5))
+    return _drawn(
+        config, torch.empty(rows, width), partial(nn.init.normal_, std=INITIAL_NORM * width**-0.5)
+    )
 
 
-def _drawn(config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], Tensor]) -> nn.Parameter:
+def _drawn(
+    config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], Tensor]
+) -> nn.Parameter:
     if config.initial_range is None:
         return nn.Parameter(begin(weight))
     return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
 
 
 class InputTable(Vocabulary):
-    """One embedding of width d for each token, and no output side, for a model that only makes keys."""
+    """One embedding of width d for each token, and no output side, for a model that only makes
+    keys.
+    """
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
@@ -118,13 +133,18 @@ class FullVocabulary(InputTable):
         if not smoothing:
             return loss
         assert self.cap is None, "a bent score has no mean embedding"
-        # The mean of log p(w) is Ē·f - log Z, and log Z is in the loss already: the dense scores are not needed.
+        # The mean of log p(w) is Ē·f - log Z, and log Z is in the loss already: the dense scores
+        # are not needed.
         beyond_mean = weight.index_select(0, targets) - weight.mean(0)
         return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
 
-    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+    def joint_loss(
+        self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
+    ) -> Tensor:
         beside = Beside(torch.zeros_like(memory_total), memory_target, memory_total)
-        return linear_cross_entropy(*self._factors(hidden), targets, beside, self.cap) / len(targets)
+        return linear_cross_entropy(*self._factors(hidden), targets, beside, self.cap) / len(
+            targets
+        )
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return linear_log_prob(*self._factors(hidden), targets, self.cap)
@@ -134,11 +154,15 @@ class FullVocabulary(InputTable):
         return capped(hidden @ weight.T, self.cap).log_softmax(-1)
 
     def _factors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states [N, d] and the weight [V, d] whose products are the scores; a bias adds one column to each."""
+        """Hidden states [N, d] and the weight [V, d] whose products are the scores; a bias adds one
+        column to each.
+        """
         hidden = hidden if self.scale == 1 else self.scale * hidden
         if self.bias is None:
             return hidden, self.output_weight
-        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat((self.output_weight, self.bias[:, None]), 1)
+        return nn.functional.pad(hidden, (0, 1), value=1.0), torch.cat(
+            (self.output_weight, self.bias[:, None]), 1
+        )
 
 
 class _Part(NamedTuple):
@@ -153,8 +177,8 @@ class _Part(NamedTuple):
 class AdaptiveVocabulary(Vocabulary):
     """Clusters by frequency rank. If tied, the output shares the embeddings and all projections.
 
-    If tied, a word's score is the product of its input embedding, P_c E_c[w], with the hidden state. If untied, the
-    head is not projected, as in torch's AdaptiveLogSoftmaxWithLoss.
+    If tied, a word's score is the product of its input embedding, P_c E_c[w], with the hidden
+    state. If untied, the head is not projected, as in torch's AdaptiveLogSoftmaxWithLoss.
     """
 
     rank: Tensor
@@ -172,12 +196,16 @@ class AdaptiveVocabulary(Vocabulary):
         widths = [d // config.factor**c for c in range(len(sizes))]
         self.embeddings = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
         xavier = nn.init.xavier_uniform_
-        self.projections = nn.ParameterList(_drawn(config, torch.empty(d, width), xavier) for width in widths)
+        self.projections = nn.ParameterList(
+            _drawn(config, torch.empty(d, width), xavier) for width in widths
+        )
         self.clusters = _embedding(config, len(sizes) - 1, d)
         self.tied = config.tied
         if not self.tied:
             self.outputs = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
-            self.tail_projections = nn.ParameterList(_drawn(config, torch.empty(d, w), xavier) for w in widths[1:])
+            self.tail_projections = nn.ParameterList(
+                _drawn(config, torch.empty(d, w), xavier) for w in widths[1:]
+            )
         self.tail_dropout = Dropout(config.tail_dropout)
         self.register_buffer("rank", torch.arange(size))
 
@@ -194,10 +222,14 @@ class AdaptiveVocabulary(Vocabulary):
         ranks = self.rank[tokens.flatten()]
         cluster = self._cluster(ranks)
         rows, parts = [], []
-        for c, (embedding, projection) in enumerate(zip(self.embeddings, self.projections, strict=True)):
+        for c, (embedding, projection) in enumerate(
+            zip(self.embeddings, self.projections, strict=True)
+        ):
             rows.append((cluster == c).nonzero().squeeze(1))
             local = ranks[rows[c]] - self.bounds[c]
-            parts.append(nn.functional.linear(nn.functional.embedding(local, embedding), projection))
+            parts.append(
+                nn.functional.linear(nn.functional.embedding(local, embedding), projection)
+            )
         # Rows come cluster by cluster; one gather puts them back in the order of the tokens.
         place = torch.empty_like(ranks)
         place[torch.cat(rows)] = torch.arange(len(ranks), device=ranks.device)
@@ -211,7 +243,9 @@ class AdaptiveVocabulary(Vocabulary):
             start=hidden.new_zeros(()),
         ) / len(targets)
 
-    def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
+    def joint_loss(
+        self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
+    ) -> Tensor:
         head, *tails = self._parts(hidden, targets)
         within = torch.zeros_like(memory_total)
         for part in tails:

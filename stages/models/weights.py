@@ -12,11 +12,18 @@ from torch import Tensor, nn
 from stages.errors import UsageError, content_of
 from stages.examples.cutting import WindowSettings
 from stages.models.config import parse_model
-from stages.models.language_model import ADDED_WEIGHTS, LanguageModel, parameter_count, unfilled_model
+from stages.models.language_model import (
+    ADDED_WEIGHTS,
+    LanguageModel,
+    parameter_count,
+    unfilled_model,
+)
 from stages.models.layers.settings import AttentionConfig
 
 
-def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
+def load_model(
+    path: Path, device: str | torch.device, windows: WindowSettings | None = None
+) -> LanguageModel:
     """Load the model of an artifact folder (`config.json` and weights), in evaluation mode.
 
     Args:
@@ -27,9 +34,17 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     """
     settings, weights = path / "config.json", path / "model.safetensors"
     with content_of(settings):
-        architecture, manifest = json.loads(settings.read_text("utf-8"))["model"], path / "manifest.json"
-        if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
-            raise ValueError(f"settings of another model than {manifest.name} says")  # all other code reads that
+        architecture, manifest = (
+            json.loads(settings.read_text("utf-8"))["model"],
+            path / "manifest.json",
+        )
+        if (
+            manifest.is_file()
+            and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture
+        ):
+            raise ValueError(
+                f"settings of another model than {manifest.name} says"
+            )  # all other code reads that
         config = parse_model(architecture)
     if windows is not None:
         config = config.reading(windows)
@@ -37,10 +52,13 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         # tables that stay on the host may be larger than the device
         on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
-    # The model is built only if the file has enough weights, because invalid settings may name millions of layers.
+    # The model is built only if the file has enough weights, because invalid settings may name
+    # millions of layers.
     with content_of(settings, RuntimeError, UsageError, AssertionError):
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
-            raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
+            raise ValueError(
+                f"settings of a larger model; {weights.name} holds the weights of another model"
+            )
         model = unfilled_model(config)
     with content_of(weights):
         _require_weights(model, tensors)
@@ -53,9 +71,11 @@ PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names, shapes or dtypes do not match the model, or a weight is not finite.
+    """Raises: ValueError if names, shapes or dtypes do not match the model, or a weight is not
+    finite.
 
-    The precision may differ from the model's, as in imported models; PRECISIONS lists those allowed.
+    The precision may differ from the model's, as in imported models; PRECISIONS lists those
+    allowed.
     """
     wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
@@ -63,7 +83,9 @@ def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     if other:
         raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
     order = tensors.get("vocabulary.rank")
-    if order is not None and not order.sort().values.equal(torch.arange(len(order), device=order.device)):
+    if order is not None and not order.sort().values.equal(
+        torch.arange(len(order), device=order.device)
+    ):
         raise ValueError("vocabulary.rank is no order of the token types")
     for name, tensor in tensors.items():
         if not tensor.float().isfinite().all():
@@ -75,15 +97,19 @@ def _type(tensor: Tensor) -> torch.dtype | str:
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are stored once."""
+    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are
+    stored once.
+    """
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
-def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
+def start_from(
+    model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict
+) -> None:
     """Initialize a model with the weights of a file.
 
-    Added parts that the file lacks keep their weights. A frozen copy gets the weights of the file. Tokens that only
-    the model has begin near the mean of the others.
+    Added parts that the file lacks keep their weights. A frozen copy gets the weights of the file.
+    Tokens that only the model has begin near the mean of the others.
 
     Args:
         model: the model, changed in place.
@@ -95,8 +121,13 @@ def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]
     there = model.state_dict()
     own = {name: tensor for name, tensor in there.items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
-        given = {name: _with_rows(one, there.get(name), name) for name, one in change(load_file(path)).items()}
-        weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
+        given = {
+            name: _with_rows(one, there.get(name), name)
+            for name, one in change(load_file(path)).items()
+        }
+        weights = {
+            name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()
+        } | given
         _require_weights(model, weights)
     model.load_state_dict(weights)
 
@@ -106,9 +137,16 @@ ADDED_ROWS = 0.02
 
 
 def _with_rows(tensor: Tensor, own: Tensor | None, name: str) -> Tensor:
-    """Add a row to a vocabulary weight for each token that only the model has; other weights stay as they are."""
+    """Add a row to a vocabulary weight for each token that only the model has; other weights stay
+    as they are.
+    """
     missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
-    if missing <= 0 or not name.startswith("vocabulary.") or own is None or own.shape[1:] != tensor.shape[1:]:
+    if (
+        missing <= 0
+        or not name.startswith("vocabulary.")
+        or own is None
+        or own.shape[1:] != tensor.shape[1:]
+    ):
         return tensor
     added = torch.randn(missing, *tensor.shape[1:]) * ADDED_ROWS
     return torch.cat((tensor, (tensor.float().mean(0) + added).to(tensor.dtype)))

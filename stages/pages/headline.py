@@ -1,4 +1,6 @@
-"""The first table: every row of every report, with its memory, and its mean over seeds if there are several."""
+"""The first table: every row of every report, with its memory, and its mean over seeds if there are
+several.
+"""
 
 import json
 from collections import defaultdict
@@ -41,7 +43,9 @@ class OverSeeds(NamedTuple):
     """Mean perplexity."""
     deviation: float
     change: float | None
-    """Mean change of perplexity against the first row of the first group, run by run; None for that row itself."""
+    """Mean change of perplexity against the first row of the first group, run by run; None for that
+    row itself.
+    """
     interval: Sequence[float] | None
     """Confidence interval of that mean."""
     against_counting: tuple[float | None, float | None]
@@ -53,13 +57,19 @@ Means = Mapping[tuple[str, str], OverSeeds]
 
 
 def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
-    """Comparisons of groups of seeds on each text; empty if no model was trained with several seeds."""
+    """Comparisons of groups of seeds on each text; empty if no model was trained with several
+    seeds.
+    """
     texts: dict[tuple[str, str, str], list[Artifact]] = {}
     try:
         for report in reports:
             texts.setdefault(text_of(report), []).append(report)
         groups = [(held, seed_groups(held)) for held in texts.values()]
-        return [compare_groups(held, CONFIDENCE) for held, own in groups if any(len(group) > 1 for group in own)]
+        return [
+            compare_groups(held, CONFIDENCE)
+            for held, own in groups
+            if any(len(group) > 1 for group in own)
+        ]
     except ArtifactError:  # models or tokens were deleted: the page says so, and shows the rest
         return []
 
@@ -67,11 +77,15 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, by report and row, from the result of `seed_tables`."""
     found: dict[tuple[str, str], OverSeeds] = {}
-    for group in (group for table in tables for group in table["groups"] if len(group["reports"]) > 1):
+    for group in (
+        group for table in tables for group in table["groups"] if len(group["reports"]) > 1
+    ):
         for row in group["rows"]:
             value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
             mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
-            over_seeds = OverSeeds(group["reports"][0], *mean, row["against_counting"] or (None, None))
+            over_seeds = OverSeeds(
+                group["reports"][0], *mean, row["against_counting"] or (None, None)
+            )
             found |= {(report, row["row"]): over_seeds for report in group["reports"]}
     return found
 
@@ -79,7 +93,16 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
 NEW_TEXT = "perplexity_on_new_text"
 COUNTING_ON_NEW_TEXT = "counting_on_new_text"
 MEASURES = (
-    *("nll", "perplexity", COUNTING, "bits_per_character", "word_perplexity", "accuracy", "bleu", "chrf"),
+    *(
+        "nll",
+        "perplexity",
+        COUNTING,
+        "bits_per_character",
+        "word_perplexity",
+        "accuracy",
+        "bleu",
+        "chrf",
+    ),
     *(NEW_TEXT, COUNTING_ON_NEW_TEXT, "tokens_per_second"),
 )
 CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
@@ -96,8 +119,8 @@ class Row:
     values: Mapping[str, float | None]
     """Values by the names of `MEASURES`; None if not measured."""
     change: float | None = None
-    """Change of perplexity against the first row of the report, or its baseline's, as a share; None for that row
-    itself."""
+    """Change of perplexity against the first row of the report, or its baseline's, as a share; None
+    for that row itself."""
     change_on_new_text: float | None = None
     """The same change, of perplexity on text that was not read before."""
     interval: Sequence[float] | None = None
@@ -106,9 +129,13 @@ class Row:
     baseline: bool = False
     """Whether the row belongs to the baseline of the report."""
     best: bool = False
-    """Whether no other row on the same tokens has a lower perplexity; with several seeds, a lower mean."""
+    """Whether no other row on the same tokens has a lower perplexity; with several seeds, a lower
+    mean.
+    """
     ties: bool = False
-    """Whether the row may be above the lowest of its report by chance alone; False with several seeds."""
+    """Whether the row may be above the lowest of its report by chance alone; False with several
+    seeds.
+    """
     over_seeds: OverSeeds | None = None
     """Means over seeds; None if there is no other seed."""
 
@@ -120,13 +147,20 @@ class Row:
 
     @property
     def notes(self) -> list[Note]:
-        """The readings in words: sources, settings, and `τ, λ tuned on valid`, if anything was tuned."""
+        """The readings in words: sources, settings, and `τ, λ tuned on valid`, if anything was
+        tuned.
+        """
         metrics = self.source.metrics
-        return [_note(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories]
+        return [
+            _note(memory, metrics["tokens"] if metrics.get("score") == "all" else None)
+            for memory in self.memories
+        ]
 
     @property
     def against_counting(self) -> tuple[float | None, float | None]:
-        """Perplexity of the row and of its control on the same text, or means over seeds; a baseline has no control."""
+        """Perplexity of the row and of its control on the same text, or means over seeds; a
+        baseline has no control.
+        """
         if self.baseline:
             return None, None
         if self.over_seeds is not None:
@@ -135,7 +169,9 @@ class Row:
 
     @property
     def typical(self) -> float:
-        """The perplexity by which rows are compared: the mean over seeds, if several; infinite if not known."""
+        """The perplexity by which rows are compared: the mean over seeds, if several; infinite if
+        not known.
+        """
         value = self.values["perplexity"] if self.over_seeds is None else self.over_seeds.perplexity
         return inf if value is None else value
 
@@ -149,11 +185,16 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
         measured[row.source.text].append(rows[-1].typical)
     # a single row is not marked as best
     lowest = {text: min(found) if len(found) > 1 else inf for text, found in measured.items()}
-    return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
+    return [
+        replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text])
+        for row in rows
+    ]
 
 
 class Ranking(NamedTuple):
-    """The lowest row of each report on one text, sorted by perplexity; reports that differ only in seed are one."""
+    """The lowest row of each report on one text, sorted by perplexity; reports that differ only in
+    seed are one.
+    """
 
     scored: str
     rows: Sequence[Row]
@@ -163,7 +204,9 @@ TYPICAL = attrgetter("typical")
 
 
 def rankings(rows: Sequence[Row]) -> list[Ranking]:
-    """A ranking for each text that several reports scored; reports without a finite perplexity are left out."""
+    """A ranking for each text that several reports scored; reports without a finite perplexity are
+    left out.
+    """
     texts: dict[str, dict[str, Row]] = {}
     for row in (row for row in rows if not row.baseline):
         lowest = texts.setdefault(row.source.text, {})
@@ -178,28 +221,54 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has, except the loss in nats; new text is left out if all text is new."""
+    """The measures that any row has, except the loss in nats; new text is left out if all text is
+    new.
+    """
     repeats = any(repeated_share(row.source.metrics) for row in rows)
     hidden = {"nll"} if repeats else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
-    return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
+    return [
+        name
+        for name in MEASURES
+        if name not in hidden and any(shown(row, name) is not None for row in rows)
+    ]
 
 
 def shown(row: Row, measure: str) -> float | None:
     """A figure as shown in the table; None if it is meaningless."""
     value = row.values[measure]
-    return shown_word_perplexity(value, row.values["bits_per_character"]) if measure == "word_perplexity" else value
+    return (
+        shown_word_perplexity(value, row.values["bits_per_character"])
+        if measure == "word_perplexity"
+        else value
+    )
 
 
 def comparison_words(rows: Sequence[Row]) -> str:
     """Explanations of the readers' settings; empty if no row has any."""
-    held = {memory.get(name) for row in rows for memory in row.memories for name in ("similarity", "key")}
+    held = {
+        memory.get(name)
+        for row in rows
+        for memory in row.memories
+        for name in ("similarity", "key")
+    }
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
 
 def headline_csv(rows: Sequence[Row]) -> str:
     """The table as CSV, with all digits, and memories as JSON."""
     lines: list[Sequence[Any]] = [
-        ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
+        (
+            "report",
+            "method",
+            "row",
+            "corpus",
+            "split",
+            "score",
+            "tokens",
+            *MEASURES,
+            *CHANGES,
+            "memories",
+        )
     ]
     for row in rows:
         metrics, corpus = row.source.metrics, row.source.metrics["read"]["tokens"]
@@ -211,13 +280,22 @@ def headline_csv(rows: Sequence[Row]) -> str:
 
 
 def _rows(source: Source) -> list[Row]:
-    """The rows of a report, compared with its first row, or with its baseline, which then comes first."""
+    """The rows of a report, compared with its first row, or with its baseline, which then comes
+    first.
+    """
     metrics, baseline = source.metrics, source.metrics.get("baseline")
     _, ties = tied(metrics) or ("", ())
-    own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]
+    own = [
+        _row(source, row["row"], row, _on_new_text(metrics).get(row["row"]))
+        for row in metrics["rows"]
+    ]
     if baseline is not None:
         theirs = baseline["row"]
-        on_new_text = _on_new_text(baseline).get(theirs["row"]) if _known(baseline) == _known(metrics) else None
+        on_new_text = (
+            _on_new_text(baseline).get(theirs["row"])
+            if _known(baseline) == _known(metrics)
+            else None
+        )
         first = _row(source, baseline_name(metrics), theirs, on_new_text)
         own = [replace(first, baseline=True), *own]
     return [own[0], *(replace(_against(own[0], row), ties=row.name in ties) for row in own[1:])]
@@ -231,9 +309,13 @@ def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: fl
 
 def _against(first: Row, row: Row) -> Row:
     """A row with its changes against the first."""
-    change, on_new_text = (_change(row.values[name], first.values[name]) for name in ("perplexity", NEW_TEXT))
+    change, on_new_text = (
+        _change(row.values[name], first.values[name]) for name in ("perplexity", NEW_TEXT)
+    )
     drawn = row.source.metrics.get("change_intervals") or {"rows": ()}
-    intervals: Mapping[str, Any] = next((found for found in drawn["rows"] if found["row"] == row.name), {})
+    intervals: Mapping[str, Any] = next(
+        (found for found in drawn["rows"] if found["row"] == row.name), {}
+    )
     return replace(
         row,
         change=change,
@@ -271,5 +353,9 @@ def _note(memory: Mapping[str, Any], split_tokens: int | None) -> Note:
     tuned = [symbol(name) for name in memory.get("tuned") or () if name != learned]
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
     if learned is not None:
-        where = "; ".join(filter(None, (where, f"{symbol(learned)} learned on {memory['tune_split']}")))
-    return Note("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where)
+        where = "; ".join(
+            filter(None, (where, f"{symbol(learned)} learned on {memory['tune_split']}"))
+        )
+    return Note(
+        "+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where
+    )

@@ -63,19 +63,24 @@ READ = frozenset({"model", "index", "neighbors"})
 
 
 def next_command(artifact: Artifact) -> str:
-    """The command that makes a report from an artifact, or else an artifact from which a report can be made."""
+    """The command that makes a report from an artifact, or else an artifact from which a report can
+    be made.
+    """
     labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
     if artifact.kind in READ:
         return "evaluate-tasks" if labels else "evaluate"
     return "build-index" if artifact.kind == "datastore" else "train"
 
 
-def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut | None = None) -> list[Artifact]:
+def find_reports(
+    references: Sequence[str], store: Home, leave_out: LeaveOut | None = None
+) -> list[Artifact]:
     """The reports named, or made from the artifacts named, each once; their files are checked.
 
     Args:
         leave_out: called with a report that has an unknown part, if there are other reports.
-    Raises: ArtifactError if there is none, a reference leads nowhere, or reports have no figure in common.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or reports have no figure in
+    common.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
@@ -84,7 +89,9 @@ def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut | N
         if artifact.kind not in RESULTS:
             everything = artifact.store.artifacts()
             made_from_it = descendants(artifact.reference, everything)
-            reports = [one for one in everything if one.kind in RESULTS and one.reference in made_from_it]
+            reports = [
+                one for one in everything if one.kind in RESULTS and one.reference in made_from_it
+            ]
         if not reports:
             raise ArtifactError(
                 f"No report in {artifact.store.root} was made from {artifact.reference}; "
@@ -99,7 +106,9 @@ def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut | N
         )
     measures = {measure(report.metrics) for report in found.values() if report.kind == "matrix"}
     if len(measures) > 1:
-        raise ArtifactError(f"{', '.join(found)} have {' and '.join(sorted(measures))}: name those of one measure.")
+        raise ArtifactError(
+            f"{', '.join(found)} have {' and '.join(sorted(measures))}: name those of one measure."
+        )
     return checked(found.values(), leave_out)
 
 
@@ -125,7 +134,9 @@ def _place(recorded: InputRecord, store: Home, members: dict[str, Member]) -> No
         for role in order:
             _place(inputs[role], store, members)
         names = tuple(name for name, id in store.names(opened.kind).items() if id == opened.id)
-        members[reference] = Member(reference, opened, names, {role: inputs[role].reference for role in order})
+        members[reference] = Member(
+            reference, opened, names, {role: inputs[role].reference for role in order}
+        )
     artifact = members[reference].artifact
     if artifact is not None and not artifact.matches(recorded):
         members[reference] = replace(members[reference], remark=OTHER_BYTES)
@@ -161,9 +172,14 @@ def lineage_chart(members: Iterable[Member]) -> Chart:
     for one in members:
         head, look, tooltip = f"{one.kind}, gone", "missing", one.remark
         if one.artifact is not None:
-            head, look = one.names[0] if one.names else one.kind, "report" if one.kind in RESULTS else ""
+            head, look = (
+                one.names[0] if one.names else one.kind,
+                "report" if one.kind in RESULTS else "",
+            )
             tooltip = f"{one.reference} {', '.join(one.names)} {size(one.artifact.manifest.bytes)}"
-        boxes.append(Box(one.reference, head, one.reference, tuple(one.inputs.values()), look, tooltip))
+        boxes.append(
+            Box(one.reference, head, one.reference, tuple(one.inputs.values()), look, tooltip)
+        )
     return Chart(
         "lineage",
         "Lineage",
@@ -182,7 +198,13 @@ def artifacts_csv(members: Iterable[Member]) -> str:
         figures: Sequence[Any] = ("", None, None, "", "")
         if member.artifact is not None:
             made = member.artifact.manifest
-            figures = (facts(member.artifact), made.bytes, made.seconds, speeds(made.metrics), device(member.artifact))
+            figures = (
+                facts(member.artifact),
+                made.bytes,
+                made.seconds,
+                speeds(made.metrics),
+                device(member.artifact),
+            )
         lines.append((member.reference, " ".join(member.names), *figures, member.remark))
     return csv_text(lines)
 
@@ -195,21 +217,33 @@ def device(artifact: Artifact) -> str:
 def facts(artifact: Artifact) -> str:
     """The most informative metrics of an artifact: `108,312 keys, 128 wide`."""
     kind, metrics = artifact.kind, artifact.metrics
-    found = [f"{words} {number(metrics[name])}" for name, words in FACTS.get(kind, ()) if _is_number(metrics.get(name))]
+    found = [
+        f"{words} {number(metrics[name])}"
+        for name, words in FACTS.get(kind, ())
+        if _is_number(metrics.get(name))
+    ]
     if kind == "tokens":
         splits = metrics["splits"]
         found = [f"{split} {number(splits[split]['tokens'])}" for split in in_order(splits)]
         found.insert(0, f"{number(metrics['vocabulary_size'])} types")
-    with_memory = "valid_perplexity" in metrics and trained_with_memory(artifact.config.get("method", ""))
+    with_memory = "valid_perplexity" in metrics and trained_with_memory(
+        artifact.config.get("method", "")
+    )
     return ", ".join(found) + (WITH_MEMORY if with_memory else "")
 
 
 def speeds(metrics: Mapping[str, Any]) -> str:
     """Everything that an artifact says of the speed of its making: `11,255 tokens/s`."""
-    found = [f"{number(metrics[name])} {figure_name(name)}" for name in SPEEDS if _is_number(metrics.get(name))]
+    found = [
+        f"{number(metrics[name])} {figure_name(name)}"
+        for name in SPEEDS
+        if _is_number(metrics.get(name))
+    ]
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
-        found += [f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int)]
+        found += [
+            f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int)
+        ]
     for split, figures in (metrics.get("splits") or {}).items():
         if "queries_per_second" in figures:
             found.append(f"{split} {number(figures['queries_per_second'])} queries/s")

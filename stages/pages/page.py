@@ -13,8 +13,24 @@ from stages.charts.figure import Figure
 from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.numbers import duration, size
-from stages.pages.headline import Row, comparison_words, headline, headline_csv, means_over_seeds, rankings, seed_tables
-from stages.pages.lineage import Member, artifacts_csv, device, facts, lineage_chart, lineage_of, speeds
+from stages.pages.headline import (
+    Row,
+    comparison_words,
+    headline,
+    headline_csv,
+    means_over_seeds,
+    rankings,
+    seed_tables,
+)
+from stages.pages.lineage import (
+    Member,
+    artifacts_csv,
+    device,
+    facts,
+    lineage_chart,
+    lineage_of,
+    speeds,
+)
 from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
@@ -55,14 +71,20 @@ def build_page(
     """
     members = lineage_of([*reports, *left_out])
     for report, why in left_out.items():
-        members[report.reference] = replace(members[report.reference], remark=f"left out: {str(why).rstrip('.')}")
+        members[report.reference] = replace(
+            members[report.reference], remark=f"left out: {str(why).rstrip('.')}"
+        )
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
         if reports[0].kind == "matrix":
-            return _tasks_page([(members[one.reference], one.json(METRICS)) for one in reports], members, script)
+            return _tasks_page(
+                [(members[one.reference], one.json(METRICS)) for one in reports], members, script
+            )
         return _page(read_sources(reports, members, more), members, script, title)
 
 
-def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title) -> Page:
+def _page(
+    sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title
+) -> Page:
     seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
     rows = headline(sources, means_over_seeds(seeds))
     return _assemble(
@@ -84,7 +106,9 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
     lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
     score = streams[0][1].get("score")
     _, best = (min if score else max)(rows, key=lambda one: one[1]["average"])
-    score_text = f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
+    score_text = (
+        f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
+    )
     named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
     return _assemble(
         tasks_sections(streams),
@@ -100,9 +124,15 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
 
 
 def _assemble(
-    parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
+    parts: Sequence[Section],
+    members: Mapping[str, Member],
+    script: Script,
+    results_csv: str,
+    **values: Any,
 ) -> Page:
-    """Build a page from its own sections and those of every page: texts, lineage, artifacts and commands."""
+    """Build a page from its own sections and those of every page: texts, lineage, artifacts and
+    commands.
+    """
     everything = list(members.values())
     lineage = Figure.of(lineage_chart(everything))
     tables = {"results": results_csv, "artifacts": artifacts_csv(everything)}
@@ -122,17 +152,23 @@ def _assemble(
 
 
 ALWAYS_DRAWN = "lineage.svg"
-"""A drawing of every page. If memlm wrote it, memlm also wrote the tables next to it, which have no mark."""
+"""A drawing of every page. If memlm wrote it, memlm also wrote the tables next to it, which have no
+mark.
+"""
 
 
 def check_figures_folder(folder: Path) -> None:
-    """Raises: UsageError if the path is no folder, or has tables or drawings that memlm did not write."""
+    """Raises: UsageError if the path is no folder, or has tables or drawings that memlm did not
+    write.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--figures {folder} is no folder; name another.")
     tables = [] if marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
     drawings = (path for path in folder.glob("*.svg") if not marked(path, drawing.MARK))
     for path in (*drawings, *tables):
-        raise UsageError(f"--figures {folder} holds {path.name}, which memlm did not write; name another folder.")
+        raise UsageError(
+            f"--figures {folder} holds {path.name}, which memlm did not write; name another folder."
+        )
 
 
 def write_figures(page: Page, folder: Path) -> list[Path]:

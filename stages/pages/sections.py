@@ -1,4 +1,6 @@
-"""Sections of a page: figures and tables under their headings, and the lines about texts and training."""
+"""Sections of a page: figures and tables under their headings, and the lines about texts and
+training.
+"""
 
 import json
 from collections import Counter
@@ -8,8 +10,21 @@ from typing import Any
 
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
-from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, weight_charts
-from stages.charts.training import FIGURES, Journal, measure, named_figures, stream_charts, training_charts
+from stages.charts.report import (
+    accuracy_charts,
+    curve_charts,
+    datastore_charts,
+    frequency_charts,
+    weight_charts,
+)
+from stages.charts.training import (
+    FIGURES,
+    Journal,
+    measure,
+    named_figures,
+    stream_charts,
+    training_charts,
+)
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
 from stages.evaluation.fields import CHANGED
@@ -41,18 +56,30 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
     """The sections that are not empty; no two figures share a name."""
     reports = [source.report for source in sources]
     headings: dict[tuple[str, str], list[Item]] = {
-        ("memory", "More memory"): [*curve_charts(reports), *datastore_charts(reports), *accuracy_charts(reports)],
+        ("memory", "More memory"): [
+            *curve_charts(reports),
+            *datastore_charts(reports),
+            *accuracy_charts(reports),
+        ],
         ("tuning", "Tuning"): [],
-        ("translations", "Translations"): [table for source in sources for table in changed_tables(source)],
+        ("translations", "Translations"): [
+            table for source in sources for table in changed_tables(source)
+        ],
         ("frequency", "Frequent and rare words"): [],
         **{(name, name.replace("_", " ").capitalize()): [] for name in PROBES.names()},
         ("training", "Training"): list(training_charts(read_journals(members))),
     }
     by_anchor = {anchor: items for (anchor, _), items in headings.items()}
     for source in sources:
-        by_anchor["tuning"] += [*source.labelled(weight_charts(source.metrics)), *bleu_tables(source)]
+        by_anchor["tuning"] += [
+            *source.labelled(weight_charts(source.metrics)),
+            *bleu_tables(source),
+        ]
         if source.metrics.get("frequency_buckets"):
-            by_anchor["frequency"] += [*source.labelled(frequency_charts(source.metrics)), bucket_table(source)]
+            by_anchor["frequency"] += [
+                *source.labelled(frequency_charts(source.metrics)),
+                bucket_table(source),
+            ]
         for name, charts in probe_charts(source.metrics, source.files).items():
             by_anchor[name] += source.labelled(charts)
     used: Counter[str] = Counter()
@@ -76,7 +103,9 @@ JOURNAL = "training.jsonl"
 
 
 def read_journals(members: Sequence[Member]) -> list[Journal]:
-    """Read the journal of every model that has one that is not damaged; a single journal gets no label."""
+    """Read the journal of every model that has one that is not damaged; a single journal gets no
+    label.
+    """
     read = []
     for member in members:
         file = member.file(JOURNAL) if member.kind == "model" else None
@@ -95,14 +124,20 @@ MOST_NAMED = 3
 
 
 def text_lines(members: Sequence[Member]) -> Iterator[str]:
-    """`wiki.txt: train 172,117, test 2,619 tokens`, for each tokens artifact in a lineage that is still stored.
+    """`wiki.txt: train 172,117, test 2,619 tokens`, for each tokens artifact in a lineage that is
+    still stored.
 
     There is one line for each set of files, with all splits that come from it.
     """
-    for tokens in (one.artifact for one in members if one.kind == "tokens" and one.artifact is not None):
+    for tokens in (
+        one.artifact for one in members if one.kind == "tokens" and one.artifact is not None
+    ):
         by_files: dict[str, list[str]] = {}
         for split in in_order(tokens.metrics["splits"]):
-            names, count = names_in(tokens.path, split), number(tokens.metrics["splits"][split]["tokens"])
+            names, count = (
+                names_in(tokens.path, split),
+                number(tokens.metrics["splits"][split]["tokens"]),
+            )
             more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
             by_files.setdefault(", ".join(names[:MOST_NAMED]) + more, []).append(f"{split} {count}")
         for files, splits in by_files.items():
@@ -120,7 +155,15 @@ def changed_tables(source: Source) -> list[Table]:
         "likelier, with the token and what it gained."
     )
     groups = [Group(list(_rows(one)), Cell(one["source"])) for one in held]
-    return [Table(f"Sentences that changed most{name}", ("", "Text", "chrF"), groups, caption, frozenset(("Text",)))]
+    return [
+        Table(
+            f"Sentences that changed most{name}",
+            ("", "Text", "chrF"),
+            groups,
+            caption,
+            frozenset(("Text",)),
+        )
+    ]
 
 
 def _rows(one: Mapping[str, Any]) -> Iterator[Row]:
@@ -129,7 +172,13 @@ def _rows(one: Mapping[str, Any]) -> Iterator[Row]:
         yield Row([Cell(name), Cell(one[name]), figure(score, "chrf")])
     for pair in one["neighbors"]:
         words = f"{pair['source'] or ''} → {pair['target']}"
-        yield Row([Cell(f"{pair['token']} +{pair['gain']:.2f}"), Cell(words, None, f"pair {pair['pair']:,}"), Cell("")])
+        yield Row(
+            [
+                Cell(f"{pair['token']} +{pair['gain']:.2f}"),
+                Cell(words, None, f"pair {pair['pair']:,}"),
+                Cell(""),
+            ]
+        )
 
 
 Stream = tuple[Member, Mapping[str, Any]]
@@ -142,24 +191,35 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
     for member, metrics in streams:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
         figures = [[score_cell(metrics, row[name]) for name in FIGURES] for row in metrics["rows"]]
-        rows = [Row([Cell(row["row"]), *own]) for row, own in zip(metrics["rows"], figures, strict=True)]
+        rows = [
+            Row([Cell(row["row"]), *own]) for row, own in zip(metrics["rows"], figures, strict=True)
+        ]
         rows += _control(member, metrics)
-        groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
+        groups.append(
+            Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}")
+        )
     score = measure(streams[0][1]).capitalize()
-    caption = (
-        f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
-    )
+    caption = f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     return Table("Results", ("Memory", *named_figures(streams[0][1]).values()), groups, caption)
 
 
 def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:
-    """The row of the most frequent label; empty if there is no such control, or if tokens were deleted."""
+    """The row of the most frequent label; empty if there is no such control, or if tokens were
+    deleted.
+    """
     scores = None if member.artifact is None else frequent_label_scores(member.artifact)
     if scores is None:
         return []
-    by_task = ", ".join(f"{task} {share(score).text}" for task, score in zip(metrics["tasks"], scores, strict=True))
+    by_task = ", ".join(
+        f"{task} {share(score).text}" for task, score in zip(metrics["tasks"], scores, strict=True)
+    )
     blank = [Cell("")] * (len(FIGURES) - 1)
-    return [Row([Cell(FREQUENT_LABEL), share(sum(scores) / len(scores)), *blank], [Note("by task", by_task, "")])]
+    return [
+        Row(
+            [Cell(FREQUENT_LABEL), share(sum(scores) / len(scores)), *blank],
+            [Note("by task", by_task, "")],
+        )
+    ]
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:

@@ -16,12 +16,16 @@ from stages.text.documents import names_file, read_runs
 
 METRICS = "metrics.json"
 LongerRemarks = Callable[[Artifact], Sequence[Remark]]
-"""Finds remarks that need more than the report's own numbers, such as a comparison with its baseline."""
+"""Finds remarks that need more than the report's own numbers, such as a comparison with its
+baseline.
+"""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One report: its figures, its place in the lineage, and the labels that distinguish it from others."""
+    """One report: its figures, its place in the lineage, and the labels that distinguish it from
+    others.
+    """
 
     member: Member
     metrics: Mapping[str, Any]
@@ -49,7 +53,9 @@ class Source:
 
     @property
     def own_text(self) -> str:
-        """`--exclude window:128` if a datastore of the scored text was read, whose gain is not real; else empty."""
+        """`--exclude window:128` if a datastore of the scored text was read, whose gain is not
+        real; else empty.
+        """
         exclude = self.metrics.get("exclude")
         return f"--exclude {exclude}" if exclude else ""
 
@@ -63,14 +69,20 @@ class Source:
         return list(charts) if self.alone else [chart.labelled(self.label) for chart in charts]
 
 
-def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
+def read_sources(
+    reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks
+) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     read = [(report, members[report.reference], report.json(METRICS)) for report in reports]
     labels, seen = [], Counter[str]()
     for _, member, metrics in read:
         # A report without a name is `lm, knn-lm`; of equal labels the second becomes `a (2)`.
         rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
-        label = member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
+        label = (
+            member.names[0]
+            if member.names
+            else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
+        )
         seen[label] += 1
         labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
     corpora = _corpora([metrics for *_, metrics in read], members)
@@ -104,13 +116,19 @@ def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remar
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
     """Names of scored tokens, by reference; ids if two have the same name."""
     splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
-    words = {reference: _corpus(members.get(reference), split) for reference, split in splits.items()}
+    words = {
+        reference: _corpus(members.get(reference), split) for reference, split in splits.items()
+    }
     shared = Counter(words.values())
-    return {reference: word if shared[word] == 1 else reference for reference, word in words.items()}
+    return {
+        reference: word if shared[word] == 1 else reference for reference, word in words.items()
+    }
 
 
 def _corpus(member: Member | None, split: str) -> str:
-    """The name of tokens, or of the file or record that a split comes from; empty if there are none or several."""
+    """The name of tokens, or of the file or record that a split comes from; empty if there are none
+    or several.
+    """
     if member is None or member.artifact is None:
         return ""
     if member.names:

@@ -1,4 +1,6 @@
-"""Titles of pages, which say the result in words, and the tables of reports: rows, ranks, means over seeds, BLEU."""
+"""Titles of pages, which say the result in words, and the tables of reports: rows, ranks, means
+over seeds, BLEU.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isclose
@@ -8,7 +10,15 @@ from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
 from stages.evaluation.fields import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent, tenths
-from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, TYPICAL, Ranking, Row, measures_shown, shown
+from stages.pages.headline import (
+    COUNTING_ON_NEW_TEXT,
+    NEW_TEXT,
+    TYPICAL,
+    Ranking,
+    Row,
+    measures_shown,
+    shown,
+)
 from stages.pages.source import Source
 from stages.reports import tables
 from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated
@@ -16,13 +26,16 @@ from stages.reports.tables import Cell, Group, Table, change, figure
 
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
-    """Title with the lowest perplexity: `knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`.
+    """Title with the lowest perplexity: `knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%]
+    below plain`.
 
-    For several reports: `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ only
-    in their seed count as one, with their mean. A row that does not beat counting has no gain: `…, no better than
-    counting (50.00)`. A row that hardly beats it says so after its gain: `…; hardly better than counting (16.44)`.
+    For several reports: `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`.
+    Reports that differ only in their seed count as one, with their mean. A row that does not beat
+    counting has no gain: `…, no better than counting (50.00)`. A row that hardly beats it says so
+    after its gain: `…; hardly better than counting (16.44)`.
 
-    If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …, 2.5% above plain`.
+    If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …,
+    2.5% above plain`.
     """
     texts, lowest = _text(sources), _lowest(rows)
     reports = "Report" if len(sources) == 1 else f"{len(sources)} reports"
@@ -32,15 +45,25 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     below = [row for row in rows if row.baseline and row.typical < lowest.typical]
     if below:
         baseline = min(below, key=TYPICAL)
-        lower = f"; a baseline, {baseline.name}, is lower: {measured(baseline.typical, 'perplexity')}"
-        lowest = (_lowest([row for row in rows if row.memories]) if len(sources) == 1 else None) or lowest
+        lower = (
+            f"; a baseline, {baseline.name}, is lower: {measured(baseline.typical, 'perplexity')}"
+        )
+        lowest = (
+            _lowest([row for row in rows if row.memories]) if len(sources) == 1 else None
+        ) or lowest
     of, loses_to_counting = lowest.over_seeds, loses(*lowest.against_counting)
     found = measured(lowest.typical, "perplexity")
     if of is not None:
         found += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
     # The first flaw of the report that makes its gain count for less.
-    flaw = "" if loses_to_counting else next((f" ({one.short})" for one in lowest.source.remarks if one.short), "")
-    hardly = f"; hardly better than {_counting(lowest)}" if nearly_ties(*lowest.against_counting) else ""
+    flaw = (
+        ""
+        if loses_to_counting
+        else next((f" ({one.short})" for one in lowest.source.remarks if one.short), "")
+    )
+    hardly = (
+        f"; hardly better than {_counting(lowest)}" if nearly_ties(*lowest.against_counting) else ""
+    )
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
     if loses_to_counting:
         gain = f", no better than {_counting(lowest)}"
@@ -49,10 +72,16 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if len(sources) > (1 if of is None else of.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{hardly}{flaw}"
-        return f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {found}{lower}"
-    ties = "".join(f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties)
+        return (
+            f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {found}{lower}"
+        )
+    ties = "".join(
+        f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties
+    )
     compared = f"{gain}{'' if loses_to_counting else _on_new_text(lowest, gain)}" or lower
-    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{hardly}{ties}{flaw}"
+    return (
+        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{hardly}{ties}{flaw}"
+    )
 
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
@@ -75,18 +104,23 @@ def _text(sources: Sequence[Source]) -> str:
 
 
 def _lowest(rows: Sequence[Row]) -> Row | None:
-    """The row of the reports themselves with the lowest perplexity; None if no perplexity is finite."""
+    """The row of the reports themselves with the lowest perplexity; None if no perplexity is
+    finite.
+    """
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
     return min(finite, key=TYPICAL, default=None)
 
 
 def _against(row: Row, first: Row) -> str:
-    """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty if the first row is the lowest.
+    """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty if the first row is the
+    lowest.
 
     Over several seeds, the change of the mean.
     """
     change, edges = (row.over_seeds or row).change, (row.over_seeds or row).interval or ()
-    if change is None or (row.over_seeds and first.baseline):  # changes of means are not against a baseline
+    if change is None or (
+        row.over_seeds and first.baseline
+    ):  # changes of means are not against a baseline
         return ""
     if change >= 0 and not first.baseline:
         return ""
@@ -106,7 +140,9 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 
 def _counting(row: Row) -> str:
-    """`counting (50.00)`, or `counting on new text (22.08)` if perplexities on new text are compared."""
+    """`counting (50.00)`, or `counting on new text (22.08)` if perplexities on new text are
+    compared.
+    """
     value, limit = row.against_counting
     assert limit is not None, "there is no control"
     on_new_text = "" if isclose(inf if value is None else value, row.typical) else " on new text"
@@ -137,11 +173,25 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     caption = unsure if "perplexity" in measures else ""
     caption += "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
     caption += " Ties: above it by chance, perhaps." if any(row.ties for row in rows) else ""
-    caption += " Counting: a trigram of what the row may read, to be beaten." if COUNTING in measures else ""
+    caption += (
+        " Counting: a trigram of what the row may read, to be beaten."
+        if COUNTING in measures
+        else ""
+    )
     groups = []
     for source in sources:
-        facts = source.member.reference, source.metrics["method"], source.scored, f"{source.metrics['tokens']:,} tokens"
-        head = Cell(source.label, None, ", ".join(filter(None, (*facts, source.own_text))), link=source.member.anchor)
+        facts = (
+            source.member.reference,
+            source.metrics["method"],
+            source.scored,
+            f"{source.metrics['tokens']:,} tokens",
+        )
+        head = Cell(
+            source.label,
+            None,
+            ", ".join(filter(None, (*facts, source.own_text))),
+            link=source.member.anchor,
+        )
         own = [_result(row, measures) for row in rows if row.source is source]
         groups.append(Group(own, head, f"row-{source.member.id}"))
     return Table("Results", columns, groups, caption)
@@ -152,7 +202,11 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
     for measure in measures:
         cells.append(figure(shown(row, measure), measure))
         if measure == "perplexity":
-            cells.append(Cell("diverges") if row.reported.get("diverged") else change(row.change, row.interval))
+            cells.append(
+                Cell("diverges")
+                if row.reported.get("diverged")
+                else change(row.change, row.interval)
+            )
         elif measure == NEW_TEXT:
             cells.append(change(row.change_on_new_text, row.interval_on_new_text))
     return tables.Row(cells, row.notes, row.best)
@@ -163,7 +217,9 @@ def ranking_table(ranking: Ranking) -> Table:
     rows = []
     for row in ranking.rows:
         of = row.over_seeds
-        seeds = "" if of is None else f"({of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+        seeds = (
+            "" if of is None else f"({of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+        )
         cells = [
             Cell(row.source.label, link=f"row-{row.source.member.id}"),
             Cell(row.source.metrics["method"]),
@@ -227,13 +283,21 @@ def bucket_table(source: Source) -> Table:
     frequency = source.metrics["frequency_buckets"]
     counts = [bucket["tokens"] for bucket in frequency["buckets"]]
     few = any(TOO_FEW_TOKENS <= count < FEW_TOKENS for count in counts)
-    notes = [FEW_NOTE] * few + [f"{NOT_MEASURED}: of fewer than {TOO_FEW_TOKENS}"] * (min(counts) < TOO_FEW_TOKENS)
+    notes = [FEW_NOTE] * few + [f"{NOT_MEASURED}: of fewer than {TOO_FEW_TOKENS}"] * (
+        min(counts) < TOO_FEW_TOKENS
+    )
     title = f"Perplexity by how often a token stands in {counted_in(source.metrics)}"
     title += f" ({'; '.join(notes)})" if notes else ""
     rows = [tables.Row([Cell("tokens"), *(Cell(number(count), count) for count in counts)])]
-    rows += [tables.Row([Cell(row["row"]), *map(_of_few, row["perplexity"], counts)]) for row in frequency["rows"]]
+    rows += [
+        tables.Row([Cell(row["row"]), *map(_of_few, row["perplexity"], counts)])
+        for row in frequency["rows"]
+    ]
     return Table(
-        title, ("Memory", *bucket_labels(frequency)), [Group(rows)], f"{source.label}, {source.scored}: {title}."
+        title,
+        ("Memory", *bucket_labels(frequency)),
+        [Group(rows)],
+        f"{source.label}, {source.scored}: {title}.",
     )
 
 
@@ -256,9 +320,15 @@ def bleu_tables(source: Source) -> Iterator[Table]:
         rows = []
         for place, one in enumerate(candidates):
             values = [one[name] for name in names]
-            settings = [Cell("\N{INFINITY}" if value is None else number(value), value) for value in values]
+            settings = [
+                Cell("\N{INFINITY}" if value is None else number(value), value) for value in values
+            ]
             score = figure(one[BLEU], BLEU)._replace(mark="best" if place == best else "")
             rows.append(tables.Row([*settings, score], (), place == best))
         tried = f"{found['sentences']:,} sentences of {tuning['split']}"
-        caption = f"{tried}, translated with each candidate. The best was chosen, the first of equals."
-        yield Table(f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption)
+        caption = (
+            f"{tried}, translated with each candidate. The best was chosen, the first of equals."
+        )
+        yield Table(
+            f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption
+        )

@@ -1,4 +1,6 @@
-"""A pretrained model as transformers reads it: settings, weights, parts, and scores to compare with memlm's."""
+"""A pretrained model as transformers reads it: settings, weights, parts, and scores to compare with
+memlm's.
+"""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +26,8 @@ LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
 
 
 def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
-    """Name of the module whose input is g: the feed-forward part of the last block; None if a block has none.
+    """Name of the module whose input is g: the feed-forward part of the last block; None if a block
+    has none.
 
     The blocks are the outermost list of exactly `layers` modules.
 
@@ -43,7 +46,10 @@ def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
     inside = dict(stack[-1].named_children())
     part = next((part for part in FEED_FORWARD if part in inside), None)
     if part is None:
-        part = next((one for one, _ in stack[-1].named_modules() if one.endswith(f".{T5_FEED_FORWARD}")), None)
+        part = next(
+            (one for one, _ in stack[-1].named_modules() if one.endswith(f".{T5_FEED_FORWARD}")),
+            None,
+        )
     return None if part is None else f"{name}.{layers - 1}.{part}"
 
 
@@ -58,7 +64,9 @@ def longest_window(settings: Any) -> int | None:
 def input_scale(causal: Any) -> float:
     """Factor by which the model's own lookup multiplies rows of its table (Gemma: √d)."""
     lookup = causal.get_input_embeddings()
-    return next((float(getattr(lookup, name)) for name in LOOKUP_SCALES if hasattr(lookup, name)), 1.0)
+    return next(
+        (float(getattr(lookup, name)) for name in LOOKUP_SCALES if hasattr(lookup, name)), 1.0
+    )
 
 
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
@@ -66,8 +74,8 @@ NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "
 
 
 def read_settings(location: Location) -> Any:
-    """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no model,
-    or one larger than its files."""
+    """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if
+    they describe no model, or one larger than its files."""
     with reading(location, "model"):
         from transformers import AutoConfig
 
@@ -91,11 +99,13 @@ def unfilled(location: Location, settings: Any, kind: str) -> tuple[dict[str, An
 
 
 def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
-    """A model with weights in float32, in evaluation mode; the precision of the stored weights; names of missing ones.
+    """A model with weights in float32, in evaluation mode; the precision of the stored weights;
+    names of missing ones.
 
     Args:
         kind: see `model_of_settings`.
-    Raises: DataError if it cannot be read, or weights are not finite or differ in shape from its settings.
+    Raises: DataError if it cannot be read, or weights are not finite or differ in shape from its
+    settings.
     """
     with reading(location, "model"):
         import transformers
@@ -106,7 +116,8 @@ def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
                 use_safetensors=True,
                 dtype="auto",
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # transformers only prints them in a table; here they are refused by name
+                # Transformers only prints them in a table; here they are refused by name.
+                ignore_mismatched_sizes=True,
                 **location.loading(),
             )
     for name, *shapes in sorted(info["mismatched_keys"]):
@@ -119,12 +130,18 @@ def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
     torch.nn.Module.float(model.eval())  # its own method refuses weights that were quantized before
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
-            raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
+            raise DataError(
+                f"{location.spec} holds weights that are no numbers (nan or infinite): {name}."
+            )
     return model, dtype, sorted(info["missing_keys"])
 
 
-def as_read(weights: Mapping[str, Tensor], prefix: str = "", dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Copies of weights, with a prefix before their names; numbers with a fraction in `dtype`, None: unchanged."""
+def as_read(
+    weights: Mapping[str, Tensor], prefix: str = "", dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
+    """Copies of weights, with a prefix before their names; numbers with a fraction in `dtype`,
+    None: unchanged.
+    """
     return {
         f"{prefix}{name}": weight.detach().to(dtype if weight.is_floating_point() else None).clone()
         for name, weight in weights.items()
@@ -134,19 +151,27 @@ def as_read(weights: Mapping[str, Tensor], prefix: str = "", dtype: torch.dtype 
 def require_all(location: Location, missing: list[str]) -> None:
     """Raises: DataError if weights that are needed are missing."""
     if missing:
-        raise DataError(f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}.")
+        raise DataError(
+            f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}."
+        )
 
 
 TOLERANCE = 1e-3
-"""Allowed difference, in nats, from log-probabilities of transformers, which are summed in another order."""
+"""Allowed difference, in nats, from log-probabilities of transformers, which are summed in another
+order.
+"""
 PROBE = (2, 12)
 """Number of windows, and of inputs per window, for the comparison."""
 LOUD = 100.0
-"""Largest score on the probe after hidden states are scaled: it reveals a cap that memlm does not know."""
+"""Largest score on the probe after hidden states are scaled: it reveals a cap that memlm does not
+know.
+"""
 
 
 def reads_ahead(causal: Any) -> bool:
-    """Whether the score of a token depends on later tokens, as in an encoder, whose perplexity is meaningless."""
+    """Whether the score of a token depends on later tokens, as in an encoder, whose perplexity is
+    meaningless.
+    """
     tokens = _probe(causal)
     others = tokens.clone()
     others[:, -1] = tokens[:, 0]
@@ -180,12 +205,14 @@ def _log_probs(causal: Any, tokens: Tensor, factor: float) -> Tensor:
 
 @torch.no_grad()
 def largest_difference(model: LanguageModel, causal: Any) -> float:
-    """Largest difference, in nats, between log-probabilities of a model, read without its prefix, and transformers';
-    may be nan."""
+    """Largest difference, in nats, between log-probabilities of a model, read without its prefix,
+    and transformers'; may be nan."""
     tokens, differences = _probe(causal), []
     # With large hidden states, too: near zero a cap on scores has hardly any effect.
     for factor in (1.0, _loud(causal, tokens)):
-        hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
+        hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(
+            0, 1
+        )
         wanted = _log_probs(causal, tokens, factor).flatten(0, 1)
         differences.append((model.log_probs(hidden) - wanted).abs().max())
     return float(torch.stack(differences).max())
@@ -199,7 +226,9 @@ def as_stored(config: BackboneConfig, weights: dict[str, Tensor]) -> LanguageMod
 
 
 def require_same(location: Location, what: str, difference: float) -> None:
-    """Raises: DataError if `what` differs too much: any omitted part of the model would change all later results."""
+    """Raises: DataError if `what` differs too much: any omitted part of the model would change all
+    later results.
+    """
     if not difference < TOLERANCE:
         raise DataError(
             f"{location.spec} computes {what} in a way that memlm does not know: they differ by {difference:.2g} from "

@@ -1,4 +1,6 @@
-"""Guards for reading files of others: silences transformers, and finds damaged or impossible files beforehand."""
+"""Guards for reading files of others: silences transformers, and finds damaged or impossible files
+beforehand.
+"""
 
 import mmap
 import struct
@@ -29,10 +31,15 @@ WEIGHTS_A_BYTE = 8
 
 
 def damage(location: Location) -> str | None:
-    """Describe damage in a file of weights after its header, as a sentence; None: no visible damage."""
+    """Describe damage in a file of weights after its header, as a sentence; None: no visible
+    damage.
+    """
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
-        return next((_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None), None)
+        return next(
+            (_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None),
+            None,
+        )
     from gguf import GGUFReader
 
     file = location.folder / location.gguf
@@ -44,8 +51,8 @@ def damage(location: Location) -> str | None:
 
 
 def head_damage(location: Location) -> str | None:
-    """Describe damage in the header of a GGUF file. A file is not read if its header counts more than its bytes can
-    hold."""
+    """Describe damage in the header of a GGUF file. A file is not read if its header counts more
+    than its bytes can hold."""
     if location.gguf is None:
         return None
     file = location.folder / location.gguf
@@ -56,17 +63,23 @@ def head_damage(location: Location) -> str | None:
 
 
 def require_sizes(location: Location, settings: Any) -> None:
-    """Raises: DataError for sizes in settings that are invalid, or for more layers than weights in the files.
+    """Raises: DataError for sizes in settings that are invalid, or for more layers than weights in
+    the files.
 
     A model is built without weights before these are read: one of a million layers takes hours.
     """
     for name in SIZES:
         value = getattr(settings, name, None)
         if isinstance(value, int) and value < 0:
-            raise DataError(f"{location.spec} cannot be a model: its settings have {name} = {value}.")
+            raise DataError(
+                f"{location.spec} cannot be a model: its settings have {name} = {value}."
+            )
     held = _weights(location)
     for what, names in (("layers", LAYERS), ("experts", EXPERTS)):
-        value = max((value for name in names if isinstance(value := getattr(settings, name, None), int)), default=0)
+        value = max(
+            (value for name in names if isinstance(value := getattr(settings, name, None), int)),
+            default=0,
+        )
         if held is not None and value > held:
             raise DataError(
                 f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {what}: they are those of "
@@ -89,7 +102,9 @@ def _weights(location: Location) -> int | None:
     """Number of arrays in the files; None if a file is damaged, which its reader reports."""
     if location.gguf is not None:
         return _gguf_weights(location.folder / location.gguf)
-    counts = [_safetensors_weights(file) for file in location.weights() if file.suffix == ".safetensors"]
+    counts = [
+        _safetensors_weights(file) for file in location.weights() if file.suffix == ".safetensors"
+    ]
     return None if None in counts else sum(count or 0 for count in counts)
 
 
@@ -114,8 +129,13 @@ def _safetensors_weights(file: Path) -> int | None:
 def _gguf_weights(file: Path) -> int | None:
     """Number of arrays by the header of a GGUF file; None if the file is too small for it."""
     try:
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            order = "<" if content[4:6] != b"\0\0" else ">"  # the version is a small number, which shows the byte order
+        with (
+            file.open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            order = (
+                "<" if content[4:6] != b"\0\0" else ">"
+            )  # the version is a small number, which shows the byte order
             arrays, settings = struct.unpack_from(f"{order}QQ", content, 8)
             place, number = 24, lambda at: int(struct.unpack_from(f"{order}Q", content, at)[0])
             for _ in range(settings):
@@ -128,13 +148,19 @@ def _gguf_weights(file: Path) -> int | None:
         return None
 
 
-def _behind(content: mmap.mmap, order: str, kind: int, place: int, number: Callable[[int], int]) -> int:
+def _behind(
+    content: mmap.mmap, order: str, kind: int, place: int, number: Callable[[int], int]
+) -> int:
     """The place after a value. Raises: struct.error if the value does not end within the file."""
     if kind == GGUF_TEXT:
         return place + 8 + number(place)
     if kind != GGUF_ARRAY:
         return place + GGUF_BYTES[kind]
-    kind, count, place = struct.unpack_from(f"{order}I", content, place)[0], number(place + 4), place + 12
+    kind, count, place = (
+        struct.unpack_from(f"{order}I", content, place)[0],
+        number(place + 4),
+        place + 12,
+    )
     if kind in GGUF_BYTES:
         return place + count * GGUF_BYTES[kind]
     for _ in range(count):
@@ -160,8 +186,8 @@ def reading(location: Location, what: str) -> Iterator[None]:
 
     Args:
         what: name in messages for what is read, such as "model".
-    Raises: UsageError without the extra; DataError for files that cannot be read. The message says that weights are cut
-        short, or quotes the library's first line.
+    Raises: UsageError without the extra; DataError for files that cannot be read. The message says
+        that weights are cut short, or quotes the library's first line.
     """
     # before any reader: that of gguf never ends on a list of numbers longer than the file
     if (wrong := head_damage(location)) is not None:
@@ -178,11 +204,15 @@ def reading(location: Location, what: str) -> Iterator[None]:
                 "use: import the model that it was made of, or a GGUF file of it."
             ) from error
         reason = _first_line(error)
-        raise DataError(f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')") from error
+        raise DataError(
+            f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')"
+        ) from error
     except Exception as error:
         if (wrong := damage(location)) is not None:
             raise DataError(wrong) from error
-        raise DataError(f"The {what} of {location.spec} cannot be read: {_first_line(error)}") from error
+        raise DataError(
+            f"The {what} of {location.spec} cannot be read: {_first_line(error)}"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

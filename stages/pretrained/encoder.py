@@ -1,4 +1,6 @@
-"""An encoder of transformers, split into the embeddings and the blocks of a model that only makes keys."""
+"""An encoder of transformers, split into the embeddings and the blocks of a model that only makes
+keys.
+"""
 
 import json
 from pathlib import Path
@@ -35,10 +37,14 @@ POOLING: dict[str, Literal["mean", "cls", "max"]] = {
 
 
 def is_encoder(settings: Any) -> bool:
-    """Whether a model predicts masked tokens (BERT), not the next one, by its settings in transformers."""
+    """Whether a model predicts masked tokens (BERT), not the next one, by its settings in
+    transformers.
+    """
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
-    decodes = getattr(settings, "is_encoder_decoder", False) or getattr(settings, "is_decoder", False)
+    decodes = getattr(settings, "is_encoder_decoder", False) or getattr(
+        settings, "is_decoder", False
+    )
     return type(settings) in MODEL_FOR_MASKED_LM_MAPPING and not decodes
 
 
@@ -80,9 +86,13 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
     wanted = _keys(model, config)
     table = model.get_input_embeddings().weight.detach()
     weights = as_read(encoder_blocks(model).state_dict(), "backbone.model.", dtype)
-    around = {f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")}
+    around = {
+        f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")
+    }
     weights |= as_read({"vocabulary.embedding": table, **around}, dtype=dtype)
-    with torch.no_grad():  # compare: embeddings come from outside here, which some models may treat differently
+    with (
+        torch.no_grad()
+    ):  # compare: embeddings come from outside here, which some models may treat differently
         found = as_stored(config, weights).encode(_probe(config)).hidden[:, 0]
     require_same(location, "keys", float(((found - wanted).abs() / (1 + wanted.abs())).max()))
     return weights
@@ -92,27 +102,34 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
 def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
     """Keys computed by transformers for the probe's windows, [B, d]."""
     tokens = _probe(config)
-    around = (torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1) for side in (config.before, config.after))
+    around = (
+        torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1)
+        for side in (config.before, config.after)
+    )
     before, after = around
     hidden = model(input_ids=torch.cat((before, tokens, after), 1)).last_hidden_state
     return pooled(hidden, config.pooling, config.normalize)
 
 
 def _probe(config: TextEncoderConfig) -> Tensor:
-    """Tokens of a few windows, int64 [B, L], from the upper half of the ids: low ids include padding, which no text
-    has."""
+    """Tokens of a few windows, int64 [B, L], from the upper half of the ids: low ids include
+    padding, which no text has."""
     types, length = config.vocab_size or 1, min(PROBE[1], config.longest or PROBE[1])
     generator = torch.Generator().manual_seed(0)
     return torch.randint(types // 2, types, (PROBE[0], length), generator=generator)
 
 
 def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
-    """Maximum tokens of a text: the model's positions, or fewer if requested, minus the special tokens around a
-    text."""
+    """Maximum tokens of a text: the model's positions, or fewer if requested, minus the special
+    tokens around a text."""
     positions = longest_window(model.config)
     if positions is not None:
-        tables = (table for name, table in model.named_modules() if name.endswith("position_embeddings"))
-        first = next((table.padding_idx for table in tables if isinstance(table, nn.Embedding)), None)
+        tables = (
+            table for name, table in model.named_modules() if name.endswith("position_embeddings")
+        )
+        first = next(
+            (table.padding_idx for table in tables if isinstance(table, nn.Embedding)), None
+        )
         # Rows up to padding's are of no input (RoBERTa).
         positions -= 0 if first is None else first + 1
     known = [length for length in (positions, asked) if length is not None]
@@ -122,8 +139,8 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
 def _pooling(location: Location) -> tuple[Literal["mean", "cls", "max"], bool, int | None]:
     """Pooling in the settings of sentence-transformers; without any, the mean.
 
-    Returns: how a window becomes one vector, whether that is normalized, and the maximum number of tokens of a window;
-        None: the model's limit.
+    Returns: how a window becomes one vector, whether that is normalized, and the maximum number of
+        tokens of a window; None: the model's limit.
 
     Raises: DataError if they name an unknown way of pooling.
     """
@@ -167,5 +184,7 @@ def _read(location: Location, name: str) -> Any:
     """Settings in a file of the folder; empty if it is missing."""
     path = Path(location.folder, name)
     if not path.parent.resolve().is_relative_to(location.folder.resolve()):
-        raise DataError(f"{location.spec} names settings that lie outside of it ({name}, in {MODULES}).")
+        raise DataError(
+            f"{location.spec} names settings that lie outside of it ({name}, in {MODULES})."
+        )
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}

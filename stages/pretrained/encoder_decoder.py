@@ -1,4 +1,6 @@
-"""An encoder-decoder of transformers, split into the vocabulary and the two sides of a translation model."""
+"""An encoder-decoder of transformers, split into the vocabulary and the two sides of a translation
+model.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -53,18 +55,29 @@ def describe_encoder_decoder(
     prefix, target = _prompts(location, settings, languages)
     with reading(location, "model"):
         found, model = unfilled(location, settings, TRANSLATES)
-        starts = (getattr(one, "decoder_start_token_id", None) for one in (model.config, model.generation_config))
+        starts = (
+            getattr(one, "decoder_start_token_id", None)
+            for one in (model.config, model.generation_config)
+        )
         start = next((start for start in starts if start is not None), None)
         if start is None:
-            raise DataError(f"{location.spec} does not say which token begins a target (decoder_start_token_id).")
-        tables = [side.get_input_embeddings().num_embeddings for side in (model.base_model.encoder, model)]
+            raise DataError(
+                f"{location.spec} does not say which token begins a target (decoder_start_token_id)."
+            )
+        tables = [
+            side.get_input_embeddings().num_embeddings for side in (model.base_model.encoder, model)
+        ]
         rows, width = model.get_output_embeddings().weight.shape
-        if tables != [rows, rows] or not getattr(settings, "share_encoder_decoder_embeddings", True):
+        if tables != [rows, rows] or not getattr(
+            settings, "share_encoder_decoder_embeddings", True
+        ):
             raise DataError(
                 f"{location.spec} has a vocabulary of its own on each side ({tables[0]:,} and {rows:,} types); memlm "
                 "reads models that share one."
             )
-        layers = getattr(settings, "decoder_layers", None) or getattr(settings, "num_decoder_layers", None)
+        layers = getattr(settings, "decoder_layers", None) or getattr(
+            settings, "num_decoder_layers", None
+        )
         return HuggingFaceEncoderDecoderConfig(
             vocab_size=rows,
             width=width,
@@ -73,7 +86,9 @@ def describe_encoder_decoder(
             score_bias=hasattr(model, "final_logits_bias"),
             score_scale=width**-0.5 if getattr(settings, "scale_decoder_outputs", False) else 1.0,
             architecture=found,
-            last_ffn=last_feed_forward(model.base_model.decoder, layers or settings.num_hidden_layers),
+            last_ffn=last_feed_forward(
+                model.base_model.decoder, layers or settings.num_hidden_layers
+            ),
             max_positions=longest_window(settings),
             prompt=(int(start), *target),
             source_prefix=prefix,
@@ -81,10 +96,13 @@ def describe_encoder_decoder(
         )
 
 
-def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecoderConfig) -> dict[str, Tensor]:
+def encoder_decoder_weights(
+    location: Location, config: HuggingFaceEncoderDecoderConfig
+) -> dict[str, Tensor]:
     """The weights by their names in a `LanguageModel`, in their stored precision.
 
-    Raises: DataError if weights are missing or not finite, or if scores differ from those of transformers.
+    Raises: DataError if weights are missing or not finite, or if scores differ from those of
+    transformers.
     """
     model, dtype, missing = load(location, TRANSLATES)
     require_all(location, missing)
@@ -94,7 +112,9 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
         head["output"] = model.get_output_embeddings().weight
     if config.score_bias:
         head["bias"] = model.final_logits_bias[0]
-    weights = as_read(head, "vocabulary.", dtype) | as_read(sides_of(model).state_dict(), "backbone.model.", dtype)
+    weights = as_read(head, "vocabulary.", dtype) | as_read(
+        sides_of(model).state_dict(), "backbone.model.", dtype
+    )
     ours = as_stored(config, weights)
     with torch.no_grad():
         found = ours.log_probs(ours.encode(**inputs).hidden.flatten(0, 1))
@@ -102,7 +122,9 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
     return weights
 
 
-def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _prompts(
+    location: Location, settings: Any, languages: Languages
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Tokens before every source, and tokens after the first input of every target."""
     if settings.model_type in MULTILINGUAL and None in (languages.source, languages.target):
         raise UsageError(
@@ -114,25 +136,42 @@ def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[t
         return (), ()
     with reading(location, "tokenizer"):
         tokenizer = load_pretrained(location)
-        source, target = (() if name is None else (_language(location, name, tokenizer.get_vocab()),) for name in names)
+        source, target = (
+            () if name is None else (_language(location, name, tokenizer.get_vocab()),)
+            for name in names
+        )
         if languages.task is None:
             return source, target
-        return (*source, *tokenizer(languages.task.rstrip(), add_special_tokens=False).input_ids), target
+        return (
+            *source,
+            *tokenizer(languages.task.rstrip(), add_special_tokens=False).input_ids,
+        ), target
 
 
 def _language(location: Location, name: str, vocabulary: Mapping[str, int]) -> int:
     found = next((vocabulary[one] for one in (name, f"__{name}__") if one in vocabulary), None)
     if found is None:
         codes = [one for one in vocabulary if "_" in one and not one.startswith("▁")]
-        raise UsageError(f"The tokenizer of {location.spec} knows no language {name!r}; {did_you_mean(name, codes)}.")
+        raise UsageError(
+            f"The tokenizer of {location.spec} knows no language {name!r}; {did_you_mean(name, codes)}."
+        )
     return found
 
 
 @torch.no_grad()
 def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> tuple[dict[str, Any], Tensor]:
-    """Arguments of `LanguageModel.encode` for a few pairs, and log-probabilities by transformers, [B x L, V]."""
-    rows, types, random = len(SOURCES), model.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
-    source, target = (torch.randint(types, (rows, max(lengths)), generator=random) for lengths in (SOURCES, TARGETS))
+    """Arguments of `LanguageModel.encode` for a few pairs, and log-probabilities by transformers,
+    [B x L, V].
+    """
+    rows, types, random = (
+        len(SOURCES),
+        model.get_input_embeddings().num_embeddings,
+        torch.Generator().manual_seed(0),
+    )
+    source, target = (
+        torch.randint(types, (rows, max(lengths)), generator=random)
+        for lengths in (SOURCES, TARGETS)
+    )
     # One sentence is padded, to reveal errors in reading the mask.
     mask = torch.arange(max(SOURCES)) < torch.tensor(SOURCES)[:, None]
     prefixes = (config.source_prefix, config.prompt)

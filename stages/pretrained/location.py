@@ -1,4 +1,5 @@
-"""Location of a pretrained model or tokenizer: a folder, a GGUF file, or a repository of the Hugging Face hub.
+"""Location of a pretrained model or tokenizer: a folder, a GGUF file, or a repository of the
+Hugging Face hub.
 
 A repository is fetched into the cache of the hub's library.
 """
@@ -26,13 +27,16 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "config.json",
 )
-"""Files that define the tokenizer; `config.json` is included because it may name the tokenizer's class."""
+"""Files that define the tokenizer; `config.json` is included because it may name the tokenizer's
+class.
+"""
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """The file of all weights, and the index of weights in several files."""
 ADAPTER = "adapter_config.json"
 """Settings of an adapter, which transformers would apply to a base model that may be anywhere."""
 MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
-"""Files of sentence-transformers with the pooling of hidden states and the maximum length of texts."""
+"""Files of sentence-transformers with the pooling of hidden states and the maximum length of texts.
+"""
 SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
 """All files that are read of a repository, except the weights."""
 REDIRECTS = ("transformers_weights", "configuration_files")
@@ -42,7 +46,9 @@ UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 def names_tokenizer(text: str) -> bool:
-    """Whether a text names an existing tokenizer (of an artifact, a file or a model), not a kind of tokenizer."""
+    """Whether a text names an existing tokenizer (of an artifact, a file or a model), not a kind of
+    tokenizer.
+    """
     return text not in TOKENIZERS and ("/" in text or text.endswith(".json") or is_location(text))
 
 
@@ -54,7 +60,9 @@ class Location:
     """The user's name for it."""
     folder: Path
     gguf: str | None = None
-    """Name of the one file that holds everything; None: separate files for weights, settings and tokenizer."""
+    """Name of the one file that holds everything; None: separate files for weights, settings and
+    tokenizer.
+    """
 
     def files(self, names: tuple[str, ...]) -> list[Path]:
         """Paths of the named files that exist; for GGUF, the path of the file itself."""
@@ -97,15 +105,23 @@ class Location:
         named = _json_object(index).get("weight_map")
         names = list(named.values()) if isinstance(named, dict) else []
         # transformers would open pickles listed in an index
-        files = [Path(name).name for name in names if isinstance(name, str) and name.endswith(".safetensors")]
+        files = [
+            Path(name).name
+            for name in names
+            if isinstance(name, str) and name.endswith(".safetensors")
+        ]
         if not names or files != names:
-            raise DataError(f"{index} does not name the safetensors beside it that hold the weights.")
+            raise DataError(
+                f"{index} does not name the safetensors beside it that hold the weights."
+            )
         return sorted(set(names))
 
     def _instead(self) -> str:
         """Describe the files found instead of weights, with advice."""
         others = sorted(
-            file.name for file in self.folder.iterdir() if file.suffix in (*UNSAFE, ".safetensors", ".gguf")
+            file.name
+            for file in self.folder.iterdir()
+            if file.suffix in (*UNSAFE, ".safetensors", ".gguf")
         )
         if not others or Path(others[0]).suffix in UNSAFE:
             there = f", but {others[0]}, a pickle" if others else ""
@@ -125,9 +141,15 @@ class Location:
     def require_tokenizer(self) -> None:
         """Raises: DataError if there is no readable tokenizer."""
         if not any(self.folder.iterdir()):
-            raise DataError(f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model.")
+            raise DataError(
+                f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model."
+            )
         if not self.has_tokenizer:
-            name = self.spec.removeprefix(HUB).partition("@")[0] if self.spec.startswith(HUB) else self.spec
+            name = (
+                self.spec.removeprefix(HUB).partition("@")[0]
+                if self.spec.startswith(HUB)
+                else self.spec
+            )
             raise DataError(
                 f"{self.spec} has no tokenizer.json, the one kind of tokenizer that is read. Where transformers has a "
                 f'fast tokenizer for it, AutoTokenizer.from_pretrained("{name}").save_pretrained("FOLDER") writes one: '
@@ -136,7 +158,8 @@ class Location:
 
     @contextmanager
     def isolated(self, files: Sequence[Path]) -> Iterator[str]:
-        """A temporary folder with links to these files only, because transformers reads any other files in a folder.
+        """A temporary folder with links to these files only, because transformers reads any other
+        files in a folder.
 
         So the id of an imported model covers everything that is read.
         """
@@ -170,17 +193,24 @@ def locate(spec: str, *, weights: bool = True) -> Location:
         return Location(spec, path.parent, path.name)
     if path.is_dir():
         return _checked(Location(spec, path))
-    raise DataError(f"{spec} does not exist; expected a folder with a model, a .gguf file, or hf:NAME of the hub.")
+    raise DataError(
+        f"{spec} does not exist; expected a folder with a model, a .gguf file, or hf:NAME of the hub."
+    )
 
 
 def is_location(spec: str) -> bool:
     """Whether a name is that of a pretrained tokenizer, not of a `tokenizer.json` or an artifact.
 
-    A folder counts, with or without a tokenizer, unless it is an artifact or could be an artifact's name.
+    A folder counts, with or without a tokenizer, unless it is an artifact or could be an artifact's
+    name.
     """
     path = Path(spec)
     own = (path / "tokenizer.json").is_file() or (path.is_dir() and split_reference(spec) is None)
-    return spec.startswith(HUB) or path.suffix == ".gguf" or (own and not (path / "manifest.json").exists())
+    return (
+        spec.startswith(HUB)
+        or path.suffix == ".gguf"
+        or (own and not (path / "manifest.json").exists())
+    )
 
 
 def location_of(file: Path) -> Location:
@@ -246,18 +276,22 @@ def require_extra() -> None:
     from importlib.util import find_spec
 
     if find_spec("transformers") is None:
-        raise UsageError("Pretrained models need the package transformers: pip install 'memlm[hf]'.")
+        raise UsageError(
+            "Pretrained models need the package transformers: pip install 'memlm[hf]'."
+        )
 
 
 def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
-    """Folder with the requested files of `NAME[@REVISION]`, as far as they exist; pickles are never requested.
+    """Folder with the requested files of `NAME[@REVISION]`, as far as they exist; pickles are never
+    requested.
 
     Without a network, the cache is used.
 
     Args:
         files: names, or patterns of them.
         commit: the commit that the revision was resolved to before; None: the hub resolves it.
-    Raises: DataError if the repository does not exist, has none of the files, needs permission, or cannot be reached.
+    Raises: DataError if the repository does not exist, has none of the files, needs permission, or
+    cannot be reached.
     """
     require_extra()
     from huggingface_hub import logging, snapshot_download
@@ -270,7 +304,11 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
     wanted = f"{repository} --revision {revision}" if revision else repository
     by_hand = f"download it elsewhere (hf download {wanted} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
     with hub_errors(f"hf:{name}", by_hand):
-        folder = Path(snapshot_download(repository, revision=commit or revision or None, allow_patterns=list(files)))
+        folder = Path(
+            snapshot_download(
+                repository, revision=commit or revision or None, allow_patterns=list(files)
+            )
+        )
     if not folder.is_dir():
         raise DataError(
             f"hf:{name} holds no model or tokenizer that transformers reads: it has neither config.json nor "
@@ -297,7 +335,9 @@ def hub_errors(spec: str, by_hand: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, by_hand: str) -> str:
-    """Message about an error of the hub, with advice; the errors of other libraries often hide the hub's own."""
+    """Message about an error of the hub, with advice; the errors of other libraries often hide the
+    hub's own.
+    """
     from huggingface_hub import errors
 
     chain = list(causes(error))
@@ -316,8 +356,13 @@ def _reason(error: Exception, by_hand: str) -> str:
     if is_caused_by(errors.HFValidationError):
         return f"is no name of a repository: {line}"
     if is_caused_by(errors.OfflineModeIsEnabled):
-        return f"is not in the cache, and HF_HUB_OFFLINE forbids to fetch it: unset that, or {by_hand}"
-    answer = next((each.response.status_code for each in chain if isinstance(each, errors.HfHubHTTPError)), None)
+        return (
+            f"is not in the cache, and HF_HUB_OFFLINE forbids to fetch it: unset that, or {by_hand}"
+        )
+    answer = next(
+        (each.response.status_code for each in chain if isinstance(each, errors.HfHubHTTPError)),
+        None,
+    )
     if answer in (401, 403):
         return f"needs a permission that you do not have, or not any more ({answer}): log in with `hf auth login`"
     if answer is not None:

@@ -7,7 +7,11 @@ from torch import Tensor
 
 from stages.errors import DataError, UsageError
 from stages.models.backbones.huggingface import CAUSAL, blocks_of
-from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
+from stages.models.backbones.window_configs import (
+    HuggingFaceConfig,
+    HuggingFaceEncoderDecoderConfig,
+    TextEncoderConfig,
+)
 from stages.models.language_model import unfilled_model
 from stages.pretrained.checkpoint import (
     as_read,
@@ -25,33 +29,45 @@ from stages.pretrained.checkpoint import (
 )
 from stages.pretrained.damage import reading
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
-from stages.pretrained.encoder_decoder import NO_LANGUAGES, Languages, describe_encoder_decoder, encoder_decoder_weights
+from stages.pretrained.encoder_decoder import (
+    NO_LANGUAGES,
+    Languages,
+    describe_encoder_decoder,
+    encoder_decoder_weights,
+)
 from stages.pretrained.location import Location
 
 Imported = HuggingFaceConfig | HuggingFaceEncoderDecoderConfig | TextEncoderConfig
 
 
-def describe(location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES) -> Imported:
+def describe(
+    location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES
+) -> Imported:
     """The settings of a model, found without reading its weights.
 
     Args:
         prefix: the token that its tokenizer adds before a text; None: none.
         languages: languages, or task, of a translation.
-    Raises: DataError if it is no supported causal model, encoder or encoder-decoder; UsageError for languages that it
-        does not take.
+    Raises: DataError if it is no supported causal model, encoder or encoder-decoder; UsageError for
+        languages that it does not take.
     """
     settings = read_settings(location)
     if getattr(settings, "is_encoder_decoder", False):
         return describe_encoder_decoder(location, settings, languages)
     if languages != NO_LANGUAGES:
         raise UsageError(f"{location.spec} does not translate: leave languages and task out.")
-    return describe_encoder(location, settings) if is_encoder(settings) else _describe(location, settings, prefix)
+    return (
+        describe_encoder(location, settings)
+        if is_encoder(settings)
+        else _describe(location, settings, prefix)
+    )
 
 
 def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
     """The weights by their names in a `LanguageModel`, in their stored precision.
 
-    Raises: DataError if weights are missing or not finite, or if scores differ from those of transformers.
+    Raises: DataError if weights are missing or not finite, or if scores differ from those of
+    transformers.
     """
     if isinstance(config, TextEncoderConfig):
         return encoder_weights(location, config)
@@ -74,7 +90,9 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
         weights |= as_read({"vocabulary.embedding": table.weight, "vocabulary.output": head.weight})
     if config.score_bias:
         weights |= as_read({"vocabulary.bias": head.bias}, dtype=dtype)
-    require_same(location, "log-probabilities", largest_difference(as_stored(config, weights), causal))
+    require_same(
+        location, "log-probabilities", largest_difference(as_stored(config, weights), causal)
+    )
     return weights
 
 
@@ -84,9 +102,13 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
         found, causal = unfilled(location, settings, CAUSAL)
         head = causal.get_output_embeddings()
         if head is None:
-            raise DataError(f"{location.spec} scores no vocabulary: it is no causal language model.")
+            raise DataError(
+                f"{location.spec} scores no vocabulary: it is no causal language model."
+            )
         rows, width = head.weight.shape
-        larger, smaller = (getattr(settings, name, None) or 1 for name in ("logit_scale", "logits_scaling"))
+        larger, smaller = (
+            getattr(settings, name, None) or 1 for name in ("logit_scale", "logits_scaling")
+        )
         cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
         inside, layers = causal.config.hidden_size, causal.config.num_hidden_layers
         return HuggingFaceConfig(
@@ -118,8 +140,8 @@ class ModelSize(NamedTuple):
     parameters: int
     bytes: int
     memory: int
-    """Minimum memory for reading it, in bytes: transformers' model in float32, and the stored weights. The comparison
-    of scores takes another copy of these in float32."""
+    """Minimum memory for reading it, in bytes: transformers' model in float32, and the stored
+    weights. The comparison of scores takes another copy of these in float32."""
 
 
 def model_size(location: Location, config: Imported) -> ModelSize:
@@ -130,12 +152,16 @@ def model_size(location: Location, config: Imported) -> ModelSize:
     kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
     parameters = sum(weight.numel() for weight in weights.values())
     stored = sum(weight.numel() * kept[name].itemsize for name, weight in weights.items())
-    compared = sum(weight.numel() * FULL.itemsize for name, weight in weights.items() if kept[name] != FULL)
+    compared = sum(
+        weight.numel() * FULL.itemsize for name, weight in weights.items() if kept[name] != FULL
+    )
     return ModelSize(parameters, stored, parameters * FULL.itemsize + stored + compared)
 
 
 def _stored_type(location: Location, config: Imported) -> torch.dtype:
-    """Resolve `dtype="auto"` like transformers: the type in the settings, else that of the first weights."""
+    """Resolve `dtype="auto"` like transformers: the type in the settings, else that of the first
+    weights.
+    """
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:
         from safetensors import safe_open

@@ -16,9 +16,10 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     """The tokenizer of a folder or of a GGUF file.
 
     Args:
-        eos: the token that ends a document; None: `<|endoftext|>` if it exists, else the tokenizer's own, or its
-            separator of sentences ([SEP]).
-    Raises: DataError if there is no tokenizer that can be written as JSON; UsageError if it lacks the token.
+        eos: the token that ends a document; None: `<|endoftext|>` if it exists, else the
+            tokenizer's own, or its separator of sentences ([SEP]).
+    Raises: DataError if there is no tokenizer that can be written as JSON; UsageError if it lacks
+    the token.
     """
     with reading(location, "tokenizer"):
         found = load_pretrained(location)
@@ -26,11 +27,15 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
         # A token before every text also begins a split, and precedes every window.
         begins = found.bos_token_id is not None and found("a").input_ids[:1] == [found.bos_token_id]
         prefix = int(found.bos_token_id) if begins else None
-    return PretrainedTokenizer(found.backend_tokenizer, SpecialTokens(end, end if prefix is None else prefix, prefix))
+    return PretrainedTokenizer(
+        found.backend_tokenizer, SpecialTokens(end, end if prefix is None else prefix, prefix)
+    )
 
 
 def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bool:
-    """Whether a `tokenizer.json` of memlm equals the tokenizer of a model; True if the model has none."""
+    """Whether a `tokenizer.json` of memlm equals the tokenizer of a model; True if the model has
+    none.
+    """
     if not location.has_tokenizer:
         return True
     with reading(location, "tokenizer"):
@@ -46,18 +51,24 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
     """
     with reading(location, "tokenizer"):
         found = load_pretrained(location)
-        written, text = (found("a", add_special_tokens=special).input_ids for special in (True, False))
+        written, text = (
+            found("a", add_special_tokens=special).input_ids for special in (True, False)
+        )
         first = next(i for i in range(len(written)) if written[i : i + len(text)] == text)
     return tuple(written[:first]), tuple(written[first + len(text) :])
 
 
 def load_pretrained(location: Location) -> Any:
-    """The tokenizer as transformers reads it. Raises: DataError if there is none that can be written as JSON."""
+    """The tokenizer as transformers reads it. Raises: DataError if there is none that can be
+    written as JSON.
+    """
     from transformers import AutoTokenizer
 
     location.require_tokenizer()
     if location.gguf is None:
-        load_tokenizer(location.folder / "tokenizer.json")  # raises a clear error if the file itself is faulty
+        load_tokenizer(
+            location.folder / "tokenizer.json"
+        )  # raises a clear error if the file itself is faulty
     with location.isolated(location.files(TOKENIZER_FILES)) as folder:
         found: Any = AutoTokenizer.from_pretrained(folder, **location.loading())
     if not found.is_fast:
@@ -68,8 +79,12 @@ def load_pretrained(location: Location) -> Any:
 def _end(found: Any, location: Location, eos: str | None) -> int:
     vocabulary: dict[str, int] = found.get_vocab()
     if eos is not None and eos not in vocabulary:
-        raise UsageError(f"The tokenizer of {location.spec} has no token {eos!r}: name one that it has with --eos.")
+        raise UsageError(
+            f"The tokenizer of {location.spec} has no token {eos!r}: name one that it has with --eos."
+        )
     token = eos or (USUAL_END if USUAL_END in vocabulary else found.eos_token or found.sep_token)
     if token is None:
-        raise UsageError(f"The tokenizer of {location.spec} does not say what ends a document: name it with --eos.")
+        raise UsageError(
+            f"The tokenizer of {location.spec} does not say what ends a document: name it with --eos."
+        )
     return int(vocabulary[token])

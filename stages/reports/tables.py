@@ -35,7 +35,9 @@ class Note(NamedTuple):
     @property
     def plain(self) -> str:
         """All of it in one line."""
-        return f"{self.head}, {self.text}{f' ({self.soft})' if self.soft else ''}".replace("\N{NO-BREAK SPACE}", " ")
+        return f"{self.head}, {self.text}{f' ({self.soft})' if self.soft else ''}".replace(
+            "\N{NO-BREAK SPACE}", " "
+        )
 
 
 class Row(NamedTuple):
@@ -84,7 +86,9 @@ class Table:
 
 def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts without groups."""
-    return Table(title, columns, [Group([Row([Cell(text) for text in row]) for row in rows])], title)
+    return Table(
+        title, columns, [Group([Row([Cell(text) for text in row]) for row in rows])], title
+    )
 
 
 def figure(value: float | None, measure: str = "perplexity", soft: str = "") -> Cell:
@@ -98,7 +102,9 @@ def share(value: float | None, sign: str = "") -> Cell:
 
 
 def score_cell(metrics: Mapping[str, Any], value: float | None, sign: str = "") -> Cell:
-    """A score of a stream of tasks, or with a sign a change of one: accuracies in percent, perplexities as numbers."""
+    """A score of a stream of tasks, or with a sign a change of one: accuracies in percent,
+    perplexities as numbers.
+    """
     if not metrics.get("score"):
         return share(value, sign)
     return figure(value) if value is None or not sign else Cell(f"{value:{sign}.2f}", value)

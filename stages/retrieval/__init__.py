@@ -1,1 +1,3 @@
-"""Memory at test: readings composed of sources and readers, stored or searched neighbours, and their grids."""
+"""Memory at test: readings composed of sources and readers, stored or searched neighbours, and
+their grids.
+"""

@@ -18,9 +18,13 @@ class Datastore:
     """Keys and values: row i holds the representation of a context, and the token that followed it."""
 
     def __init__(self, keys: Any, values: Any) -> None:
-        """Args: keys float16 or float32 [rows, dim], values int [rows]; of NumPy, torch on a CPU, or Zarr."""
+        """Args: keys float16 or float32 [rows, dim], values int [rows]; of NumPy, torch on a CPU,
+        or Zarr.
+        """
         if len(keys.shape) != 2 or tuple(values.shape) != (keys.shape[0],):
-            raise UsageError(f"keys are [rows, dim] and values [rows], not {[*keys.shape]} and {[*values.shape]}.")
+            raise UsageError(
+                f"keys are [rows, dim] and values [rows], not {[*keys.shape]} and {[*values.shape]}."
+            )
         self._keys, self._values = (_numpy(array) for array in (keys, values))
 
     @property
@@ -43,14 +47,20 @@ class Datastore:
 class Index:
     """The keys of a datastore, ready to be searched."""
 
-    def __init__(self, datastore: Datastore, index: str = "auto", metric: str = "l2", **settings: Any) -> None:
-        """Args: a kind or FAISS factory string, `l2` or `ip`, and other settings of `memlm build-index`."""
+    def __init__(
+        self, datastore: Datastore, index: str = "auto", metric: str = "l2", **settings: Any
+    ) -> None:
+        """Args: a kind or FAISS factory string, `l2` or `ip`, and other settings of `memlm
+        build-index`.
+        """
         from stages.search.automatic import resolve
 
         self._data = datastore
         (rows, dim), dtype = datastore.keys.shape, datastore.keys.dtype
         keys = Keys(rows, dim, dtype.name)
-        self._settings = resolve(IndexConfig.model_validate({"index": index, "metric": metric, **settings}), keys)
+        self._settings = resolve(
+            IndexConfig.model_validate({"index": index, "metric": metric, **settings}), keys
+        )
 
     @property
     def datastore(self) -> Datastore:
@@ -65,14 +75,17 @@ class Index:
 
         return build_searcher(self._settings, StoredKeys(self.datastore.keys, 8192))
 
-    def search(self, queries: Any, k: int, exclude_ranges: Any = None) -> "tuple[np.ndarray, np.ndarray]":
+    def search(
+        self, queries: Any, k: int, exclude_ranges: Any = None
+    ) -> "tuple[np.ndarray, np.ndarray]":
         """The k nearest rows of its datastore for each query.
 
         Args:
             queries: [n, dim], or [dim] for one.
-            exclude_ranges: int64 [n, 2], rows start <= row < stop that a query may not find; None: it may find all.
-        Returns: ids int64 [n, k], best first, -1 where there are fewer; distances float32 [n, k], squared L2, or
-            inner products.
+            exclude_ranges: int64 [n, 2], rows start <= row < stop that a query may not find; None:
+            it may find all.
+        Returns: ids int64 [n, k], best first, -1 where there are fewer; distances float32 [n, k],
+            squared L2, or inner products.
         """
         import numpy as np
 
@@ -80,15 +93,21 @@ class Index:
         try:
             wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
         except (TypeError, ValueError):
-            raise UsageError(f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}.") from None
+            raise UsageError(
+                f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}."
+            ) from None
         if wanted.ndim != 2 or wanted.shape[1] != dim:
             raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
         if count(k, "k") > self.searcher.rows:  # the answer has room for all k
-            raise UsageError(f"k is the {self.searcher.rows:,} rows of the datastore at the most, not {k:,}.")
+            raise UsageError(
+                f"k is the {self.searcher.rows:,} rows of the datastore at the most, not {k:,}."
+            )
         return self.searcher.search(wanted, k, exclude_ranges)
 
     def entries(self, queries: Any, k: int, exclude_ranges: Any = None) -> "Entries":
-        """Scores and tokens of the nearest rows of each query, to be read as memory; arguments as of `search`."""
+        """Scores and tokens of the nearest rows of each query, to be read as memory; arguments as
+        of `search`.
+        """
         import numpy as np
         import torch
 

@@ -28,7 +28,9 @@ class GateReader(HiddenReader):
     """Mixes the embeddings of the k nearest neighbours' tokens into each hidden state of a range."""
 
     read: Callable[[], np.ndarray]
-    """Waits for the neighbours' tokens of the whole range, int64 [n, K], the same at every call; -1 where missing."""
+    """Waits for the neighbours' tokens of the whole range, int64 [n, K], the same at every call; -1
+    where missing.
+    """
     start: int
     """The first token of the range."""
     k: int
@@ -51,8 +53,8 @@ class GateReader(HiddenReader):
 class GateMemory(HiddenMemory):
     """Neighbours for a model's gate: the `k` nearest of every token of a split.
 
-    `ids`: rows of the `most` nearest neighbours of tokens [start, stop) of a split, best first, int64 [n, most].
-    `values`: the token of each row of their datastore, int32 [N].
+    `ids`: rows of the `most` nearest neighbours of tokens [start, stop) of a split, best first,
+    int64 [n, most]. `values`: the token of each row of their datastore, int32 [N].
     """
 
     name: ClassVar[str] = "gate"
@@ -68,7 +70,8 @@ class GateMemory(HiddenMemory):
         """Open the stored neighbours that a gate reads.
 
         Args:
-            numbers: values of k; the gate reads the first, and the largest says how many neighbours are loaded.
+            numbers: values of k; the gate reads the first, and the largest says how many neighbours
+            are loaded.
             values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
         most, stored = max(1, *numbers), neighbors.zarr("neighbors.zarr")
@@ -107,8 +110,9 @@ def nearest(neighbors: Tensor, k: int) -> Tensor:
 class SearchedNeighbors:
     """Neighbours of any text, in place of a neighbors artifact: rows of the same datastore.
 
-    It searches the artifact's index with keys of the datastore's own encoder. The settings of the search are those of
-    the artifact: the number of candidates, and whether distances are computed from the stored keys.
+    It searches the artifact's index with keys of the datastore's own encoder. The settings of the
+    search are those of the artifact: the number of candidates, and whether distances are computed
+    from the stored keys.
     """
 
     def __init__(self, neighbors: Artifact, reader: SplitReader, k: int) -> None:
@@ -124,26 +128,36 @@ class SearchedNeighbors:
         probe = neighbors.config["probe"] or index.config["probe"]
         self._stored = stored_keys(datastore)
         keys, settings = (self._stored.rows, self._stored.dim), {**index.config, "probe": probe}
-        self._searcher = open_searcher(index.file("index.faiss"), settings, keys, reader.device.type)
+        self._searcher = open_searcher(
+            index.file("index.faiss"), settings, keys, reader.device.type
+        )
         self._candidates = neighbors.config["candidates"]
         self._read: dict[str, tuple[int, State]] = {}
         self._last: tuple[tuple[str, int, int], np.ndarray] | None = None
 
     def find(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next call."""
+        """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next
+        call.
+        """
         asked = split, start, stop
         if self._last is None or self._last[0] != asked:
             keys = self._keys(split, start, stop)
-            found, _ = search_with_candidates(self._searcher, self._stored, keys, max(1, self._k), self._candidates)
+            found, _ = search_with_candidates(
+                self._searcher, self._stored, keys, max(1, self._k), self._candidates
+            )
             self._last = asked, found[:, : self._k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Search keys, float32 [n, d]. Encoding resumes where the split's last call ended, unless that is later."""
+        """Search keys, float32 [n, d]. Encoding resumes where the split's last call ended, unless
+        that is later.
+        """
         place, state = self._read.get(split, (0, None))
         # The carried state belongs to a later position, so the text is read from its beginning.
         if place > start:
             place, state = 0, None
-        encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))
+        encoded = self._encoder.encode(
+            split, start, stop, self._encoder.state_past(split, start, state, place)
+        )
         self._read[split] = stop, encoded.state
         return search_keys(encoded.keys)

@@ -1,4 +1,5 @@
-"""Parsing of `--memory SOURCES[:key=value,…]` into readings; and the papers' names for them. Free of torch.
+"""Parsing of `--memory SOURCES[:key=value,…]` into readings; and the papers' names for them. Free
+of torch.
 
 >>> parse_reading("long+local:size=50,lambda=.1").sources
 ('local', 'long')
@@ -22,13 +23,16 @@ from stages.retrieval.sources import SOURCES
 
 K = TypeVar("K", bound=ReadingOptions)
 LARGEST_GRID = 1 << 20
-"""Maximum number of points of one reading's grid: every shard keeps its sums over the tuning split."""
+"""Maximum number of points of one reading's grid: every shard keeps its sums over the tuning split.
+"""
 
 NONE = "none"
 """The plain model."""
 
 LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
-"""Positions back that TRIME is tuned over, up to its best number on WikiText-103 (Zhong et al. 2022, Table 9)."""
+"""Positions back that TRIME is tuned over, up to its best number on WikiText-103 (Zhong et al.
+2022, Table 9).
+"""
 
 TRAINED = "similarity=scaled-dot,reader=joint,temperature=tune"
 """Readings of models trained with memory: as in training, except for τ."""
@@ -66,8 +70,8 @@ def owners() -> dict[str, list[str]]:
 def parse_reading(spec: str) -> Reading:
     """The reading that a text describes; `parse_readings` also takes the papers' names.
 
-    Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest known one is
-        suggested), keys that belong elsewhere, values that are not legal.
+    Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
+        known one is suggested), keys that belong elsewhere, values that are not legal.
 
     >>> reading = parse_reading("long:size=200/100,lambda=.10,scope=stream")
     >>> reading.value("size"), reading.weight, reading.choices
@@ -80,19 +84,28 @@ def parse_reading(spec: str) -> Reading:
     head, _, tail = spec.partition(":")
     import_outside()  # plugins' keys are legal, too
     owned = owners()
-    named, settings = head.split("+"), dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned)))
+    named, settings = (
+        head.split("+"),
+        dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned))),
+    )
     for source in named:
         _require_source(spec, source)
     if len(set(named)) < len(named):
         raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
     reader = settings.get("reader", default_reader())
     if reader not in READERS:
-        raise UsageError(f"--memory {spec}: no reader is called {reader!r}; {did_you_mean(reader, READERS.names())}")
+        raise UsageError(
+            f"--memory {spec}: no reader is called {reader!r}; {did_you_mean(reader, READERS.names())}"
+        )
     for key in settings:
         if key in owned and not set(owned[key]) & {*named, reader}:
-            raise UsageError(f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone.")
+            raise UsageError(
+                f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone."
+            )
     try:
-        reading = _checked(tuple(source for source in SOURCES.names() if source in named), reader, settings)
+        reading = _checked(
+            tuple(source for source in SOURCES.names() if source in named), reader, settings
+        )
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
     _require_few_points(reading)
@@ -103,9 +116,9 @@ def parse_reading(spec: str) -> Reading:
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of several `--memory` options, in order; `none` is the plain model.
 
-    Raises: UsageError as `parse_reading`; for `none` with another reading; for a joint reading that is not the first,
-        since it needs the model's own scores of the vocabulary; for a learned weight that is not the last reading's;
-        and for `searched` in a reading that is not alone.
+    Raises: UsageError as `parse_reading`; for `none` with another reading; for a joint reading that
+        is not the first, since it needs the model's own scores of the vocabulary; for a learned
+        weight that is not the last reading's; and for `searched` in a reading that is not alone.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
@@ -125,9 +138,13 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
             )
     for spec, reading in zip(specs, readings, strict=True):
         if reading.leaves_searches_out and len(readings) > 1:
-            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
+            raise UsageError(
+                f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone."
+            )
         if "pairs" in reading.reads and len(readings) + len(reading.sources) > 2:
-            raise UsageError(f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside.")
+            raise UsageError(
+                f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside."
+            )
     return readings
 
 
@@ -136,23 +153,31 @@ Kind = tuple[tuple[str, ...], str]
 
 
 def reading_name(reading: Reading, trained: bool) -> str:
-    """The papers' name for a reading, else its sources; a cache that ignores the keys has its own name.
+    """The papers' name for a reading, else its sources; a cache that ignores the keys has its own
+    name.
 
     Args:
         trained: whether the model was trained with memory.
     """
     name = composition_name([(reading.sources, reading.reader)], trained)
     if name is None:
-        name = composition_name([(reading.sources, default_reader())], trained) or "+".join(reading.sources)
+        name = composition_name([(reading.sources, default_reader())], trained) or "+".join(
+            reading.sources
+        )
         name += "" if reading.reader == default_reader() else f" ({reading.reader})"
-    return name.replace("neural-cache", "unigram-cache") if reading.comparison.theta == (0.0,) else name
+    return (
+        name.replace("neural-cache", "unigram-cache")
+        if reading.comparison.theta == (0.0,)
+        else name
+    )
 
 
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
     """The papers' name for readings of these kinds on top of each other; None: they have none.
 
     Args:
-        trained: whether the model was trained with memory; only then are rows called after methods that train with it.
+        trained: whether the model was trained with memory; only then are rows called after methods
+        that train with it.
     """
     named = {
         tuple((reading.sources, reading.reader) for reading in parse_readings((name,))): name
@@ -163,7 +188,8 @@ def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
 
 
 def shortest(reading: Reading) -> str:
-    """The shortest way to type a reading: the name of a row that it is part of, else as it is spelled.
+    """The shortest way to type a reading: the name of a row that it is part of, else as it is
+    spelled.
 
     >>> shortest(parse_reading("external:lambda=tune"))
     'knn-lm'
@@ -191,7 +217,8 @@ def _require_few_points(reading: Reading) -> None:
 def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, str]) -> Reading:
     """A reading, with temperature `tune` if its weight is left open and neither τ nor θ is given.
 
-    The best weight depends on the temperature: at τ = 1 the nearest neighbour takes nearly all weight in most models.
+    The best weight depends on the temperature: at τ = 1 the nearest neighbour takes nearly all
+    weight in most models.
     """
 
     def parsed(keys: type[K]) -> K:
@@ -226,7 +253,9 @@ def _settings(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _require_source(spec: str, name: str) -> None:
-    """Refuse unknown sources; for the papers' names, which must stand alone, say what they stand for."""
+    """Refuse unknown sources; for the papers' names, which must stand alone, say what they stand
+    for.
+    """
     if name in SOURCES:
         return
     if name in NAMED:
@@ -239,7 +268,9 @@ def _require_source(spec: str, name: str) -> None:
 
 
 def _suggestion(spec: str) -> str:
-    """Spell out a paper's name, with its keys, as a reading; empty if it stands for several readings."""
+    """Spell out a paper's name, with its keys, as a reading; empty if it stands for several
+    readings.
+    """
     name, _, tail = spec.partition(":")
     if len(NAMED[name]) != 1 or not tail:
         return ""

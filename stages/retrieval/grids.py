@@ -1,9 +1,8 @@
 """Hyperparameters of memory readings: the grid, and the best of its points.
 
-A point of a reading is (cut-off, scale, weight): entries read, k, cache size or window; the factor of their scores,
-1/τ or θ; the weight of the memory, λ or α. Arrays over the
-grid of one reading are [S, C, G]: scales, cut-offs, weights; of several readings, one after the
-other.
+A point of a reading is (cut-off, scale, weight): entries read, k, cache size or window; the factor
+of their scores, 1/τ or θ; the weight of the memory, λ or α. Arrays over the grid of one reading are
+[S, C, G]: scales, cut-offs, weights; of several readings, one after the other.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,9 @@ class ReadingGrid:
 
     @property
     def tried(self) -> tuple[float, ...]:
-        """All weights that are tried. The one that switches memory off is last, so that it must be strictly better."""
+        """All weights that are tried. The one that switches memory off is last, so that it must be
+        strictly better.
+        """
         return self.weights if self.off is None or not self.tries_off else (*self.weights, self.off)
 
     def shown_scale(self, scale: float) -> float | None:
@@ -74,7 +75,9 @@ class ReadingGrid:
         return Point(self.cutoffs[cutoff], self.scales[scale], self.tried[weight])
 
 
-def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
+def reading_grid(
+    reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]
+) -> ReadingGrid:
     """The grid of a completed reading: given numbers, and default grids for those to tune."""
     weights = reading.with_tuned_weight().weight if reading.per_context else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
@@ -86,14 +89,19 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
         cutoffs=cutoffs,
         weights=weights,
         off=weight.off,
-        # a typed list is tried as it is; weights for each context start from a weight that is not off
+        # a typed list is tried as it is; weights for each context start from a weight that is not
+        # off
         tries_off=reading.weight == weight.grid,
         shown=shown,
     )
 
 
-def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
-    """Factors of the scores, 1/τ or θ; and as users give them, without rounding errors of 1/x, an infinite τ None."""
+def _scales(
+    reading: Reading, default: tuple[float, ...]
+) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
+    """Factors of the scores, 1/τ or θ; and as users give them, without rounding errors of 1/x, an
+    infinite τ None.
+    """
     temperature, theta = reading.comparison.temperature, reading.comparison.theta
     shown: tuple[float | None, ...]
     if isinstance(temperature, tuple):
@@ -109,8 +117,8 @@ def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[tuple[float, 
 def score_spread(scores: Tensor, similarity: str) -> float:
     """Unit of temperatures: the size of the scores of a sample, [n, k], best first.
 
-    For `l2` the median distance to the k-th neighbour, else the median difference between the best score and the k-th;
-    1 if that is not positive.
+    For `l2` the median distance to the k-th neighbour, else the median difference between the best
+    score and the k-th; 1 if that is not positive.
 
     >>> scores = torch.tensor([[-1.0, -2.0, -4.0]])
     >>> score_spread(scores, "dot"), score_spread(scores, "l2")
@@ -121,13 +129,17 @@ def score_spread(scores: Tensor, similarity: str) -> float:
 
 
 def positive_median(spread: Tensor) -> float:
-    """Median of the finite numbers in [n], which belong to positions that retrieve something; 1 if not positive."""
+    """Median of the finite numbers in [n], which belong to positions that retrieve something; 1 if
+    not positive.
+    """
     spread = spread[spread.isfinite()]
     median = float(spread.median()) if len(spread) else 0.0
     return median if median > 0 else 1.0
 
 
-def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def best_point(
+    nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
     """Indices of the smallest sum: scale, cut-off and weight of each reading.
 
     Ties go to the first, and NaN counts as infinite.
@@ -157,10 +169,11 @@ def points_at(grids: Sequence[ReadingGrid], indices: Sequence[int]) -> tuple[Poi
 def interior(
     grids: Sequence[ReadingGrid], indices: Sequence[int], allowed: Sequence[Sequence[int]]
 ) -> list[dict[str, bool]]:
-    """Whether the scale, cut-off and weight of each reading lie inside its grid, for those with at least three values.
+    """Whether the scale, cut-off and weight of each reading lie inside its grid, for those with at
+    least three values.
 
-    A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off, nothing has an edge: all
-    scales and cut-offs are equally good.
+    A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off,
+    nothing has an edge: all scales and cut-offs are equally good.
     """
     found = []
     for grid, point, cutoffs in zip(grids, points_at(grids, indices), allowed, strict=True):
@@ -174,7 +187,8 @@ def interior(
 
 
 def _inside(values: Sequence[float], best: float, lowest: float | None = None) -> bool | None:
-    """Whether the best of ordered values is neither first nor last; the `lowest` legal value is no edge.
+    """Whether the best of ordered values is neither first nor last; the `lowest` legal value is no
+    edge.
 
     None where there are fewer than three.
     """

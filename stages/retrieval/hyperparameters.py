@@ -1,4 +1,6 @@
-"""Hyperparameters of readings, as sources and readers declare them, and their names in tables. Free of torch."""
+"""Hyperparameters of readings, as sources and readers declare them, and their names in tables. Free
+of torch.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +29,9 @@ def hyperparameters() -> dict[str, Hyperparameter]:
 def settable() -> dict[str, Hyperparameter]:
     """Hyperparameters that `--memory` takes, by name."""
     readers = map(READERS.settings, READERS.names())
-    weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
+    weights = {
+        name: number for reader in readers for name, number in reader.hyperparameters().items()
+    }
     return amounts() | Comparison.hyperparameters() | weights
 
 
@@ -51,7 +55,8 @@ def switched_off(memory: Mapping[str, Any]) -> bool:
 
 
 def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None) -> str:
-    """Text of a number of a report's reading; a cache larger than the scored split also gives its true size.
+    """Text of a number of a report's reading; a cache larger than the scored split also gives its
+    true size.
 
     Args:
         split_tokens: tokens of the scored split; None: not known.
@@ -64,7 +69,8 @@ def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None)
 
 
 def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reading of a report; if it is switched off, without its tuned numbers, since all are equally good.
+    """A reading of a report; if it is switched off, without its tuned numbers, since all are
+    equally good.
 
     >>> that_matter({"sources": ["long"], "size": 50, "theta": 0.0, "lambda": 0.0, "tuned": ["lambda", "size"]})
     {'sources': ['long'], 'theta': 0.0, 'lambda': 0.0, 'tuned': ['lambda']}
@@ -77,7 +83,8 @@ def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Meanings of the words in reports: sources, readers and numbers, with their symbols, each once.
+    """Meanings of the words in reports: sources, readers and numbers, with their symbols, each
+    once.
 
     >>> meanings([{"sources": ["long"], "reader": "interpolate", "size": 2000, "lambda": 0.1}])
     {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \
@@ -87,6 +94,11 @@ def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     for memory in memories:
         for parts, named in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
             found |= {name: parts.settings(name).means for name in named if name in parts.names()}
-        numbers = {name: number for name, number in settable().items() if memory.get(name) is not None}
-        found |= {f"{name} {number.symbol}".removesuffix(f" {name}"): number.means for name, number in numbers.items()}
+        numbers = {
+            name: number for name, number in settable().items() if memory.get(name) is not None
+        }
+        found |= {
+            f"{name} {number.symbol}".removesuffix(f" {name}"): number.means
+            for name, number in numbers.items()
+        }
     return {word: means for word, means in found.items() if means}

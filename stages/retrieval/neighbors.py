@@ -1,10 +1,12 @@
-"""Neighbours of scored tokens in a datastore: from storage, from a search of an index, or by following pointers.
+"""Neighbours of scored tokens in a datastore: from storage, from a search of an index, or by
+following pointers.
 
-With pointers, the next neighbours are the rows after those neighbours that held the token just read. If too few are
-left, a search is made. A text is cut into streams of STREAM tokens, and each begins with a search. Streams are read in
-parallel, so that their searches are made together.
+With pointers, the next neighbours are the rows after those neighbours that held the token just
+read. If too few are left, a search is made. A text is cut into streams of STREAM tokens, and each
+begins with a search. Streams are read in parallel, so that their searches are made together.
 
-Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row points to the row after it.
+Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row points to the row
+after it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +36,8 @@ class Datastore:
     lossless: bool
     """Whether the distances of a search equal those recomputed from the stored keys."""
     counts: Tensor | None = None
-    """Number of original rows that each row stands for, int32 [N + 1], the last 0; None: one each."""
+    """Number of original rows that each row stands for, int32 [N + 1], the last 0; None: one each.
+    """
 
     @cached_property
     def token_counts(self) -> Tensor:
@@ -68,9 +71,15 @@ class Retrieval(Protocol):
     """Whether `find` searches with keys of the tokens."""
 
     def find(
-        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        keys: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
-        """Neighbours of tokens [start, stop); `rows`, bool [n], selects some of them, and the others get none.
+        """Neighbours of tokens [start, stop); `rows`, bool [n], selects some of them, and the
+        others get none.
 
         Args:
             keys: float32 [n, d], if they are needed.
@@ -87,7 +96,12 @@ class StoredNeighbors:
     needs_keys = False
 
     def find(
-        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        keys: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
         ids = self.arrays[f"{split}/ids"][start:stop][:, : self.k]
         distances = self.arrays[f"{split}/distances"][start:stop][:, : self.k]
@@ -102,8 +116,8 @@ class StoredNeighbors:
 class IndexSearch:
     """Searches an index.
 
-    `own`: the splits that the datastore was made from, with their rows. A token of these does not find the rows that
-    `exclude` names.
+    `own`: the splits that the datastore was made from, with their rows. A token of these does not
+    find the rows that `exclude` names.
     """
 
     searcher: Searcher
@@ -113,7 +127,12 @@ class IndexSearch:
     needs_keys = True
 
     def find(
-        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        keys: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
         assert keys is not None
         return self.search(keys, self.forbidden(split, start, stop), rows)
@@ -121,7 +140,9 @@ class IndexSearch:
     def search(
         self, keys: np.ndarray, forbidden: np.ndarray | None = None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        """Neighbours of keys, or of the selected `rows` of them, outside their forbidden ranges, int64 [n, 2]."""
+        """Neighbours of keys, or of the selected `rows` of them, outside their forbidden ranges,
+        int64 [n, 2].
+        """
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
         found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
@@ -129,24 +150,39 @@ class IndexSearch:
         return found
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
-        """Rows that tokens [start, stop) may not find, int64 [n, 2]: first <= row < last; None: they may find all."""
+        """Rows that tokens [start, stop) may not find, int64 [n, 2]: first <= row < last; None:
+        they may find all.
+        """
         return self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
 
-    def at(self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def at(
+        self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours and distances of the selected rows of keys."""
-        return self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
+        return self.searcher.search(
+            keys[rows], self.k, None if forbidden is None else forbidden[rows]
+        )
 
     def find_each(
         self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]
     ) -> list[FoundNeighbors]:
-        """Same as `find` for each range of tokens, in one search: several ranges take little longer than one."""
+        """Same as `find` for each range of tokens, in one search: several ranges take little longer
+        than one.
+        """
         forbidden = None
         if split in self.own:
             each = [self.own[split].forbidden(self.exclude, *tokens) for tokens in ranges]
-            forbidden = None if each[0] is None else np.concatenate([one for one in each if one is not None])
+            forbidden = (
+                None
+                if each[0] is None
+                else np.concatenate([one for one in each if one is not None])
+            )
         ids, distances = self.searcher.search(np.concatenate(keys), self.k, forbidden)
         ends = np.cumsum([len(one) for one in keys])[:-1]
-        return [FoundNeighbors(*both) for both in zip(np.split(ids, ends), np.split(distances, ends), strict=True)]
+        return [
+            FoundNeighbors(*both)
+            for both in zip(np.split(ids, ends), np.split(distances, ends), strict=True)
+        ]
 
 
 def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -154,7 +190,8 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 
     Args:
         ids: integers [n, k], rows of a datastore, -1 where a neighbour is missing.
-        values: int32 [N], the token of every row of the datastore, at least one; in memory or mapped.
+        values: int32 [N], the token of every row of the datastore, at least one; in memory or
+        mapped.
 
     >>> neighbor_tokens(np.array([[2, -1]]), np.array([7, 8, 9])).tolist()
     [[9, -1]]
@@ -169,7 +206,9 @@ STREAM = 128
 
 @dataclass(frozen=True)
 class PointerSearch:
-    """Follows pointers if at least `fewest` are left, else searches; `tokens` reads a range of a split's ids."""
+    """Follows pointers if at least `fewest` are left, else searches; `tokens` reads a range of a
+    split's ids.
+    """
 
     search: IndexSearch
     datastore: Datastore
@@ -178,7 +217,12 @@ class PointerSearch:
     needs_keys = True
 
     def find(
-        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        keys: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
         assert keys is not None and rows is None, "it is not said which tokens are searched for"
         tokens, values = self.tokens(split, start, stop), self.datastore.values[:-1].cpu().numpy()
@@ -196,14 +240,20 @@ class PointerSearch:
             found.ids[at], asked = ahead, at[searched[at]]
             found.ids[asked], found.distances[asked] = self.search.at(keys, asked, forbidden)
         nearest = exact_order(
-            self.datastore.keys, keys[~searched], found.ids[~searched], self.datastore.metric, self.search.k
+            self.datastore.keys,
+            keys[~searched],
+            found.ids[~searched],
+            self.datastore.metric,
+            self.search.k,
         )
         found.ids[~searched], found.distances[~searched] = nearest
         return FoundNeighbors(found.ids, found.distances, searches=int(searched.sum()))
 
 
 def followed(
-    rows: Integer[np.ndarray, "n k"], tokens: Integer[np.ndarray, " n"], values: Integer[np.ndarray, " N"]
+    rows: Integer[np.ndarray, "n k"],
+    tokens: Integer[np.ndarray, " n"],
+    values: Integer[np.ndarray, " N"],
 ) -> Int64[np.ndarray, "n k"]:
     """The rows after those that hold the token of each position, in their order, then -1.
 

@@ -1,8 +1,10 @@
-"""Neighbours among the tokens of a few sentence pairs: those with the sources most similar to the current one.
+"""Neighbours among the tokens of a few sentence pairs: those with the sources most similar to the
+current one.
 
 No datastore is stored: keys of the pairs are made when their sentence is read.
 
-Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
+Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation,
+arXiv:2302.12188), section 3.
 """
 
 from collections.abc import Sequence
@@ -33,8 +35,8 @@ class SimilarSentences:
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> None:
         """Args:
         ids: token ids [T].
-        offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of which ends it.
-        vocabulary: number of token types.
+        offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of
+        which ends it. vocabulary: number of token types.
         """
         # here, since other evaluations need no scipy
         from stages.text.bm25 import SCORINGS, Bm25Index
@@ -42,12 +44,15 @@ class SimilarSentences:
         self._vocabulary = vocabulary
         self._index = Bm25Index(_counts(ids, offsets, vocabulary), SCORINGS["lucene"])
 
-    def find(self, sentences: Sequence[np.ndarray], count: int, own: np.ndarray | None = None) -> np.ndarray:
+    def find(
+        self, sentences: Sequence[np.ndarray], count: int, own: np.ndarray | None = None
+    ) -> np.ndarray:
         """The sentences most similar to each given one, best first; ties go to the smaller number.
 
         Args:
             sentences: tokens of each, the last of which ends it.
-            own: int64 [n], the number of each sentence itself, which it may not find; None: each may find all.
+            own: int64 [n], the number of each sentence itself, which it may not find; None: each
+            may find all.
         Returns: numbers, int64 [n, count], -1 where fewer share a token.
 
         >>> held = SimilarSentences(np.array([1, 2, 0, 3, 0, 2, 0]), np.array([0, 3, 5, 7]), 4)
@@ -56,7 +61,11 @@ class SimilarSentences:
         """
         offsets = np.append(0, np.cumsum([len(one) for one in sentences]))
         counts = _counts(np.concatenate(sentences), offsets, self._vocabulary)
-        hidden = np.zeros((len(sentences), 2), np.int64) if own is None else own[:, None] + np.array([0, 1])
+        hidden = (
+            np.zeros((len(sentences), 2), np.int64)
+            if own is None
+            else own[:, None] + np.array([0, 1])
+        )
         return self._index.find(counts, count, hidden)[0]
 
 
@@ -74,7 +83,9 @@ SENTENCES = 64
 
 
 class PairKeys(NamedTuple):
-    """Tokens of the pairs found for a sentence: rows of their split, int64 [m], and keys, float32 [m, d]."""
+    """Tokens of the pairs found for a sentence: rows of their split, int64 [m], and keys, float32
+    [m, d].
+    """
 
     rows: np.ndarray
     keys: np.ndarray
@@ -82,7 +93,9 @@ class PairKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class PairSearch:
-    """Searches the tokens of `count` pairs per sentence exactly; a sentence of their split does not find itself."""
+    """Searches the tokens of `count` pairs per sentence exactly; a sentence of their split does not
+    find itself.
+    """
 
     pairs: Pairs
     similar: SimilarSentences
@@ -93,12 +106,19 @@ class PairSearch:
     needs_keys = True
 
     def find(
-        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        keys: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
         """Neighbours of tokens [start, stop); see `Retrieval`."""
         assert keys is not None and rows is None, "all tokens are searched for, with their keys"
         reader, parts = self.encoder.reader, []
-        scored = reader.corpus.examples(split, self.encoder.model.config.cutting(reader.windows, reader.by_document))
+        scored = reader.corpus.examples(
+            split, self.encoder.model.config.cutting(reader.windows, reader.by_document)
+        )
         assert isinstance(scored, Pairs), "sentences have sources"
         first, last = scored.documents_of(start, stop)
         for begin in range(first, last, SENTENCES):
@@ -106,7 +126,8 @@ class PairSearch:
             bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
             tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
             found = self.open(
-                [scored.source(number) for number in numbers.tolist()], numbers if split == PAIRS_SPLIT else None
+                [scored.source(number) for number in numbers.tolist()],
+                numbers if split == PAIRS_SPLIT else None,
             )
             sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
             parts.append(self.nearest(keys[tokens - start], sentence, found))
@@ -116,11 +137,13 @@ class PairSearch:
     def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
         """Keys of the pairs found for each of some sentences.
 
-        A pair that several sentences find is encoded once; pairs of similar length are encoded together.
+        A pair that several sentences find is encoded once; pairs of similar length are encoded
+        together.
 
         Args:
             sources: tokens of each, `<eos>` at the end.
-            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are not of that split.
+            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are not
+            of that split.
         """
         each = [np.sort(found[found >= 0]) for found in self.similar.find(sources, self.count, own)]
         numbers = np.unique(np.concatenate(each))
@@ -160,7 +183,9 @@ class PairSearch:
         return nearest, score_to_distance(best, self.metric)
 
     def _keys(self, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Keys, float32 [m, d], of all tokens of some pairs; `ends`: where each pair ends among them."""
+        """Keys, float32 [m, d], of all tokens of some pairs; `ends`: where each pair ends among
+        them.
+        """
         device, model = self.encoder.reader.device, self.encoder.model
         order = np.argsort(self.pairs.sizes[numbers], kind="stable")
         keys = np.empty((int(ends[-1]) if len(ends) else 0, model.config.width), np.float32)

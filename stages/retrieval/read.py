@@ -1,4 +1,5 @@
-"""Memory read over arrays, without a store: scores of the past, the reading of entries, the best numbers of a reading.
+"""Memory read over arrays, without a store: scores of the past, the reading of entries, the best
+numbers of a reading.
 
 Shapes: n positions, k entries a position, d width of keys. Log-probabilities are natural.
 """
@@ -14,7 +15,13 @@ from stages.memory.entries import Entries
 from stages.memory.readers import READERS
 from stages.memory.recent import Recent, Similarity, recent_entries
 from stages.metrics import perplexity as perplexity_of
-from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, points_at, score_spread
+from stages.retrieval.grids import (
+    TEMPERATURE_FRACTIONS,
+    ReadingGrid,
+    best_point,
+    points_at,
+    score_spread,
+)
 from stages.retrieval.scored_range import retrieve
 from stages.retrieval.weights.grid import grid_nll
 
@@ -58,7 +65,8 @@ def read(
     reader: str = "interpolate",
     log_z: Any = None,
 ) -> Tensor:
-    """log p of the targets, float [n], with memory read on top of `log_p`; unchanged if a position reads nothing.
+    """log p of the targets, float [n], with memory read on top of `log_p`; unchanged if a position
+    reads nothing.
 
     Args:
         log_p: of the targets by the model alone, [n].
@@ -70,7 +78,8 @@ def read(
         reader: `interpolate`, a weighted mean, or `joint`, one softmax over the scores of both.
         log_z: log of the sum of exp of the vocabulary's scores, [n], which `joint` needs.
 
-    The model gives the target 1/2, then 1/10. Two entries are equally near, and one of them holds it:
+    The model gives the target 1/2, then 1/10. Two entries are equally near, and one of them holds
+    it:
 
     >>> entries = Entries(torch.zeros(1, 2), torch.tensor([[5, 7]]))
     >>> read(torch.tensor([0.5]).log(), entries, torch.tensor([5]), weight=0.5).exp()
@@ -95,11 +104,12 @@ def tune(
     reader: str = "interpolate",
     log_z: Any = None,
 ) -> Numbers:
-    """The numbers of a reading with the smallest perplexity on these positions; do not report results on the same.
+    """The numbers of a reading with the smallest perplexity on these positions; do not report
+    results on the same.
 
     Args:
-        weights, temperatures, k: values to try. None given: the reader's grid of weights, temperatures around
-            the spread of the scores, and all entries.
+        weights, temperatures, k: values to try. None given: the reader's grid of weights,
+            temperatures around the spread of the scores, and all entries.
         others: as of `read`.
     """
     log_p, log_z = _scores(log_p, log_z)

@@ -1,4 +1,6 @@
-"""One reading of a memory with all its settings, checked; and the settings that every source has. Free of torch."""
+"""One reading of a memory with all its settings, checked; and the settings that every source has.
+Free of torch.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-TEMPERATURE = Hyperparameter("τ", "temperature τ", means="divides scores: the larger, the less the nearest count")
+TEMPERATURE = Hyperparameter(
+    "τ", "temperature τ", means="divides scores: the larger, the less the nearest count"
+)
 THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the nearest count")
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
@@ -37,9 +41,12 @@ class Comparison(ReadingOptions):
     """How a position finds entries alike."""
 
     similarity: Similarity | None = None
-    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot`
+    without one.
+    """
     key: Literal["hidden", "ffn-input"] | None = None
-    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
+    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`.
+    """
     temperature: Annotated[Choice[Positive] | None, TEMPERATURE] = None
     """τ: scores are divided by it."""
     theta: Annotated[Choice[NotNegative] | None, THETA] = None
@@ -50,13 +57,17 @@ Input = Literal["datastore", "pairs", "text", "keys", "windows"]
 """Inputs that a source may read.
 
 - `datastore`: neighbours in a datastore; the source's amount is their number.
-- `pairs`: neighbours among the tokens of sentence pairs that are found first; its amount is their number.
+- `pairs`: neighbours among the tokens of sentence pairs that are found first; its amount is their
+  number.
 - `text`: the text of an exact index.
-- `keys`: representations, which it compares; a source without compares tokens, and scores are lengths of matches.
+- `keys`: representations, which it compares; a source without compares tokens, and scores are
+  lengths of matches.
 - `windows`: it depends on where the windows or segments of a split begin.
 """
 Past = Literal["stream", "document"]
-"""Extent of earlier tokens that may be read: back to the beginning of the split, or of the document."""
+"""Extent of earlier tokens that may be read: back to the beginning of the split, or of the
+document.
+"""
 
 
 class SourceSettings(ReadingOptions):
@@ -84,8 +95,12 @@ class SourceSettings(ReadingOptions):
         return None
 
     @abstractmethod
-    def resolve(self, reading: "Reading", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> "Reading":
-        """The reading with settings of this source filled in from the artifacts; see `resolve_reading`."""
+    def resolve(
+        self, reading: "Reading", read: "Mapping[str, Artifact]", splits: tuple[str, ...]
+    ) -> "Reading":
+        """The reading with settings of this source filled in from the artifacts; see
+        `resolve_reading`.
+        """
 
 
 def default_reader() -> str:
@@ -113,22 +128,34 @@ class Reading(Settings):
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
         if self.per_context and self.weight not in typed_policies():
             known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
-            raise ValueError(f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {known}")
+            raise ValueError(
+                f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {known}"
+            )
         if self.weight == "length" and "keys" in self.reads:
-            raise ValueError(f"{self.weight_name}=length is of exact and exact-stream: only they find matches")
+            raise ValueError(
+                f"{self.weight_name}=length is of exact and exact-stream: only they find matches"
+            )
         if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):
             raise ValueError(
                 f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
             )
         if self.value("pointers") and (self.searched < 1 or len(self.sources) > 1):
-            raise ValueError("pointers are of external alone, without searched: both say when to search")
+            raise ValueError(
+                "pointers are of external alone, without searched: both say when to search"
+            )
         self._require_one_amount()
         return self
 
     def _require_one_amount(self) -> None:
-        """Raises: ValueError if one of several sources, other than the first, has a choice of amounts."""
+        """Raises: ValueError if one of several sources, other than the first, has a choice of
+        amounts.
+        """
         pairs = zip(self.sources, self.source_settings, strict=True)
-        limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
+        limited = [
+            (source, settings.amount)
+            for source, settings in pairs
+            if settings.amount in settings.names()
+        ]
         for source, name in limited[1:]:
             if self.value(name) == "tune" or len(self.value(name) or ()) > 1:
                 raise ValueError(
@@ -146,22 +173,34 @@ class Reading(Settings):
     @property
     def tunable(self) -> dict[str, Hyperparameter]:
         """The keys whose value is a number that may be chosen."""
-        return {name: number for part in self.parts for name, number in part.hyperparameters().items()}
+        return {
+            name: number for part in self.parts for name, number in part.hyperparameters().items()
+        }
 
     @property
     def choices(self) -> list[str]:
         """The keys whose number is to be chosen, or learned, on the tuning split."""
         numbers = {name: self.value(name) for name in self.tunable}
-        return [name for name, v in numbers.items() if isinstance(v, str) or (v is not None and len(v) > 1)]
+        return [
+            name
+            for name, v in numbers.items()
+            if isinstance(v, str) or (v is not None and len(v) > 1)
+        ]
 
     def value(self, key: str) -> Any:
         """The value of a key; None if it has none, or if the reading does not have the key."""
         return next((part.value(key) for part in self.parts if key in part.names()), None)
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """The reading with other values of some keys, unchecked; keys that it does not have are dropped."""
+        """The reading with other values of some keys, unchecked; keys that it does not have are
+        dropped.
+        """
         comparison, reader, *sources = (part.changed(part.own(values)) for part in self.parts)
-        parts = {"comparison": comparison, "reader_settings": reader, "source_settings": tuple(sources)}
+        parts = {
+            "comparison": comparison,
+            "reader_settings": reader,
+            "source_settings": tuple(sources),
+        }
         return self.model_copy(update=parts)
 
     @property
@@ -171,14 +210,18 @@ class Reading(Settings):
 
     @property
     def weight(self) -> tuple[float, ...] | str:
-        """The reader's own number: values to choose from, `tune`, or the policy that gives one for each context."""
+        """The reader's own number: values to choose from, `tune`, or the policy that gives one for
+        each context.
+        """
         assert self.reader_settings.weight is not None
         return self.reader_settings.weight
 
     @property
     def per_context(self) -> bool:
         """Whether the reader's own number differs between contexts."""
-        return isinstance(self.reader_settings.weight, str) and self.reader_settings.weight != "tune"
+        return (
+            isinstance(self.reader_settings.weight, str) and self.reader_settings.weight != "tune"
+        )
 
     @property
     def policy(self) -> str:
@@ -216,7 +259,9 @@ class Reading(Settings):
     @property
     def neighbors(self) -> int:
         """Maximum number of neighbours that a completed reading reads; 0 for none."""
-        found = (s.value(s.amount) for s in self.source_settings if s.reads & {"datastore", "pairs"})
+        found = (
+            s.value(s.amount) for s in self.source_settings if s.reads & {"datastore", "pairs"}
+        )
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 
     # Texts

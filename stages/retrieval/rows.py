@@ -41,11 +41,20 @@ class MemoryRow:
 
     @property
     def _name(self) -> str:
-        named = composition_name([(one.reading.sources, one.reading.reader) for one in self.sources], self.trained)
+        named = composition_name(
+            [(one.reading.sources, one.reading.reader) for one in self.sources], self.trained
+        )
         if named is None or len(self.sources) == 1:
-            names = (reading_name(one.reading, self.trained) + one.about.distinction for one in self.sources)
+            names = (
+                reading_name(one.reading, self.trained) + one.about.distinction
+                for one in self.sources
+            )
             return " then ".join(names) + self.distinction
-        return named + "".join(dict.fromkeys(one.about.distinction for one in self.sources)) + self.distinction
+        return (
+            named
+            + "".join(dict.fromkeys(one.about.distinction for one in self.sources))
+            + self.distinction
+        )
 
     @property
     def needs(self) -> Needs:
@@ -54,14 +63,19 @@ class MemoryRow:
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
         """The row, computing only as many entries as each reading's chosen cut-off reads."""
-        return replace(self, sources=tuple(one.narrowed(c) for one, c in zip(self.sources, cutoffs, strict=True)))
+        return replace(
+            self,
+            sources=tuple(one.narrowed(c) for one, c in zip(self.sources, cutoffs, strict=True)),
+        )
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over entries read."""
         alone = len(self.sources) == 1
         return [one.grid(spread, alone) for one, spread in zip(self.sources, spreads, strict=True)]
 
-    def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
+    def retrieve(
+        self, scored_range: ScoredRange
+    ) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """Retrieve for the counted tokens, for a few rows of the range at a time."""
         found = [one.retrieve(scored_range) for one in self.sources]
         # the keys of a position differ between windows, so a part must lie in one window
@@ -73,7 +87,9 @@ class MemoryRow:
                 continue
             retrieved = [of(part) for of in found]
             if isinstance(rows, Tensor):
-                retrieved = [one.taken(rows - part.start, scored_range.lm.targets[rows]) for one in retrieved]
+                retrieved = [
+                    one.taken(rows - part.start, scored_range.lm.targets[rows]) for one in retrieved
+                ]
             yield rows, retrieved
 
 
@@ -82,9 +98,10 @@ def rows_of(
 ) -> tuple[MemoryRow, ...]:
     """The requested row; for a composition also a row for each of its readings alone.
 
-    Three readings or more are also read without the last, without the last two, and so on, to show what each adds. A
-    lone reading comes with its comparison, and a weight for each context with one weight for all. A reading that leaves
-    searches out stands alone, since any other row would need all searches.
+    Three readings or more are also read without the last, without the last two, and so on, to show
+    what each adds. A lone reading comes with its comparison, and a weight for each context with one
+    weight for all. A reading that leaves searches out stands alone, since any other row would need
+    all searches.
 
     Args:
         readings: completed.
@@ -99,16 +116,22 @@ def rows_of(
     if readings[-1].leaves_searches_out:
         return tuple(rows)
     if len(sources) > 1:
-        rows += [replace(first, sources=sources[:count]) for count in range(len(sources) - 1, 1, -1)]
+        rows += [
+            replace(first, sources=sources[:count]) for count in range(len(sources) - 1, 1, -1)
+        ]
         rows += [replace(first, sources=(source,)) for source in sources]
-        return tuple(replace(row, distinction=_number(rows, place)) for place, row in enumerate(rows))
+        return tuple(
+            replace(row, distinction=_number(rows, place)) for place, row in enumerate(rows)
+        )
     compared_with = sources[0].about.compared_with
     if compared_with is not None:
         row = replace(first, sources=(open_source(compared_with, inputs),))
         if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
             rows.append(row)
     if readings[-1].per_context:
-        rows.insert(1, replace(first, sources=(open_source(readings[0].with_tuned_weight(), inputs),)))
+        rows.insert(
+            1, replace(first, sources=(open_source(readings[0].with_tuned_weight(), inputs),))
+        )
     return tuple(rows)
 
 

@@ -1,4 +1,6 @@
-"""A range of a split with the inputs of readings of memory, and the entries that its positions retrieve."""
+"""A range of a split with the inputs of readings of memory, and the entries that its positions
+retrieve.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,9 +34,10 @@ from stages.search.keys import StoredKeys
 class MatchedEntries(NamedTuple):
     """Entries of one kind, with a mark for those that hold the target.
 
-    `reads`: number of entries read at any cut-off; None: the cut-off decides. `ids`, int64 [n, k]: rows of the entries,
-        -1 if missing; None: entry c of a position is the token c + 1 back from it. `role`: role of the artifact with
-        these rows; empty: they are tokens of the split itself.
+    `reads`: number of entries read at any cut-off; None: the cut-off decides. `ids`, int64 [n, k]:
+        rows of the entries, -1 if missing; None: entry c of a position is the token c + 1 back from
+        it. `role`: role of the artifact with these rows; empty: they are tokens of the split
+        itself.
     """
 
     entries: Entries
@@ -45,7 +48,9 @@ class MatchedEntries(NamedTuple):
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n], or [S, 1, n] if cut-offs make no difference."""
-        return target_log_sums(self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads])
+        return target_log_sums(
+            self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads]
+        )
 
     def scores_read(self, cutoff: int) -> Tensor:
         """Scores, float32 [n, k], of the entries that a cut-off reads; -inf for the others."""
@@ -79,12 +84,18 @@ class Retrieved:
         return joined([part.log_sums(scales, cutoffs) for part in self.parts])
 
     def scored(self, cutoff: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Scores (-inf for entries that are not read) and tokens of the entries of all parts together, [n, k]."""
+        """Scores (-inf for entries that are not read) and tokens of the entries of all parts
+        together, [n, k].
+        """
         scores = torch.cat([part.scores_read(cutoff) for part in self.parts], -1)
-        return _scaled(scores, scale), torch.cat([part.entries.values.long() for part in self.parts], -1)
+        return _scaled(scores, scale), torch.cat(
+            [part.entries.values.long() for part in self.parts], -1
+        )
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
-        """Tokens held by the entries of all parts together, for some of the positions; see `held_log_sums`."""
+        """Tokens held by the entries of all parts together, for some of the positions; see
+        `held_log_sums`.
+        """
         scores = [part.scores_read(cutoff)[rows] for part in self.parts]
         values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
         counts = [part.entries[rows].counts for part in self.parts]
@@ -92,7 +103,9 @@ class Retrieved:
         return held_log_sums(joined, scale, values.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
-        """Softmax of the scores over the entries read in all parts, [n, k] each; zeros if none are read."""
+        """Softmax of the scores over the entries read in all parts, [n, k] each; zeros if none are
+        read.
+        """
         logits = [part.logits(scale, cutoff) for part in self.parts]
         weights = torch.cat(logits, -1).softmax(-1).nan_to_num(nan=0.0)
         return list(weights.split([one.shape[1] for one in logits], -1))
@@ -111,7 +124,9 @@ class Retrieved:
 
     @property
     def first_matches(self) -> Tensor:
-        """Index of the first entry in the last part that holds the target, int64 [n]; its number of entries if none."""
+        """Index of the first entry in the last part that holds the target, int64 [n]; its number of
+        entries if none.
+        """
         last = self.parts[-1]
         return first_match(last.matches, *last.entries.scores.shape)
 
@@ -120,11 +135,17 @@ def _counts_beside(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) ->
     """Counts of several parts together, 1 for parts without counts; None if no part has any."""
     if all(one is None for one in counts):
         return None
-    return torch.cat([torch.ones_like(s) if c is None else c for s, c in zip(scores, counts, strict=True)], -1)
+    return torch.cat(
+        [torch.ones_like(s) if c is None else c for s, c in zip(scores, counts, strict=True)], -1
+    )
 
 
-def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None, role: str = "datastore") -> Retrieved:
-    """Entries of one kind with their matches; targets int [n]; `ids` and `role` as in `MatchedEntries`."""
+def retrieve(
+    entries: Entries, targets: Tensor, ids: Tensor | None = None, role: str = "datastore"
+) -> Retrieved:
+    """Entries of one kind with their matches; targets int [n]; `ids` and `role` as in
+    `MatchedEntries`.
+    """
     return Retrieved((MatchedEntries(entries, find_matches(entries, targets), ids=ids, role=role),))
 
 
@@ -143,9 +164,9 @@ class Recomputed(NamedTuple):
 class ScoredRange:
     """n tokens scored by the model alone, with all inputs of their readings.
 
-    `counted`: bool [n], the tokens that figures cover; None: all of them. `found` and `queries` (float32 [n, d]) exist
-        if a datastore is read. `context`, float [n, 3], exists if a weight needs it; `weights.learned.CONTEXT` names
-        its columns.
+    `counted`: bool [n], the tokens that figures cover; None: all of them. `found` and `queries`
+        (float32 [n, d]) exist if a datastore is read. `context`, float [n, 3], exists if a weight
+        needs it; `weights.learned.CONTEXT` names its columns.
     """
 
     lm: LMScores
@@ -156,12 +177,16 @@ class ScoredRange:
     queries: np.ndarray | None = None
     context: Tensor | None = None
     forbidden: np.ndarray | None = None
-    """Rows of an exact index's text that each token must not find, int64 [n, 2]: first <= row < last; None: none."""
+    """Rows of an exact index's text that each token must not find, int64 [n, 2]: first <= row <
+    last; None: none.
+    """
     recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
     """Distances recomputed from stored keys, by metric and number of neighbours."""
 
     def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> Recomputed:
-        """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all readings."""
+        """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all
+        readings.
+        """
         if (metric, k) not in self.recomputed:
             assert self.found is not None and self.queries is not None
             started = time.perf_counter()
@@ -193,4 +218,8 @@ def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:
     [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
     """
     edges = sorted({0, total, *(border for border in borders if 0 < border < total)})
-    return [slice(a, min(a + step, end)) for begin, end in pairwise(edges) for a in range(begin, end, step)]
+    return [
+        slice(a, min(a + step, end))
+        for begin, end in pairwise(edges)
+        for a in range(begin, end, step)
+    ]

@@ -17,14 +17,18 @@ APPLIES = {
 """Settings that only some kinds have; a factory string contains its own values."""
 
 FLAT_ROWS = 50_000
-"""Most keys for which `auto` chooses a flat index: lists would save too little time for the recall that they cost."""
+"""Most keys for which `auto` chooses a flat index: lists would save too little time for the recall
+that they cost.
+"""
 MOST_KEYS = 2**31 - 1
 """Most rows of an index, since a row is packed with a score or a place into 64 bits."""
 MOST_LISTS = 4096
-"""Most lists by `auto`: kNN-LM's number for 103 million keys. With more, choosing lists takes most of the time."""
+"""Most lists by `auto`: kNN-LM's number for 103 million keys. With more, choosing lists takes most
+of the time.
+"""
 PROBE = {"ivf-flat": 64, "ivf-pq": 32}
-"""Lists that a query reads by `auto`. Whole keys are for accurate neighbours, so more lists are read. kNN-LM reads 32
-lists of codes."""
+"""Lists that a query reads by `auto`. Whole keys are for accurate neighbours, so more lists are
+read. kNN-LM reads 32 lists of codes."""
 FACTORY_PROBE = 32
 CODE_BYTES = 64
 CODE_BITS = 8
@@ -43,7 +47,10 @@ def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
             f"{keys.rows:,} keys are many, so a query reads the nearest lists only; whole keys take "
             f"{size(1e9 * gigabytes)}, which memory holds, so distances stay exact"
         )
-    return "ivf-pq", f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB"
+    return (
+        "ivf-pq",
+        f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB",
+    )
 
 
 def check_keys(rows: int) -> None:
@@ -58,11 +65,13 @@ def check_keys(rows: int) -> None:
 def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
     """Resolve all `auto` settings, and check the settings.
 
-    Raises: UsageError for a setting that the kind does not have, or a value that is not legal for these
-        keys; its message names a legal one.
+    Raises: UsageError for a setting that the kind does not have, or a value that is not legal for
+        these keys; its message names a legal one.
     """
     if config.index == "auto":
-        config = config.model_copy(update={"index": automatic_kind(keys, config.largest_gigabytes)[0]})
+        config = config.model_copy(
+            update={"index": automatic_kind(keys, config.largest_gigabytes)[0]}
+        )
     kind = config.index
     changes: dict[str, Any] = dict(_without_inapplicable(config, kind))
     if kind == "ivf-pq":
@@ -86,7 +95,9 @@ def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
     for name in absent:
         if getattr(config, name) not in ("auto", None):
             which = ", ".join(APPLIES.get(name, ("ivf-flat", "ivf-pq")))
-            raise UsageError(f"{name} means nothing to a {kind!r} index: leave it out, or choose index {which}.")
+            raise UsageError(
+                f"{name} means nothing to a {kind!r} index: leave it out, or choose index {which}."
+            )
     return dict.fromkeys(absent)
 
 
@@ -117,7 +128,9 @@ def resolve_probe(config: IndexConfig, lists: int) -> int:
 
 def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
     bits = CODE_BITS if config.code_bits in ("auto", None) else int(config.code_bits)
-    legal = [m * bits // 8 for m in range(1, keys.dim + 1) if keys.dim % m == 0 and m * bits % 8 == 0]
+    legal = [
+        m * bits // 8 for m in range(1, keys.dim + 1) if keys.dim % m == 0 and m * bits % 8 == 0
+    ]
     if not legal:
         raise UsageError(
             f"No code of {bits} bits a part fills whole bytes for keys of width {keys.dim}; use code_bits 8."
@@ -190,7 +203,8 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
 
 
 def cost_in_words(config: IndexConfig, keys: Keys) -> str:
-    """Describe the cost of an automatic kind: memory, training keys, and keys that a query is compared with.
+    """Describe the cost of an automatic kind: memory, training keys, and keys that a query is
+    compared with.
 
     >>> from stages.search.automatic import resolve
     >>> keys = Keys(1_000_000, 128, "float16")
@@ -232,7 +246,7 @@ def _lists_bytes(config: IndexConfig, dim: int) -> int:
 def _graph_bytes(links: int) -> float:
     """Mean bytes of a key in an HNSW graph: its level, the offset of its links, and its links.
 
-    A key has 2 * links links on the ground level, and `links` on each level above. It is on the next level with
-    probability 1 / links.
+    A key has 2 * links links on the ground level, and `links` on each level above. It is on the
+    next level with probability 1 / links.
     """
     return 4 + 8 + 4 * (2 * links + links / (links - 1))

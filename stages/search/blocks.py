@@ -15,14 +15,18 @@ from stages.search.top_k import runs
 from stages.threads import ThreadPool, slices
 
 PIECE_BYTES = 8 << 20
-"""Size of the float32 keys that a thread compares at a time; it holds them twice if it has to compute lengths."""
+"""Size of the float32 keys that a thread compares at a time; it holds them twice if it has to
+compute lengths.
+"""
 
 
 class ListBlocks:
     """Blocks of an index's keys, decoded for comparison.
 
-    Keys of the first lists are kept, as many as fit, since a block of queries compares each list twice.
-    Squared lengths of keys in memory are all kept: they take 4 bytes a key, and are slow to compute.
+    Keys of the first lists are kept, as many as fit, since a block of queries compares each list
+    twice.
+    Squared lengths of keys in memory are all kept: they take 4 bytes a key, and are slow to
+    compute.
 
     Args:
         kept_bytes: memory for keys; None: the lists are not in memory, and nothing is kept.
@@ -35,18 +39,26 @@ class ListBlocks:
     """
 
     def __init__(
-        self, lists: InvertedLists, origin: np.ndarray, kept_bytes: int | None, width: int | None = None
+        self,
+        lists: InvertedLists,
+        origin: np.ndarray,
+        kept_bytes: int | None,
+        width: int | None = None,
     ) -> None:
         self.lists, self.origin, self._dim = lists, origin, width or len(origin)
         self.piece = max(1, PIECE_BYTES // (4 * self._dim))
         self.parts = np.maximum(1, -(-lists.sizes // self.piece))
         key_bytes = 8 + 4 * self._dim
-        self.kept = int(np.searchsorted(lists.starts * key_bytes, kept_bytes or 0, side="right")) - 1
+        self.kept = (
+            int(np.searchsorted(lists.starts * key_bytes, kept_bytes or 0, side="right")) - 1
+        )
         self._is_read = np.zeros(self.kept, bool)
         # allocated before threads share it; pages take memory only once they are written
         keys = int(lists.starts[self.kept])
         self._keys = np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
-        self._lengths = None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
+        self._lengths = (
+            None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
+        )
 
     def together(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         """The keys of some lists in one block, and the slice of each list.
@@ -62,8 +74,12 @@ class ListBlocks:
             self._read(number, WHOLE, block.part(place), scratch)
         return block, places
 
-    def each(self, numbers: Sequence[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
-        """Blocks like those of `together`; a list of several parts is alone, and comes part by part."""
+    def each(
+        self, numbers: Sequence[int], scratch: Scratch
+    ) -> Iterator[tuple[KeyBlock, list[slice]]]:
+        """Blocks like those of `together`; a list of several parts is alone, and comes part by
+        part.
+        """
         if self.parts[numbers[0]] == 1:
             yield self.together(numbers, scratch)
             return
@@ -77,7 +93,9 @@ class ListBlocks:
         first, stop = int(self.lists.starts[numbers[0]]), int(self.lists.starts[numbers[-1] + 1])
         rows, vectors = self._keys
         block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
-        places = [slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers]
+        places = [
+            slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers
+        ]
         for number, place in zip(numbers, places, strict=True):
             # no lock: a list is in one group, and one thread works on a group
             if not self._is_read[number]:
@@ -94,7 +112,8 @@ class ListBlocks:
             return
         first = int(self.lists.starts[number]) + (part.start or 0)
         known = self._lengths[first : first + len(block.rows)]
-        # lengths of a list, or of a part, are computed together, so the first one shows whether all are known
+        # lengths of a list, or of a part, are computed together, so the first one shows whether all
+        # are known
         if np.isnan(known[0]):
             squared_lengths(block.vectors, self.origin, known, scratch)
         block.lengths[:] = known
@@ -130,9 +149,15 @@ class ListQueries:
         def sort(number: int) -> None:
             own, first = nearest[parts[number]], parts[number].start * nearest.shape[1]
             # NumPy sorts 16-bit numbers by radix sort, which is several times faster
-            visited = np.where(own < 0, lists, own).ravel().astype(np.uint16 if lists < 1 << 16 else np.int32)
+            visited = (
+                np.where(own < 0, lists, own)
+                .ravel()
+                .astype(np.uint16 if lists < 1 << 16 else np.int32)
+            )
             order = np.argsort(visited, kind="stable")
-            self._limits[number] = np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first
+            self._limits[number] = (
+                np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first
+            )
             np.add(order, first, out=self._pairs[first : first + own.size])
 
         pool(sort, range(len(parts)))

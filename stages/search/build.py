@@ -40,7 +40,9 @@ def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
 
 
 def write_index(index: Any, path: Path) -> None:
-    """Write an index through Python, which raises OSError if the disk fails; FAISS itself only prints a message."""
+    """Write an index through Python, which raises OSError if the disk fails; FAISS itself only
+    prints a message.
+    """
     with path.open("wb") as file:
         writer = faiss.PyCallbackIOWriter(file.write, WRITE_BYTES)  # type: ignore[attr-defined]
         faiss.write_index(index, writer)
@@ -115,7 +117,9 @@ def write_part(
 
 
 class Source(Protocol):
-    """A source of lists that are merged into an index; `sizes`: number of keys in each list, int64 [lists]."""
+    """A source of lists that are merged into an index; `sizes`: number of keys in each list, int64
+    [lists].
+    """
 
     sizes: np.ndarray
 
@@ -124,14 +128,20 @@ class Source(Protocol):
 
 
 def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> np.ndarray:
-    """Write a trained index with the lists of all sources, in order; memory holds one list at a time.
+    """Write a trained index with the lists of all sources, in order; memory holds one list at a
+    time.
 
     Returns: number of keys in each list, int64 [lists].
     Raises: ArtifactError if there are not exactly `rows` keys.
     """
-    sizes = sum((source.sizes for source in sources), np.zeros(faiss.extract_index_ivf(trained).nlist, np.int64))
+    sizes = sum(
+        (source.sizes for source in sources),
+        np.zeros(faiss.extract_index_ivf(trained).nlist, np.int64),
+    )
     if sizes.sum() != rows:
-        raise ArtifactError(f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}.")
+        raise ArtifactError(
+            f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}."
+        )
     filled = np.flatnonzero(sizes).tolist()
     write_with_lists(trained, rows, sizes, (_merged(sources, number) for number in filled), path)
     return sizes

@@ -1,7 +1,9 @@
-"""Changing an index with lists: removed keys leave it, kept keys get their new rows, and new keys are appended.
+"""Changing an index with lists: removed keys leave it, kept keys get their new rows, and new keys
+are appended.
 
-Only the lists change. The trained parameters stay, except centroids of lists that lose keys: a centroid is a mean of
-keys, and perhaps of a single one. `no_longer_fits` reports when the lists no longer suit their keys.
+Only the lists change. The trained parameters stay, except centroids of lists that lose keys: a
+centroid is a mean of keys, and perhaps of a single one. `no_longer_fits` reports when the lists no
+longer suit their keys.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,9 @@ from stages.search.open import read_index
 
 
 class KeptKeys(Protocol):
-    """Rows that keep their keys, and their new numbers; arguments and results are int64 [n] or bool [n]."""
+    """Rows that keep their keys, and their new numbers; arguments and results are int64 [n] or bool
+    [n].
+    """
 
     @property
     def rows(self) -> int:
@@ -36,19 +40,23 @@ class KeptKeys(Protocol):
 def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> bool:
     """Whether an index of resolved settings can be changed in place.
 
-    Keys can be added if lists can be merged. Keys can be removed if only centroids were learned from them, since a
-    centroid can be moved. Learned codes, or codes relative to a centroid, could still reveal a removed key.
+    Keys can be added if lists can be merged. Keys can be removed if only centroids were learned
+    from them, since a centroid can be moved. Learned codes, or codes relative to a centroid, could
+    still reveal a removed key.
     """
     index = empty_index(config, dim, dtype)
     if not grows_in_parts(index):
         return False
     return not removes or (
-        holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), faiss.IndexFlat)
+        holds_whole_keys(index)
+        and isinstance(faiss.downcast_index(index.quantizer), faiss.IndexFlat)
     )
 
 
 def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
-    """Write a trained index without its keys; centroids are moved to the means of the keys that stay."""
+    """Write a trained index without its keys; centroids are moved to the means of the keys that
+    stay.
+    """
     index = read_index(old, mapped=True)
     ivf = faiss.extract_index_ivf(index)
     if kept.rows < index.ntotal:
@@ -61,9 +69,13 @@ def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
 
 
 def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
-    """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the other centroids."""
+    """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the
+    other centroids.
+    """
     flat: Any = faiss.downcast_index(ivf.quantizer)
-    centroids = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(ivf.nlist, ivf.d)  # a view
+    centroids = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(
+        ivf.nlist, ivf.d
+    )  # a view
     lists, emptied = InvertedLists(ivf), []
     for number in lists.filled:
         stays = kept.contains(lists.ids(number))
@@ -80,7 +92,8 @@ def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
 def merge_changed(
     old: Path, trained: Any, kept: KeptKeys, parts: list[Path], rows: int, path: Path
 ) -> dict[str, float]:
-    """Write the changed index: keys of `old` that stay, and keys of the parts; memory holds some lists at a time.
+    """Write the changed index: keys of `old` that stay, and keys of the parts; memory holds some
+    lists at a time.
 
     Args:
         trained: the index that `write_emptied` wrote.
@@ -95,7 +108,9 @@ def merge_changed(
 
 
 class KeptLists:
-    """Lists without the removed keys, and with new row numbers; keys keep their order, so rows still rise."""
+    """Lists without the removed keys, and with new row numbers; keys keep their order, so rows
+    still rise.
+    """
 
     def __init__(self, lists: InvertedLists, kept: KeptKeys) -> None:
         self._lists, self._kept = lists, kept
@@ -118,17 +133,26 @@ def imbalance(sizes: np.ndarray) -> float:
     (1.0, 2.0)
     """
     total = float(sizes.sum())
-    return round(len(sizes) * float((sizes.astype(np.float64) ** 2).sum()) / total**2, 3) if total else 1.0
+    return (
+        round(len(sizes) * float((sizes.astype(np.float64) ** 2).sum()) / total**2, 3)
+        if total
+        else 1.0
+    )
 
 
 MOST_LOST_RECALL, MOST_GROWTH, MOST_UNEVEN = 0.02, 4, 2
-"""Limits beyond which new lists are needed: the loss of recall, and the growth of keys and of imbalance as factors."""
+"""Limits beyond which new lists are needed: the loss of recall, and the growth of keys and of
+imbalance as factors.
+"""
 SURE = 2
-"""Standard errors by which a loss of recall must exceed its limit, since few queries are sampled."""
+"""Standard errors by which a loss of recall must exceed its limit, since few queries are sampled.
+"""
 
 
 class Learned(NamedTuple):
-    """An index at the time its lists were learned: keys, recall by k (empty: not measured), and `imbalance`."""
+    """An index at the time its lists were learned: keys, recall by k (empty: not measured), and
+    `imbalance`.
+    """
 
     rows: int
     recall: Mapping[str, float]
@@ -136,7 +160,11 @@ class Learned(NamedTuple):
 
 
 def no_longer_fits(
-    learned: Learned, rows: int, recall: Mapping[str, float], error: Mapping[str, float], imbalance: float
+    learned: Learned,
+    rows: int,
+    recall: Mapping[str, float],
+    error: Mapping[str, float],
+    imbalance: float,
 ) -> str | None:
     """Reason why the lists no longer suit their keys; None: they do.
 
@@ -152,12 +180,18 @@ def no_longer_fits(
     'they hold 500, so that a query reads 5.0 times as many'
     >>> no_longer_fits(Learned(100, {}, 1.2), 200, {}, {}, 1.3)
     """
-    lost = {k: learned.recall[k] - found - SURE * error[k] for k, found in recall.items() if k in learned.recall}
+    lost = {
+        k: learned.recall[k] - found - SURE * error[k]
+        for k, found in recall.items()
+        if k in learned.recall
+    }
     worst = max(lost, key=lost.__getitem__, default=None)
     if worst is not None and lost[worst] > MOST_LOST_RECALL:
         return f"{recall[worst]:.1%} of the {worst} nearest keys are found, {learned.recall[worst]:.1%} at first"
     if rows > MOST_GROWTH * learned.rows:
         return f"they hold {rows:,}, so that a query reads {rows / learned.rows:.1f} times as many"
     if imbalance > MOST_UNEVEN * learned.imbalance:
-        return f"some are so long that a query reads {imbalance / learned.imbalance:.1f} times as many"
+        return (
+            f"some are so long that a query reads {imbalance / learned.imbalance:.1f} times as many"
+        )
     return None

@@ -1,4 +1,6 @@
-"""Settings of build-index and precompute-neighbors, checks of them for a kind of index, and excluded rows."""
+"""Settings of build-index and precompute-neighbors, checks of them for a kind of index, and
+excluded rows.
+"""
 
 import re
 from collections.abc import Mapping
@@ -23,25 +25,43 @@ class IndexConfig(StageConfig):
     not_identity = frozenset({"largest_gigabytes"})
 
     not_options = frozenset(
-        {"lists", "probe", "code_bytes", "code_bits", "links", "train_keys", "largest_gigabytes", "seed"}
+        {
+            "lists",
+            "probe",
+            "code_bytes",
+            "code_bits",
+            "links",
+            "train_keys",
+            "largest_gigabytes",
+            "seed",
+        }
     )
 
-    index: Annotated[str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|exact|FACTORY")] = "auto"
-    """Kind of index, or a FAISS factory string; auto: by size; exact: of tokens, for exact matches of any length."""
+    index: Annotated[
+        str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|exact|FACTORY")
+    ] = "auto"
+    """Kind of index, or a FAISS factory string; auto: by size; exact: of tokens, for exact matches
+    of any length.
+    """
     metric: Literal["l2", "ip"] = "l2"
     """Squared Euclidean distance, or inner product."""
     lists: Count | Auto | None = "auto"
-    """Inverted lists; auto: the power of two nearest to twice the square root of the keys, at most 4,096."""
+    """Inverted lists; auto: the power of two nearest to twice the square root of the keys, at most
+    4,096.
+    """
     probe: Count | Auto | None = "auto"
     """Lists that a query reads; auto: 64 of ivf-flat, else 32, or all if there are fewer."""
     code_bytes: Count | Auto | None = "auto"
-    """Bytes of a product-quantised key; auto: 64, or the largest number below that suits the width."""
+    """Bytes of a product-quantised key; auto: 64, or the largest number below that suits the width.
+    """
     code_bits: Annotated[int, Field(ge=1, le=12)] | Auto | None = "auto"
     """Bits of one code of a product quantiser; auto: 8."""
     links: Annotated[int, Field(ge=2)] | Auto | None = "auto"
     """Links of a key in an HNSW graph; auto: 32."""
     train_keys: Count | Auto | None = "auto"
-    """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least 131,072."""
+    """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least
+    131,072.
+    """
     largest_gigabytes: Annotated[float, Field(gt=0)] = 8.0
     """Where whole keys would take more than this, auto compresses them."""
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -54,8 +74,8 @@ class IndexConfig(StageConfig):
         BeforeValidator(lambda given: 0 if given == "none" else given),
         Spelling("none|SAMPLE"),
     ] = 1000
-    """Keys whose neighbours are compared with exact search, which takes long for many keys; of a changed index in
-    proportion to what changed; none: recall is not measured."""
+    """Keys whose neighbours are compared with exact search, which takes long for many keys; of a
+    changed index in proportion to what changed; none: recall is not measured."""
 
     split: str | None = None
     """Split whose contexts an exact index sorts; None: train."""
@@ -111,7 +131,8 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
     Args:
         exclude: `none`, `self`, `window:N` (rows i - N … i + N) or `document`.
         doc_offsets: [D + 1] start of each document of the split, and the end of the split.
-    Returns: [stop - start, 2] int64, rows first <= row < last that each token may not find; None: it may find all.
+    Returns: [stop - start, 2] int64, rows first <= row < last that each token may not find; None:
+    it may find all.
 
     >>> forbidden_rows("window:1", 4, 6, [0, 5, 9]).tolist()
     [[3, 6], [4, 7]]
@@ -149,30 +170,36 @@ class NeighborsConfig(StageConfig):
 
     k: Count = 4
     """Neighbours of a token."""
-    queries: Annotated[tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling("SPLITS")] = None
+    queries: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling("SPLITS")
+    ] = None
     """Splits whose tokens are looked up: train,valid,…; None: every split."""
     exclude: Annotated[
         str,
         AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto")),
         Spelling("self|window:N|document|none"),
     ] = "auto"
-    """Rows that may not be found by a token of their own split: its own (self), those within N of it, those of its
-    document, or none; auto: self."""
+    """Rows that may not be found by a token of their own split: its own (self), those within N of
+    it, those of its document, or none; auto: self."""
     probe: Count | Literal["auto"] | None = "auto"
-    """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index measured of
-    itself, at most its own number. None: it has no lists."""
+    """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index
+    measured of itself, at most its own number. None: it has no lists."""
     recall: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Share of the neighbours found with the index's own `probe` that an automatic one must still find."""
+    """Share of the neighbours found with the index's own `probe` that an automatic one must still
+    find.
+    """
     exact: bool = False
     """Re-rank by distances to the stored keys, where the index holds compressed ones."""
     candidates: Count | Literal["auto"] | None = "auto"
-    """Neighbours by the index's distance among which the k best by exact distance are taken; auto: 4 k, at
-    least 64 and at most k + 1,024. None: distances are not recomputed."""
+    """Neighbours by the index's distance among which the k best by exact distance are taken; auto:
+    4 k, at least 64 and at most k + 1,024. None: distances are not recomputed."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass that makes queries where they are not stored."""
 
 
-def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Mapping[str, Any]) -> int | None:
+def lists_to_read(
+    config: NeighborsConfig, index: Mapping[str, Any], figures: Mapping[str, Any]
+) -> int | None:
     """Number of lists that a query reads: the given one, or the smallest with enough recall.
 
     Args:
@@ -194,9 +221,11 @@ def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Ma
 
 
 def exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:
-    """Resolved values of `exact` and `candidates`, for an index that holds keys without loss or not.
+    """Resolved values of `exact` and `candidates`, for an index that holds keys without loss or
+    not.
 
-    Raises: UsageError for candidates if distances are not recomputed, or for fewer candidates than neighbours.
+    Raises: UsageError for candidates if distances are not recomputed, or for fewer candidates than
+    neighbours.
     """
     if lossless or not config.exact:
         if isinstance(config.candidates, int):

@@ -22,7 +22,8 @@ def pair_scores(
 ) -> Float32[np.ndarray, " pairs"]:
     """Scores of the pairs (queries[which], keys[rows]), summed in float32.
 
-    Squared distances are computed from differences, so the distance of a key to itself is exactly 0.
+    Squared distances are computed from differences, so the distance of a key to itself is exactly
+    0.
 
     >>> keys = np.array([[0, 1], [3, 5]], np.float16)
     >>> pair_scores(np.array([[0.0, 1.0]]), np.array([0, 0]), keys, np.array([0, 1]), "l2").tolist()  # 0, and 9 + 16
@@ -41,9 +42,13 @@ def pair_scores(
     return out
 
 
-def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
+def _pair_scores(
+    queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str
+) -> np.ndarray:
     """Scores of pairs for keys in float32."""
-    score = getattr(faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product")
+    score = getattr(
+        faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product"
+    )
     out = np.empty(len(which), np.float32)
     vectors = [np.ascontiguousarray(one, np.float32) for one in (queries, keys)]
     places = [np.ascontiguousarray(one, np.int64) for one in (which, rows)]
@@ -53,7 +58,10 @@ def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows:
 
 
 def exact_distances(
-    keys: StoredKeys, queries: Float32[np.ndarray, "n d"], ids: Int64[np.ndarray, "n k"], metric: str
+    keys: StoredKeys,
+    queries: Float32[np.ndarray, "n d"],
+    ids: Int64[np.ndarray, "n k"],
+    metric: str,
 ) -> Float32[np.ndarray, "n k"]:
     """Distance of every query to each of its rows, summed in float32 from the stored keys.
 
@@ -84,7 +92,11 @@ def exact_distances(
 
 
 def exact_order(
-    keys: StoredKeys, queries: Float32[np.ndarray, "n d"], ids: Int64[np.ndarray, "n candidates"], metric: str, k: int
+    keys: StoredKeys,
+    queries: Float32[np.ndarray, "n d"],
+    ids: Int64[np.ndarray, "n candidates"],
+    metric: str,
+    k: int,
 ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
     """The k best of each query's candidates by exact distance: ids [n, k] and distances [n, k].
 
@@ -106,11 +118,12 @@ def search_with_candidates(
     candidates: int | None,
     forbidden: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best allowed rows of each query: ids [n, k] and distances [n, k], as `Searcher.search` gives them.
+    """The k best allowed rows of each query: ids [n, k] and distances [n, k], as `Searcher.search`
+    gives them.
 
     Args:
-        candidates: number of rows, at least k, that the searcher finds and exact distances rank; None: the
-            searcher's own distances decide.
+        candidates: number of rows, at least k, that the searcher finds and exact distances rank;
+            None: the searcher's own distances decide.
         forbidden: [n, 2] int64, rows first <= row < last that a query may not see.
     """
     if candidates is None:

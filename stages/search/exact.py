@@ -1,4 +1,6 @@
-"""Search that scans keys with matrix products, and exact search, which scans every stored key, shard after shard."""
+"""Search that scans keys with matrix products, and exact search, which scans every stored key,
+shard after shard.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -33,7 +35,9 @@ class ScanningSearcher(Searcher):
     device: str
     origin: np.ndarray
 
-    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
+    def attempt(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> Attempt:
         if self.device == "cpu":
             with thread_pool(small=self.is_small(len(queries))) as pool:
                 scores, ids = self.nearest(queries, k, exclude, effort, pool)
@@ -52,7 +56,9 @@ class ScanningSearcher(Searcher):
         """Whether a search for this number of queries does not pay for more threads."""
         return queries <= FEW_QUERIES
 
-    def block(self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn) -> QueryBlock:
+    def block(
+        self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn
+    ) -> QueryBlock:
         """Queries in the form that products need."""
         return QueryBlock(queries, self.origin, self.metric, exclude, pool)
 
@@ -96,19 +102,26 @@ KEPT = 2
 
 
 class ExactSearcher(ScanningSearcher):
-    """Searches stored keys without an index. Memory holds one shard, and the next one while it is read.
+    """Searches stored keys without an index. Memory holds one shard, and the next one while it is
+    read.
 
     Args:
         compared: receives the number of keys that a scan has compared so far.
     """
 
     def __init__(
-        self, keys: StoredKeys, metric: str, device: str = "cpu", compared: Callable[[int], None] = lambda keys: None
+        self,
+        keys: StoredKeys,
+        metric: str,
+        device: str = "cpu",
+        compared: Callable[[int], None] = lambda keys: None,
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
         # with an origin near the keys, products have small terms and lose few digits
-        self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
+        self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(
+            axis=0, dtype=np.float32
+        )
 
     def is_small(self, queries: int) -> bool:
         return queries * self.rows <= FEW_SCORES
@@ -121,14 +134,19 @@ class ExactSearcher(ScanningSearcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // pool.threads)))
         parts = slices(len(queries), size)
-        narrowings = [Narrowing(self.block(queries[part], pick(exclude, part)), k) for part in parts]
+        narrowings = [
+            Narrowing(self.block(queries[part], pick(exclude, part)), k) for part in parts
+        ]
         scratch = Scratch()
         # the outer loop is over shards, so each shard is read and widened once for all queries
         for first, block in self.keys.each():
             keys = self._ready(first, block, pool, scratch)
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
             self.compared(first + len(block))
-        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        scores, rows = (
+            np.empty((len(queries), k), np.float32),
+            np.empty((len(queries), k), np.int64),
+        )
 
         def finish(number: int) -> None:
             scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
@@ -174,7 +192,9 @@ class ExactSearcher(ScanningSearcher):
 
 
 class Narrowing:
-    """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows are found."""
+    """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows
+    are found.
+    """
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
         self.queries, self.k = queries, k

@@ -15,7 +15,9 @@ METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
 
 
 LONGEST = 200
-"""Most characters of a factory string; FAISS parses by recursion, and 100,000 characters crash the process."""
+"""Most characters of a factory string; FAISS parses by recursion, and 100,000 characters crash the
+process.
+"""
 
 
 def factory_facts(factory: str, dim: int, metric: str) -> tuple[int | None, int]:
@@ -40,7 +42,9 @@ def _fewest_keys(index: Any) -> int:
 def from_factory(factory: str, dim: int, metric: str) -> Any:
     """The empty index of a factory string. Raises: UsageError if FAISS does not accept the string."""
     if len(factory) > LONGEST:
-        raise UsageError(f"A FAISS factory string has at most {LONGEST} letters, not {len(factory):,}.")
+        raise UsageError(
+            f"A FAISS factory string has at most {LONGEST} letters, not {len(factory):,}."
+        )
     if "NSG" in factory:
         raise UsageError(
             f"{factory!r}: an NSG graph is made from the neighbours of every key, which FAISS finds for hours; choose "
@@ -48,31 +52,43 @@ def from_factory(factory: str, dim: int, metric: str) -> Any:
         )
     graph = re.search(r"HNSW(\d+)", factory)
     if graph and int(graph[1]) < 2:
-        raise UsageError(f"{factory!r} asks for a graph without links; give HNSW2 or more, such as HNSW32.")
+        raise UsageError(
+            f"{factory!r} asks for a graph without links; give HNSW2 or more, such as HNSW32."
+        )
     narrowed = re.search(r"(PCA[RW]*|ITQ)(\d+)", factory)
     if narrowed and int(narrowed[2]) > dim:
-        raise UsageError(f"{factory!r}: {narrowed[0]} would widen keys of width {dim}; {narrowed[1]}{dim} is the most.")
+        raise UsageError(
+            f"{factory!r}: {narrowed[0]} would widen keys of width {dim}; {narrowed[1]}{dim} is the most."
+        )
     try:
         index = faiss.index_factory(dim, factory, METRICS[metric])
     except RuntimeError as error:
         raise UsageError(_refusal(factory, dim, str(error))) from error
     if isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2):
-        raise UsageError(f"{factory!r} numbers keys itself, but here their numbers are rows: leave IDMap out.")
+        raise UsageError(
+            f"{factory!r} numbers keys itself, but here their numbers are rows: leave IDMap out."
+        )
     if index.metric_type != METRICS[metric]:
-        raise UsageError(f"{factory!r} cannot search by {metric}; choose the other metric or another index.")
+        raise UsageError(
+            f"{factory!r} cannot search by {metric}; choose the other metric or another index."
+        )
     return index
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn errors that FAISS raises for keys into usage errors. Raises: UsageError with FAISS's reason."""
+    """Turn errors that FAISS raises for keys into usage errors. Raises: UsageError with FAISS's
+    reason.
+    """
     try:
         yield
     except RuntimeError as error:
         if "faiss" not in str(error):
             raise
         reason = str(error).split("Error: ")[-1]
-        raise UsageError(f"FAISS refuses these keys for this index: {reason}; choose another --index.") from error
+        raise UsageError(
+            f"FAISS refuses these keys for this index: {reason}; choose another --index."
+        ) from error
 
 
 def _refusal(factory: str, dim: int, reason: str) -> str:
@@ -98,7 +114,8 @@ def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
 
     IVF-flat holds float16 keys in float16, without loss, and float32 keys in float32.
     """
-    # residuals of float16 keys would be rounded again, so the lists would not hold the keys without loss
+    # residuals of float16 keys would be rounded again, so the lists would not hold the keys without
+    # loss
     index = from_factory(factory_string(config, dtype), dim, config.metric)
     if config.index == "ivf-flat" and dtype == "float16":
         index.by_residual = False
@@ -117,7 +134,9 @@ def factory_string(config: IndexConfig, dtype: str) -> str:
         parts = int(config.code_bytes) * 8 // int(config.code_bits)
         return f"IVF{config.lists},PQ{parts}x{config.code_bits}"
     ivf_flat = f"IVF{config.lists},{'SQfp16' if dtype == 'float16' else 'Flat'}"
-    return {"flat": "Flat", "ivf-flat": ivf_flat, "hnsw": f"HNSW{config.links}"}.get(config.index, config.index)
+    return {"flat": "Flat", "ivf-flat": ivf_flat, "hnsw": f"HNSW{config.links}"}.get(
+        config.index, config.index
+    )
 
 
 def _seed(index: Any, seed: int) -> None:

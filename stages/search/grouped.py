@@ -1,7 +1,7 @@
 """IVF search of many queries, list by list: all queries that probe a list share one matrix product.
 
-FAISS searches query by query, and reads each list again for each query. Here a list is read and decoded once for a
-whole block of queries.
+FAISS searches query by query, and reads each list again for each query. Here a list is read and
+decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from stages.search.tensors import MemoryBudget
 
 BOUND_KEYS = 4
-"""Times k: number of keys of the nearest lists that are ranked to bound the scores of the neighbours."""
+"""Times k: number of keys of the nearest lists that are ranked to bound the scores of the
+neighbours.
+"""
 
 MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
-"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search may take."""
+"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search may
+take.
+"""
 
 HELD_BYTES = 128 << 20
 """Bytes of decoded keys that are kept, since each list is compared twice for a block of queries."""
@@ -40,7 +44,9 @@ SHORT_BYTES = 384 << 20
 """Most bytes of short vectors and their keys; a larger index has no short vectors."""
 
 MOST_NEAREST = 64
-"""Most neighbours for which short vectors pay: far neighbours let half of a list pass along a few axes."""
+"""Most neighbours for which short vectors pay: far neighbours let half of a list pass along a few
+axes.
+"""
 
 QUERIES = 256
 """Queries whose nearest lists a thread finds at a time."""
@@ -49,10 +55,13 @@ SHORT_GROUPS = 4
 """Factor on the keys that a thread takes, where short vectors are ready."""
 
 TRIED_LISTS, TRIED_QUERIES = 16, 128
-"""Lists, and queries of each, in which short vectors are tried first: a group of lists costs too much if they fail."""
+"""Lists, and queries of each, in which short vectors are tried first: a group of lists costs too
+much if they fail.
+"""
 
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
-"""Most scores and most keys of a group of lists, and groups per thread that the remaining work must allow.
+"""Most scores and most keys of a group of lists, and groups per thread that the remaining work must
+allow.
 
 Large groups need few calls of NumPy; smaller ones at the end keep all threads busy."""
 
@@ -63,11 +72,13 @@ KEY_SCORES = 16
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
-    A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched again in four times
-    the lists, up to all of them.
+    A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched
+    again in four times the lists, up to all of them.
     """
 
-    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu") -> None:
+    def __init__(
+        self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu"
+    ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
         # the mean of all centroids is near the keys, so products lose few digits
@@ -89,7 +100,9 @@ class GroupedSearcher(ScanningSearcher):
         filled = np.flatnonzero(lists.sizes)
         # every n-th list, so that the sample is spread over all lists
         some = filled[:: max(1, self.rows // SAMPLE)]
-        axes = learn_axes(np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin)
+        axes = learn_axes(
+            np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin
+        )
         return None if axes is None else ShortBlocks(lists, self.origin, axes)
 
     def reaches_all(self, effort: int) -> bool:
@@ -105,7 +118,9 @@ class GroupedSearcher(ScanningSearcher):
         try:
             return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
-            middle = len(queries) // 2  # many keys are equal, so fewer queries are searched at a time
+            middle = (
+                len(queries) // 2
+            )  # many keys are equal, so fewer queries are searched at a time
         halves = [
             self.nearest(queries[part], k, pick(exclude, part), effort, pool)
             for part in (slice(None, middle), slice(middle, None))
@@ -114,7 +129,9 @@ class GroupedSearcher(ScanningSearcher):
         return scores, rows
 
     def _find(self, queries: QueryBlock, k: int, effort: int, pool: ThreadPool) -> TopKBuffer:
-        """Candidate pairs that include the k best of each query. Raises: TooMany if memory cannot hold them."""
+        """Candidate pairs that include the k best of each query. Raises: TooMany if memory cannot
+        hold them.
+        """
         probe, scratch = self._probed(effort), Scratch()
         lists = self._nearest_lists(queries.vectors, probe, pool)
         bounds = self._bounds(queries, lists, k, pool, scratch)
@@ -129,7 +146,9 @@ class GroupedSearcher(ScanningSearcher):
             visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
             for number in visited[:: max(1, len(visited) // TRIED_LISTS)].tolist():
                 ready, lying = blocks.short([number], scratch)
-                short.try_out(visits.of([number])[:TRIED_QUERIES] // probe, lying[0], ready, scratch)
+                short.try_out(
+                    visits.of([number])[:TRIED_QUERIES] // probe, lying[0], ready, scratch
+                )
 
         def scan(numbers: list[int]) -> None:
             which, counts = visits.of(numbers) // probe, visits.counts[numbers]
@@ -159,7 +178,9 @@ class GroupedSearcher(ScanningSearcher):
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
-        for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
+        for number, own, size in zip(
+            wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True
+        ):
             # a long list has a kind of its own, so no other list joins it
             kind = -1 - number if blocks.parts[number] > 1 else 1 + (number < blocks.kept)
             most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
@@ -173,7 +194,8 @@ class GroupedSearcher(ScanningSearcher):
     def _nearest_lists(self, queries: np.ndarray, probe: int, pool: ThreadPool) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
 
-        A graph over the centroids may not reach all lists. Then the last entries are -1, unless all lists are wanted.
+        A graph over the centroids may not reach all lists. Then the last entries are -1, unless all
+        lists are wanted.
         """
         out = np.empty((len(queries), probe), np.int64)
 
@@ -192,7 +214,8 @@ class GroupedSearcher(ScanningSearcher):
         return lists
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Number of lists that are read before the one with a row, int64 [n, m]; `probe` for unread lists and row -1.
+        """Number of lists that are read before the one with a row, int64 [n, m]; `probe` for unread
+        lists and row -1.
 
         Args:
             queries: [n, dim].
@@ -216,8 +239,9 @@ class GroupedSearcher(ScanningSearcher):
     ) -> np.ndarray:
         """Upper bounds [n] on the rough scores of the k best rows of each query.
 
-        Enough rows of the nearest lists have scores within the bound. Only the nearest lists are ranked, until they
-        hold BOUND_KEYS * depth allowed rows. Each query keeps at most (BOUND_KEYS + 1) * depth of their best scores.
+        Enough rows of the nearest lists have scores within the bound. Only the nearest lists are
+        ranked, until they hold BOUND_KEYS * depth allowed rows. Each query keeps at most
+        (BOUND_KEYS + 1) * depth of their best scores.
         """
         depth, radii = queries.depth(k), [np.float32(0)]
         sizes = self._scores_to_rank(queries, nearest, depth, pool)
@@ -228,13 +252,17 @@ class GroupedSearcher(ScanningSearcher):
         def score(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, counts = pairs // most, visits.counts[numbers]
-            for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, scratch):
+            for some, scores in self._smallest(
+                queries, numbers, which, counts, depth, radii, scratch
+            ):
                 table.put(pairs[some], scores)
 
         pool(score, self._groups(visits, pool))
         return queries.reach(table.ranked(pool), max(radii))
 
-    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, depth: int, pool: ThreadPool) -> np.ndarray:
+    def _scores_to_rank(
+        self, queries: QueryBlock, nearest: np.ndarray, depth: int, pool: ThreadPool
+    ) -> np.ndarray:
         """Number of scores [n, m] that `_bounds` ranks from each of the m nearest lists of a query."""
         seen = self._rows_to_see(queries, nearest, pool)
 
@@ -274,8 +302,12 @@ class GroupedSearcher(ScanningSearcher):
             best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
         yield slice(None), best
 
-    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, pool: ThreadPool) -> np.ndarray:
-        """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are not subtracted."""
+    def _rows_to_see(
+        self, queries: QueryBlock, nearest: np.ndarray, pool: ThreadPool
+    ) -> np.ndarray:
+        """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are
+        not subtracted.
+        """
         seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
 
         def count(part: slice) -> None:
@@ -309,9 +341,14 @@ class GroupedSearcher(ScanningSearcher):
         return self._on_device.comparisons(queries, self._probed(effort))
 
     def _centres(self) -> np.ndarray | None:
-        """The centroid of each list, [lists, dim]; None unless the index compares a query with all centroids."""
+        """The centroid of each list, [lists, dim]; None unless the index compares a query with all
+        centroids.
+        """
         quantizer = self.ivf.quantizer
-        if not isinstance(quantizer, faiss.IndexFlat) or quantizer.metric_type != self.ivf.metric_type:
+        if (
+            not isinstance(quantizer, faiss.IndexFlat)
+            or quantizer.metric_type != self.ivf.metric_type
+        ):
             return None
         return np.asarray(quantizer.reconstruct_n(0, self.ivf.nlist))
 
@@ -319,4 +356,7 @@ class GroupedSearcher(ScanningSearcher):
 def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
     """Tiles of the queries of each list (`counts` of them) and the slice of its keys."""
     ends = np.cumsum(counts).tolist()
-    return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
+    return [
+        (which[first:stop], place)
+        for first, stop, place in zip([0, *ends], ends, places, strict=False)
+    ]

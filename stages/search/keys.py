@@ -9,11 +9,12 @@ import torch
 
 
 class StoredKeys:
-    """Keys [rows, dim] of a datastore. Reading a part of a shard costs as much as reading all of it.
+    """Keys [rows, dim] of a datastore. Reading a part of a shard costs as much as reading all of
+    it.
 
     Args:
-        array: a Zarr array, or anything with `shape`, `dtype`, `chunks` and slicing. `shards`, or else
-            `chunks`, gives the rows of a shard.
+        array: a Zarr array, or anything with `shape`, `dtype`, `chunks` and slicing. `shards`, or
+            else `chunks`, gives the rows of a shard.
         rows_per_shard: rows read at a time, for an array without `chunks`.
     """
 
@@ -21,7 +22,9 @@ class StoredKeys:
         self.array = array
         self.rows, self.dim = (int(n) for n in array.shape)
         self.dtype = np.dtype(array.dtype)
-        self.rows_per_shard = rows_per_shard or int((getattr(array, "shards", None) or array.chunks)[0])
+        self.rows_per_shard = rows_per_shard or int(
+            (getattr(array, "shards", None) or array.chunks)[0]
+        )
 
     @property
     def shards(self) -> int:
@@ -80,7 +83,9 @@ def widen(keys: np.ndarray, out: np.ndarray) -> None:
 
 
 def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
-    """Entries of a one-dimensional Zarr array at these rows, in their order; each shard is read once."""
+    """Entries of a one-dimensional Zarr array at these rows, in their order; each shard is read
+    once.
+    """
     out = np.empty(len(rows), array.dtype)
     per_shard = int((array.shards or array.chunks)[0])
     for shard, places in _by_shard(rows, per_shard):

@@ -1,9 +1,10 @@
-"""The inverted lists of an IVF index, as codes or as decoded keys; they are in memory, or mapped from a file.
+"""The inverted lists of an IVF index, as codes or as decoded keys; they are in memory, or mapped
+from a file.
 
-FAISS writes them at the end of the file (`write_InvertedLists`, 1.15). First come "ilar", the number of lists and the
-bytes of a code, both 64 bits. Then comes a table of sizes, after its length. It is "full" and the size of every list.
-If at most half of the lists hold keys, it is "sprs" and the numbers and sizes of these lists. Then come the codes and
-rows of each list.
+FAISS writes them at the end of the file (`write_InvertedLists`, 1.15). First come "ilar", the
+number of lists and the bytes of a code, both 64 bits. Then comes a table of sizes, after its
+length. It is "full" and the size of every list. If at most half of the lists hold keys, it is
+"sprs" and the numbers and sizes of these lists. Then come the codes and rows of each list.
 """
 
 from collections.abc import Iterable
@@ -34,7 +35,9 @@ class InvertedLists:
     def __init__(self, ivf: Any) -> None:
         self.ivf, self._lists = ivf, faiss.downcast_InvertedLists(ivf.invlists)
         self.mapped = not isinstance(self._lists, faiss.ArrayInvertedLists)
-        self.sizes = np.array([self._lists.list_size(number) for number in range(ivf.nlist)], np.int64)
+        self.sizes = np.array(
+            [self._lists.list_size(number) for number in range(ivf.nlist)], np.int64
+        )
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self._views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -67,13 +70,19 @@ class InvertedLists:
         if number not in self._views:
             size, width = int(self.sizes[number]), self.ivf.code_size
             ids = faiss.rev_swig_ptr(self._lists.get_ids(number), size)
-            codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * width).reshape(size, width)
+            codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * width).reshape(
+                size, width
+            )
             self._views[number] = ids, codes
         return self._views[number]
 
 
 def write_with_lists(
-    trained: Any, rows: int, sizes: np.ndarray, lists: Iterable[tuple[np.ndarray, np.ndarray]], path: Path
+    trained: Any,
+    rows: int,
+    sizes: np.ndarray,
+    lists: Iterable[tuple[np.ndarray, np.ndarray]],
+    path: Path,
 ) -> None:
     """Write an index with lists that are not in memory; the bytes are those that FAISS would write.
 
@@ -95,14 +104,18 @@ def write_with_lists(
     else:
         kind, table = SIZES_OF_SOME, np.stack([filled, sizes[filled]], axis=1).astype(np.uint64)
     with path.open("wb") as file:
-        file.write(head.removesuffix(EMPTY) + kind + np.uint64(table.size).tobytes() + table.tobytes())
+        file.write(
+            head.removesuffix(EMPTY) + kind + np.uint64(table.size).tobytes() + table.tobytes()
+        )
         for codes, ids in lists:
             file.write(np.ascontiguousarray(codes, np.uint8).data)
             file.write(np.ascontiguousarray(ids, np.int64).data)
 
 
 def holds_whole_keys(ivf: Any) -> bool:
-    """Whether lists hold unchanged keys; float16 lists count, since they are only made for float16 keys."""
+    """Whether lists hold unchanged keys; float16 lists count, since they are only made for float16
+    keys.
+    """
     if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
         return bool(ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual)
     return isinstance(ivf, faiss.IndexIVFFlat)

@@ -1,7 +1,8 @@
 """Smaller indexes: the rows that are held, and the number of rows that each of them stands for.
 
-Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), section 4, *greedy merging*. The baseline is random
-rows. The paper visits rows in random order. Here they are visited in stored order, so neighbours are read once.
+Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), section 4, *greedy merging*. The
+baseline is random rows. The paper visits rows in random order. Here they are visited in stored
+order, so neighbours are read once.
 """
 
 from collections.abc import Iterable
@@ -12,16 +13,21 @@ import numpy as np
 from jaxtyping import Int32, Integer
 
 SCRATCH_FILE = Path("scratch/counts.npy")
-"""File of a draft: the number of rows that each row stands for, int32 [N]; 0: the row is not held."""
+"""File of a draft: the number of rows that each row stands for, int32 [N]; 0: the row is not held.
+"""
 
 
-def merged_rows(blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, " N"]) -> Int32[np.ndarray, " N"]:
-    """Merge rows greedily: each remaining row absorbs its neighbours with the same token. Returns the counts.
+def merged_rows(
+    blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, " N"]
+) -> Int32[np.ndarray, " N"]:
+    """Merge rows greedily: each remaining row absorbs its neighbours with the same token. Returns
+    the counts.
 
     A neighbour is absorbed once, and only if it has absorbed none itself.
 
     Args:
-        blocks: the first row of a block, and the neighbours of its rows, int [n, k], -1 where missing.
+        blocks: the first row of a block, and the neighbours of its rows, int [n, k], -1 where
+        missing.
         values: the token of each row.
 
     Row 0 absorbs row 2; row 1 has another token; row 3 then finds row 2 gone:
@@ -33,7 +39,11 @@ def merged_rows(blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, "
     for first, block in blocks:
         neighbors = np.asarray(block)
         rows = np.arange(first, first + len(neighbors))
-        same = (neighbors >= 0) & (neighbors != rows[:, None]) & (values[neighbors] == values[rows, None])
+        same = (
+            (neighbors >= 0)
+            & (neighbors != rows[:, None])
+            & (values[neighbors] == values[rows, None])
+        )
         for place in np.flatnonzero(same.any(axis=1)).tolist():
             if not counts[first + place]:
                 continue

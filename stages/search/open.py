@@ -34,7 +34,8 @@ WIDEST_FIRST = 1024
 class PlainSearcher(Searcher):
     """Any FAISS index, searched in batches.
 
-    Excluded rows are fetched and dropped. If a query is left with fewer than k rows, it is searched again.
+    Excluded rows are fetched and dropped. If a query is left with fewer than k rows, it is searched
+    again.
     Each search fetches four times the rows from four times the lists, up to all of them.
     """
 
@@ -43,8 +44,12 @@ class PlainSearcher(Searcher):
         self.index, self.probe = index, probe
         self.ivf: Any = faiss.try_extract_index_ivf(index)
 
-    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
-        width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
+    def attempt(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> Attempt:
+        width = (
+            0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
+        )
         size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
         # the last attempt must end the search, so it must reach every row
@@ -72,7 +77,9 @@ class PlainSearcher(Searcher):
 
     @contextmanager
     def _every_list_found(self) -> Iterator[None]:
-        """Compare queries with all centroids in this context; a graph over them may not reach some lists."""
+        """Compare queries with all centroids in this context; a graph over them may not reach some
+        lists.
+        """
         graph = None if self.ivf is None else faiss.downcast_index(self.ivf.quantizer)
         if not isinstance(graph, faiss.IndexHNSW):
             yield
@@ -93,12 +100,17 @@ LISTED = (b"IwFl", b"IwSq", b"IwPQ")
 """First bytes of files whose kinds of index are searched list by list."""
 
 FEW_QUERIES = 20
-"""Fewest queries that FAISS compares with matrix products. Its own threshold (128,000 / dim in 1.15)
+"""Fewest queries that FAISS compares with matrix products. Its own threshold (128,000 / dim in
+1.15)
 makes mid-sized batches up to five times slower."""
 
 
 def open_searcher(
-    index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu", held: int | None = None
+    index: Path,
+    settings: Mapping[str, Any],
+    keys: tuple[int, int],
+    device: str = "cpu",
+    held: int | None = None,
 ) -> Searcher:
     """Open a built index.
 
@@ -146,10 +158,14 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
 
 
 def _require_sound(index: Any, keys: tuple[int, int], metric: str, held: int) -> None:
-    """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS would not check."""
+    """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS
+    would not check.
+    """
     rows, dim = keys
     if (index.ntotal, index.d) != (held, dim):
-        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}")
+        raise ValueError(
+            f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}"
+        )
     if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)
@@ -158,7 +174,9 @@ def _require_sound(index: Any, keys: tuple[int, int], metric: str, held: int) ->
         _require_rows(map(lists.ids, lists.filled), rows, lowest=0)
     graph = getattr(faiss.downcast_index(index), "hnsw", None)
     if graph is not None:
-        _require_rows([faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1)
+        _require_rows(
+            [faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1
+        )
         _require_rows([np.array([graph.entry_point])], rows, lowest=0)
 
 
@@ -169,14 +187,17 @@ def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:
 
 
 def read_index(path: Path, mapped: bool = False) -> Any:
-    """Read an index without FAISS's precomputed tables (lists x codes), which are often larger than the index.
+    """Read an index without FAISS's precomputed tables (lists x codes), which are often larger than
+    the index.
 
     Args:
         mapped: whether lists stay on the disk, and are mapped into memory.
     Raises: ArtifactError if this FAISS cannot read the file.
     """
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | (faiss.IO_FLAG_MMAP if mapped else 0))
+        return faiss.read_index(
+            str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | (faiss.IO_FLAG_MMAP if mapped else 0)
+        )
     except RuntimeError as error:
         raise ArtifactError(
             f"{path} is no index that FAISS {faiss.__version__} can read; build it again: memlm build-index."
@@ -186,7 +207,8 @@ def read_index(path: Path, mapped: bool = False) -> Any:
 def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu") -> Searcher:
     """The searcher for an opened index; if it has lists, a query reads `probe` of them.
 
-    On `cuda` the products of exact and grouped search are computed on the GPU; other kinds stay on the CPU.
+    On `cuda` the products of exact and grouped search are computed on the GPU; other kinds stay on
+    the CPU.
     """
     # a global of FAISS that others may have changed, so it is set for every searcher
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES

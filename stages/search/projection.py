@@ -1,8 +1,8 @@
 """Short vectors whose distances are at most those of the keys, so that they rule out most pairs.
 
-Let V [d, c] be orthonormal axes and o an origin. Then y' = (Vᵀ(y − o), ‖rest of y − o‖) is as long as y − o. By
-Cauchy-Schwarz, ‖x' − y'‖ ≤ ‖x − y‖. If few axes hold most of the keys' variance, short vectors rule out most pairs
-beyond a bound.
+Let V [d, c] be orthonormal axes and o an origin. Then y' = (Vᵀ(y − o), ‖rest of y − o‖) is as long
+as y − o. By Cauchy-Schwarz, ‖x' − y'‖ ≤ ‖x − y‖. If few axes hold most of the keys' variance, short
+vectors rule out most pairs beyond a bound.
 """
 
 from collections.abc import Iterator
@@ -15,28 +15,47 @@ from jaxtyping import Bool, Float32, Int64
 from stages.search.blocks import ListBlocks
 from stages.search.keys import widened
 from stages.search.lists import InvertedLists
-from stages.search.scan import ROUNDING, KeyBlock, Pairs, QueryBlock, Scratch, Tile, hide, small_tiles, squared_lengths
+from stages.search.scan import (
+    ROUNDING,
+    KeyBlock,
+    Pairs,
+    QueryBlock,
+    Scratch,
+    Tile,
+    hide,
+    small_tiles,
+    squared_lengths,
+)
 
 SAMPLE = 4096
 """Keys from which axes are learnt."""
 WIDTH = 48
-"""Elements of a short vector: one for each axis, the length of the rest, and two that turn a product into a score."""
+"""Elements of a short vector: one for each axis, the length of the rest, and two that turn a
+product into a score.
+"""
 VARIANCE = 0.8
-"""Share of the variance that the axes must hold; with less, too many pairs are near as short vectors."""
+"""Share of the variance that the axes must hold; with less, too many pairs are near as short
+vectors.
+"""
 NARROWER = 2
-"""Least ratio of the widths of keys and short vectors; with less, shorter products do not pay for more pairs."""
+"""Least ratio of the widths of keys and short vectors; with less, shorter products do not pay for
+more pairs.
+"""
 MOST_LEFT, TRIED = 0.01, 1 << 20
-"""Most pairs that may be left to whole keys, as a share; with more, products of whole keys are faster. TRIED pairs are
-enough to measure it."""
+"""Most pairs that may be left to whole keys, as a share; with more, products of whole keys are
+faster. TRIED pairs are enough to measure it."""
 SLACK = 8 * ROUNDING
 """Rounding error of short scores, relative to the terms they are computed from."""
 SCORES = 1 << 19
-"""Scores of several tiles that a thread computes at a time: 2 MB, so that they are used while they are in the
-cache."""
+"""Scores of several tiles that a thread computes at a time: 2 MB, so that they are used while they
+are in the cache."""
 
 
-def learn_axes(keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d"]) -> np.ndarray | None:
-    """The directions of the largest variance, float32 [d, WIDTH − 3]; None if they hold too small a share of it.
+def learn_axes(
+    keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d"]
+) -> np.ndarray | None:
+    """The directions of the largest variance, float32 [d, WIDTH − 3]; None if they hold too small a
+    share of it.
 
     >>> keys = np.zeros((200, 200), np.float32)
     >>> keys[:, 3] = np.arange(200)
@@ -52,7 +71,9 @@ def learn_axes(keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d
         return None
     axes = directions[:, most]
     # the sign of a direction is arbitrary; it is fixed, so that the same keys give the same axes
-    return np.ascontiguousarray(axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])]), np.float32)
+    return np.ascontiguousarray(
+        axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])]), np.float32
+    )
 
 
 def shortened(moved: Float32[np.ndarray, "n d"], axes: Float32[np.ndarray, "d c"]) -> np.ndarray:
@@ -81,7 +102,8 @@ class ShortKeys(NamedTuple):
 
 
 class ShortBlocks(ListBlocks):
-    """Short vectors (y', ‖y'‖², 1) and keys of all lists; those of a list are made when it is first read.
+    """Short vectors (y', ‖y'‖², 1) and keys of all lists; those of a list are made when it is first
+    read.
 
     Attributes:
         compared: number of pairs that were compared as short vectors.
@@ -89,16 +111,22 @@ class ShortBlocks(ListBlocks):
     """
 
     def __init__(self, lists: InvertedLists, origin: np.ndarray, axes: np.ndarray) -> None:
-        super().__init__(lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH)
+        super().__init__(
+            lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH
+        )
         self.axes, number = axes, int(lists.sizes.argmax())
         self.compared = self.left = 0
-        self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, slice(1)).dtype)
+        self._stored = np.empty(
+            (int(lists.starts[-1]), len(origin)), lists.keys(number, slice(1)).dtype
+        )
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
         """The keys of some lists, whose numbers rise, and the slice of each list."""
         block, places = self.together(numbers, scratch)
         first = int(self.lists.starts[numbers[0]])
-        return ShortKeys(block.rows, block.vectors, self._stored[first : first + len(block.rows)]), places
+        return ShortKeys(
+            block.rows, block.vectors, self._stored[first : first + len(block.rows)]
+        ), places
 
     @property
     def pays(self) -> bool:
@@ -127,14 +155,17 @@ def short_bytes(keys: int, dim: int) -> int:
 
 
 class ShortQueries:
-    """Queries as short vectors (−2 x', 1, −bound). A positive product with a short key shows that the pair is not near.
+    """Queries as short vectors (−2 x', 1, −bound). A positive product with a short key shows that
+    the pair is not near.
 
     Args:
         bounds: rough scores of the queries, as in `QueryBlock.within`.
         blocks: the short vectors of the keys; they count the pairs.
     """
 
-    def __init__(self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], blocks: ShortBlocks) -> None:
+    def __init__(
+        self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], blocks: ShortBlocks
+    ) -> None:
         self.queries, self.blocks = queries, blocks
         farthest = bounds + queries.constant  # squared distances
         slack = np.float32(SLACK) * (queries.magnitude(np.float32(0)) + farthest)
@@ -150,14 +181,22 @@ class ShortQueries:
         for some in [tiles] if few else small_tiles(tiles, SCORES):
             yield from self.queries.pairs(some, keys, self._near(some, keys, scratch))
 
-    def try_out(self, which: Int64[np.ndarray, " q"], part: slice, keys: ShortKeys, scratch: Scratch) -> None:
-        """Compare some queries with some keys, only to count the pairs that would be left to whole keys."""
+    def try_out(
+        self, which: Int64[np.ndarray, " q"], part: slice, keys: ShortKeys, scratch: Scratch
+    ) -> None:
+        """Compare some queries with some keys, only to count the pairs that would be left to whole
+        keys.
+        """
         self._near([(which, part)], keys, scratch)
 
-    def _near(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Bool[np.ndarray, " scores"]:
+    def _near(
+        self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch
+    ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs that may lie within the bounds, of all tiles end to end."""
         which = np.concatenate([which for which, _ in tiles])
-        own = self.factors.take(which, axis=0, out=scratch.array("queries", (len(which), WIDTH)), mode="clip")
+        own = self.factors.take(
+            which, axis=0, out=scratch.array("queries", (len(which), WIDTH)), mode="clip"
+        )
         sizes = [len(which) * (part.stop - part.start) for which, part in tiles]
         scores = scratch.array("scores", (sum(sizes),))
         multiply(own, keys.vectors, tiles, scores)
@@ -174,9 +213,13 @@ class ShortQueries:
 
 
 def multiply(
-    queries: Float32[np.ndarray, "q d"], keys: Float32[np.ndarray, "m d"], tiles: list[Tile], out: np.ndarray
+    queries: Float32[np.ndarray, "q d"],
+    keys: Float32[np.ndarray, "m d"],
+    tiles: list[Tile],
+    out: np.ndarray,
 ) -> None:
-    """Products of the queries and keys of each tile, end to end; `queries` holds the queries of all tiles in order.
+    """Products of the queries and keys of each tile, end to end; `queries` holds the queries of all
+    tiles in order.
 
     >>> queries, keys = np.array([[1, 2], [0, 1]], np.float32), np.eye(2, dtype=np.float32)
     >>> out = np.empty(3, np.float32)
@@ -184,14 +227,20 @@ def multiply(
     >>> out.tolist()
     [1.0, 2.0, 1.0]
     """
-    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round float32 to fewer digits
+    exactly = (
+        torch.get_float32_matmul_precision() == "highest"
+    )  # else PyTorch may round float32 to fewer digits
     left, right, into = torch.from_numpy(queries), torch.from_numpy(keys).T, torch.from_numpy(out)
     row = first = 0
     for which, part in tiles:
         count, width = len(which), part.stop - part.start
         stop = first + count * width
         if exactly:
-            torch.mm(left[row : row + count], right[:, part], out=into[first:stop].view(count, width))
+            torch.mm(
+                left[row : row + count], right[:, part], out=into[first:stop].view(count, width)
+            )
         else:
-            np.matmul(queries[row : row + count], keys[part].T, out=out[first:stop].reshape(count, width))
+            np.matmul(
+                queries[row : row + count], keys[part].T, out=out[first:stop].reshape(count, width)
+            )
         row, first = row + count, stop

@@ -23,7 +23,9 @@ class Recalled:
         self._missing = true < 0
 
     def pool(self, k: int) -> float:
-        """Share of the k nearest rows that are among the k found, over all queries; 1 if there are none."""
+        """Share of the k nearest rows that are among the k found, over all queries; 1 if there are
+        none.
+        """
         shared, wanted = self._counts(k)
         return float(shared.sum()) / int(wanted.sum()) if wanted.any() else 1.0
 
@@ -37,12 +39,15 @@ class Recalled:
         return float(np.sqrt((residuals**2).sum() / (n - 1) / n) / wanted.mean())
 
     def _counts(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of each query's neighbours that were found, and of all its neighbours, int64 [n] each."""
+        """Numbers of each query's neighbours that were found, and of all its neighbours, int64 [n]
+        each.
+        """
         return (self._ranks[:, :k] < k).sum(axis=1), k - self._missing[:, :k].sum(axis=1)
 
 
 def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """The rank among the true neighbours [n, m] of each found row [n, w]; m if it is not one of them.
+    """The rank among the true neighbours [n, m] of each found row [n, w]; m if it is not one of
+    them.
 
     >>> _ranks(np.array([[7, 5, 3, -1]]), np.array([[5, 7, 9]])).tolist()
     [[1, 0, 3, 3]]
@@ -58,7 +63,8 @@ def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:
-    """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing.
+    """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k],
+    -1 where missing.
 
     >>> recall(np.array([[3, 9]]), np.array([[9, 4]]), k=2)
     0.5
@@ -77,15 +83,21 @@ def measure(
         queries: number of rows that serve as queries, drawn at random.
         seed: seed of the draw.
         progress: receives the progress of exact search, and then of the index.
-    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow); `recall_error`, the standard
-        error of each over queries; for an index with lists, `recall_by_probe`, recall by the number
-        of lists read and k; `queries_per_second` by k, with all queries searched together.
+    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow); `recall_error`, the
+        standard error of each over queries; for an index with lists, `recall_by_probe`, recall by
+        the number of lists read and k; `queries_per_second` by k, with all queries searched
+        together.
     """
-    # another seed than training uses: otherwise recall would be measured on keys that centroids were fitted to
-    rows = np.sort(np.random.default_rng(seed + 1).choice(keys.rows, min(queries, keys.rows), replace=False))
+    # another seed than training uses: otherwise recall would be measured on keys that centroids
+    # were fitted to
+    rows = np.sort(
+        np.random.default_rng(seed + 1).choice(keys.rows, min(queries, keys.rows), replace=False)
+    )
     sample, itself = keys.take(rows), np.stack([rows, rows + 1], axis=1)
     at = [k for k in RECALL_AT if k < keys.rows] or [1]
-    exact = ExactSearcher(keys, searcher.metric, compared=lambda done: progress(done, keys.rows, "keys compared"))
+    exact = ExactSearcher(
+        keys, searcher.metric, compared=lambda done: progress(done, keys.rows, "keys compared")
+    )
     true, _ = exact.search(sample, at[-1], itself)
     rates = {}
     for k in dict.fromkeys((min(4, at[-1]), at[-1])):
@@ -112,7 +124,9 @@ def _by_probe(
     at: list[int],
     progress: Progress,
 ) -> dict[str, dict[str, float]]:
-    """Recall@k with exactly 1, 2, 4 … lists read, up to the searcher's `probe`: {probe: {k: recall}}."""
+    """Recall@k with exactly 1, 2, 4 … lists read, up to the searcher's `probe`: {probe: {k:
+    recall}}.
+    """
     table, most = {}, searcher.probe
     probes = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
     ranks = searcher.list_ranks(sample, true) if searcher.lossless else None

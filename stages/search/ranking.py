@@ -25,8 +25,11 @@ def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
     return scores if metric == "l2" else -scores
 
 
-def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape"]) -> Int64[np.ndarray, "*shape"]:
-    """Score and id packed into one integer: sortable float bits above the id. Integers sort in neighbour order.
+def packed(
+    scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape"]
+) -> Int64[np.ndarray, "*shape"]:
+    """Score and id packed into one integer: sortable float bits above the id. Integers sort in
+    neighbour order.
 
     A single sort of integers is several times faster than a sort by two keys.
 
@@ -38,7 +41,8 @@ def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape
     >>> bool(both[0] < both[1]), [one.tolist() for one in unpacked(both)]
     (True, [[-0.5, 3.0], [8, 2]])
     """
-    # adding 0 turns -0.0 into 0.0, since their bits differ; xor reverses the order of negative floats
+    # adding 0 turns -0.0 into 0.0, since their bits differ; xor reverses the order of negative
+    # floats
     bits = np.asarray(scores + np.float32(0)).view(np.int32)
     both = np.asarray(bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
     both <<= 32
@@ -86,8 +90,11 @@ def best_first(
     return best, rows
 
 
-def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
-    """Values [n] (-1 … 2**31 - 1) in rising order, and the former place of each; equal values keep their order.
+def sorted_places(
+    values: Int64[np.ndarray, " n"],
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+    """Values [n] (-1 … 2**31 - 1) in rising order, and the former place of each; equal values keep
+    their order.
 
     Value and place are packed into one integer, which sorts several times faster than an argsort.
 
@@ -113,7 +120,9 @@ def without(
     return np.where((ids >= start) & (ids < stop), -1, ids)
 
 
-def allowed_rows(rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"] | None) -> Integer[np.ndarray, " {n}"]:
+def allowed_rows(
+    rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"] | None
+) -> Integer[np.ndarray, " {n}"]:
     """Number of rows [n] that each query may see.
 
     >>> allowed_rows(10, 2, np.array([[2, 5], [8, 20]])).tolist()

@@ -1,9 +1,10 @@
 """Scanning keys with matrix products: scores of many queries against many rows.
 
-Let o be an origin among the keys. Then |y - o|^2 - 2(x - o)y is the squared distance, except for a constant of each
-query. It needs a product with the unchanged keys, and lengths that are computed once. Lengths from o lose fewer digits,
-and only the queries are shifted. For inner products the score is -xy. These scores are *rough*. They select the pairs
-that `pair_scores` computes again without cancellation, within a bound that allows for rounding.
+Let o be an origin among the keys. Then |y - o|^2 - 2(x - o)y is the squared distance, except for a
+constant of each query. It needs a product with the unchanged keys, and lengths that are computed
+once. Lengths from o lose fewer digits, and only the queries are shifted. For inner products the
+score is -xy. These scores are *rough*. They select the pairs that `pair_scores` computes again
+without cancellation, within a bound that allows for rounding.
 """
 
 import threading
@@ -21,10 +22,12 @@ from stages.search.top_k import runs
 from stages.threads import ThreadPool, in_turn, slices
 
 TILE_SCORES = 1 << 19
-"""Scores that a thread computes at a time: 2 MB, so that they are used while they are in the cache."""
+"""Scores that a thread computes at a time: 2 MB, so that they are used while they are in the cache.
+"""
 
 FLAGS, PAIRS = 1 << 22, 1 << 18
-"""FLAGS pairs are tested against bounds at a time, 4 MB; PAIRS of those that pass are scored exactly at a time.
+"""FLAGS pairs are tested against bounds at a time, 4 MB; PAIRS of those that pass are scored
+exactly at a time.
 
 Threads wait for each other between calls of NumPy, so a few long calls are faster."""
 
@@ -32,10 +35,12 @@ QUERIES = 1024
 """Queries that a thread prepares at a time."""
 
 NARROW = 64
-"""Excluded ranges up to this width are searched with the rest and dropped; wider ones are hidden."""
+"""Excluded ranges up to this width are searched with the rest and dropped; wider ones are hidden.
+"""
 
 ROUNDING = 1e-6
-"""Two scores this close, relative to the terms they are computed from, may be in the wrong order."""
+"""Two scores this close, relative to the terms they are computed from, may be in the wrong order.
+"""
 
 
 def squared_lengths(
@@ -56,12 +61,14 @@ def squared_lengths(
 
 
 def add_products(
-    queries: Float32[np.ndarray, "q d"], keys: Float32[np.ndarray, "m d"], out: Float32[np.ndarray, "q m"]
+    queries: Float32[np.ndarray, "q d"],
+    keys: Float32[np.ndarray, "m d"],
+    out: Float32[np.ndarray, "q m"],
 ) -> None:
     """Add inner products to `out`.
 
-    For 64 queries and 1,000 keys, PyTorch takes two thirds of NumPy's time. NumPy is used where PyTorch may round
-    float32 to fewer digits.
+    For 64 queries and 1,000 keys, PyTorch takes two thirds of NumPy's time. NumPy is used where
+    PyTorch may round float32 to fewer digits.
 
     >>> scores = np.array([[10.0, 20.0]], np.float32)
     >>> add_products(np.array([[1, 2]], np.float32), np.array([[3, 0], [0, 4]], np.float32), scores)
@@ -162,7 +169,8 @@ class QueryBlock:
                 return
             np.subtract(queries[part], origin, out=own)
             self.lengths[part] = np.linalg.norm(own, axis=1)
-            # |k - q|² = |k - o|² - 2 (k - o)·(q - o) + |q - o|²: the last term is the same for all keys of a query
+            # |k - q|² = |k - o|² - 2 (k - o)·(q - o) + |q - o|²: the last term is the same for all
+            # keys of a query
             own *= -2
             self.constant[part] = self.lengths[part] ** 2 - own @ origin
 
@@ -174,32 +182,43 @@ class QueryBlock:
     def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
         """Bound on the terms of rough scores, for keys within a radius of the origin.
 
-        Under l2 the length of a near key is at most that of the query plus their distance. A small inner product,
-        however, may be a sum of large terms.
+        Under l2 the length of a near key is at most that of the query plus their distance. A small
+        inner product, however, may be a sum of large terms.
         """
         if self.metric == "l2":
             return self.lengths * (self.lengths + 2 * self.far)
         return self.lengths * (radius + self.far)
 
-    def reach(self, rough: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
-        """The largest rough score that a row at least as near as one with this score can have, given rounding.
+    def reach(
+        self, rough: Float32[np.ndarray, " n"], radius: np.float32
+    ) -> Float32[np.ndarray, " n"]:
+        """The largest rough score that a row at least as near as one with this score can have,
+        given rounding.
 
         Args:
-            radius: distance from the origin within which all keys of these scores lie; `allowed` adds the rounding
-                error of other keys.
+            radius: distance from the origin within which all keys of these scores lie; `allowed`
+                adds the rounding error of other keys.
         """
         return rough + np.float32(2 * ROUNDING) * (self.magnitude(radius) + np.abs(rough))
 
-    def allowed(self, bounds: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
+    def allowed(
+        self, bounds: Float32[np.ndarray, " n"], radius: np.float32
+    ) -> Float32[np.ndarray, " n"]:
         """Bounds of `reach`, widened by the rounding error of keys within a radius of the origin."""
-        return bounds if self.metric == "l2" else bounds + np.float32(2 * ROUNDING) * self.magnitude(radius)
+        return (
+            bounds
+            if self.metric == "l2"
+            else bounds + np.float32(2 * ROUNDING) * self.magnitude(radius)
+        )
 
     def depth(self, k: int) -> int:
         """Number of rows with the smallest rough scores that must include k allowed ones."""
         return k if self.hides else k + widest(self.exclude)
 
     def bounds(self, keys: KeyBlock, k: int) -> Float32[np.ndarray, " n"]:
-        """Upper bounds on the rough scores of the k best rows, from these keys alone; +inf if they are too few."""
+        """Upper bounds on the rough scores of the k best rows, from these keys alone; +inf if they
+        are too few.
+        """
         depth = self.depth(k)
         if len(keys.rows) < depth:
             return np.full(len(self), np.inf, np.float32)
@@ -212,8 +231,9 @@ class QueryBlock:
     ) -> Iterator[tuple[slice, Float32[np.ndarray, "t w"]]]:
         """The `depth` smallest rough scores of each query, tile after tile, some queries at a time.
 
-        Each item is a slice of all queries and their scores. The memory of the scores is reused for the next item.
-        If long ranges are hidden, scores are sorted, so that the allowed ones come first.
+        Each item is a slice of all queries and their scores. The memory of the scores is reused for
+        the next item. If long ranges are hidden, scores are sorted, so that the allowed ones come
+        first.
         """
         first = 0
         for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
@@ -222,39 +242,56 @@ class QueryBlock:
             first += len(scores)
 
     def within(
-        self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
+        self,
+        tiles: Iterable[Tile],
+        keys: KeyBlock,
+        bounds: Float32[np.ndarray, " n"],
+        scratch: Scratch,
     ) -> Iterator["Pairs"]:
-        """Pairs of queries and keys whose rough score is at most the query's bound; excluded rows count as missing.
+        """Pairs of queries and keys whose rough score is at most the query's bound; excluded rows
+        count as missing.
 
         They come tile after tile, in the order of the queries.
         """
         for some in small_tiles(tiles, FLAGS):
             yield from self.pairs(some, keys, self._near(some, keys, bounds, scratch))
 
-    def _table(self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch) -> Float32[np.ndarray, "q m"]:
+    def _table(
+        self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch
+    ) -> Float32[np.ndarray, "q m"]:
         """Rough scores of tiles, one below the other; narrow tiles are padded with +inf.
 
         Rows in long excluded ranges are +inf, too; rows in short ones keep their scores.
         """
         which = np.concatenate([which for which, _ in tiles])
         own, first = self._taken(which, scratch), 0
-        table = scratch.array("scores", (len(which), max(part.stop - part.start for _, part in tiles)))
+        table = scratch.array(
+            "scores", (len(which), max(part.stop - part.start for _, part in tiles))
+        )
         for queries, part in tiles:
             rows, size = slice(first, first + len(queries)), part.stop - part.start
             self._score(own[rows], keys.part(part), table[rows, :size])
             table[rows, size:] = np.inf
             if self.hides and self.exclude is not None:
-                hide(table[rows], np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])), np.inf)
+                hide(
+                    table[rows],
+                    np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])),
+                    np.inf,
+                )
             first = rows.stop
         return table
 
-    def _taken(self, which: Int64[np.ndarray, " q"], scratch: Scratch) -> Float32[np.ndarray, "q d"]:
+    def _taken(
+        self, which: Int64[np.ndarray, " q"], scratch: Scratch
+    ) -> Float32[np.ndarray, "q d"]:
         """Factors of some of the queries, copied to working memory."""
         own = scratch.array("queries", (len(which), self.factors.shape[1]))
         self.factors.take(which, axis=0, out=own, mode="clip")
         return own
 
-    def _score(self, factors: Float32[np.ndarray, "q d"], keys: KeyBlock, out: Float32[np.ndarray, "q m"]) -> None:
+    def _score(
+        self, factors: Float32[np.ndarray, "q d"], keys: KeyBlock, out: Float32[np.ndarray, "q m"]
+    ) -> None:
         """Write rough scores to `out`."""
         out[:] = keys.lengths if self.metric == "l2" else 0
         add_products(factors, keys.vectors, out)
@@ -264,7 +301,8 @@ class QueryBlock:
     ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs within the bounds, of all tiles end to end."""
         flags, first = scratch.array("flags", (sum(map(_scores, tiles)),), bool), 0
-        # rounding of inner products grows with the longest key of these tiles, not with that of the bound
+        # rounding of inner products grows with the longest key of these tiles, not with that of the
+        # bound
         if self.metric != "l2":
             bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
@@ -277,7 +315,9 @@ class QueryBlock:
             first += scores.size
         return flags
 
-    def pairs(self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:
+    def pairs(
+        self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]
+    ) -> Iterator["Pairs"]:
         """The flagged pairs of some tiles, excluded ones at +inf; flags lie end to end."""
         which = np.concatenate([which for which, _ in tiles])
         queries = np.array([len(which) for which, _ in tiles])
@@ -291,7 +331,9 @@ class QueryBlock:
             places = found[limits[some.start] : limits[some.stop]] + shifts.take(own)
             yield Pairs(which[some], counts, self._compared(which.take(own), keys, places))
 
-    def _compared(self, owners: np.ndarray, keys: "Keys", places: np.ndarray) -> Int64[np.ndarray, " p"]:
+    def _compared(
+        self, owners: np.ndarray, keys: "Keys", places: np.ndarray
+    ) -> Int64[np.ndarray, " p"]:
         """Pairs of queries and keys, `packed`."""
         rows = keys.rows.take(places)
         scores = pair_scores(self.vectors, owners, *keys.whole(places), self.metric)
@@ -323,12 +365,16 @@ def _tiles(whole: Tile) -> Iterator[Tile]:
 
 
 def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
-    """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay alone."""
+    """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay
+    alone.
+    """
     # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
     some, queries, width = list[Tile](), 0, 0
     for tile in tiles:
         own = tile[1].stop - tile[1].start
-        if some and (min(own, width) < least or (queries + len(tile[0])) * max(own, width) > TILE_SCORES):
+        if some and (
+            min(own, width) < least or (queries + len(tile[0])) * max(own, width) > TILE_SCORES
+        ):
             yield some
             some, queries, width = [], 0, 0
         some.append(tile)
@@ -355,7 +401,9 @@ def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
 
 
 def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
-    """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each query's pairs."""
+    """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each
+    query's pairs.
+    """
     first, last = 0, len(limits) - 1
     while first < last:
         stop = max(first + 1, int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1)
@@ -363,7 +411,9 @@ def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
         first = stop
 
 
-def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) -> Float32[np.ndarray, "t w"]:
+def smallest_of(
+    scores: Float32[np.ndarray, "t m"], depth: int, rising: bool
+) -> Float32[np.ndarray, "t w"]:
     """The smallest `depth` scores of each row, or all of them; reorders the given rows.
 
     >>> smallest_of(np.array([[3.0, 1.0, 2.0]], np.float32), 2, rising=True).tolist()
@@ -379,7 +429,8 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
 
 def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
-    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of the table
+    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of
+    # the table
     columns = columns.clip(0, table.shape[1])
     firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
     table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value

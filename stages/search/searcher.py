@@ -11,18 +11,22 @@ from stages.search.ranking import pick, score_to_distance
 from stages.threads import slices, thread_pool
 
 BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
-"""Queries and candidates of one block: at most BLOCK_BYTES, and at most a quarter of the free memory."""
+"""Queries and candidates of one block: at most BLOCK_BYTES, and at most a quarter of the free
+memory.
+"""
 
 COPIED_QUERIES = 256
 """Queries whose results a thread copies at a time."""
 
 GROWTH = 16
-"""Factor by which candidates beyond k grow if too many are equal. Equal keys come in hundreds, since every window
-of a corpus begins with few inputs."""
+"""Factor by which candidates beyond k grow if too many are equal. Equal keys come in hundreds,
+since every window of a corpus begins with few inputs."""
 
 
 def block_bytes() -> int:
-    """Bytes of queries and candidates that a search may hold beyond its result; pairs may take the same again."""
+    """Bytes of queries and candidates that a search may hold beyond its result; pairs may take the
+    same again.
+    """
     free = free_memory_bytes()
     return BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // BLOCK_SHARE)
 
@@ -47,8 +51,10 @@ class Searcher(ABC):
     Attributes:
         rows: number of keys in the index.
         dim: width of a key.
-        metric: `l2` (squared distance, smaller is better) or `ip` (inner product, larger is better).
-        lossless: whether distances are those of the stored keys, so that recomputing them changes nothing.
+        metric: `l2` (squared distance, smaller is better) or `ip` (inner product, larger is
+        better).
+        lossless: whether distances are those of the stored keys, so that recomputing them changes
+        nothing.
     """
 
     def __init__(self, rows: int, dim: int, metric: str, lossless: bool) -> None:
@@ -60,18 +66,22 @@ class Searcher(ABC):
         return 24
 
     def search(
-        self, queries: Float[np.ndarray, "n {self.dim}"], k: int, exclude_ranges: Int64[np.ndarray, "n 2"] | None = None
+        self,
+        queries: Float[np.ndarray, "n {self.dim}"],
+        k: int,
+        exclude_ranges: Int64[np.ndarray, "n 2"] | None = None,
     ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
-        """The k best allowed rows of each query, best first; of equal ones the smaller row comes first.
+        """The k best allowed rows of each query, best first; of equal ones the smaller row comes
+        first.
 
         Args:
-            queries: [n, dim] float32, already rounded to the dtype of the stored keys. A larger n takes
-                less time a query; the memory used beyond the result is bounded.
+            queries: [n, dim] float32, already rounded to the dtype of the stored keys. A larger n
+                takes less time a query; the memory used beyond the result is bounded.
             k: neighbours wanted, >= 1; may exceed the number of rows.
             exclude_ranges: [n, 2] int64, rows start <= row < stop that the query may not see
                 (start == stop: none).
-        Returns: ids [n, k] int64 and distances [n, k] float32. If there are fewer than k allowed rows,
-            the rest is id -1 with distance +inf (l2) or -inf (ip).
+        Returns: ids [n, k] int64 and distances [n, k] float32. If there are fewer than k allowed
+            rows, the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
         queries = np.ascontiguousarray(queries, np.float32)
         step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k))
@@ -85,13 +95,17 @@ class Searcher(ABC):
             _put(found, scores[block], ids[block])
         return ids, score_to_distance(scores, self.metric)
 
-    def _search_block(self, queries: np.ndarray, k: int, exclude: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _search_block(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Search a block, then search again with more effort for queries that are not complete."""
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
         # these queries hold more candidates each, so fewer of them fit into a block
         while len(pending):
-            step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort))
+            step = max(
+                1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort)
+            )
             for some in slices(len(pending), step):
                 part = pending[some]
                 again = self.attempt(queries[part], k, pick(exclude, part), effort)
@@ -100,12 +114,16 @@ class Searcher(ABC):
         return scores, ids
 
     @abstractmethod
-    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
+    def attempt(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    ) -> Attempt:
         """Search a block; the caller raises the effort (0, 1, …) until every query is complete."""
 
 
 def _put(found: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarray) -> None:
-    """Copy scores and rows of a block into the result; one thread alone would take a tenth of the search's time."""
+    """Copy scores and rows of a block into the result; one thread alone would take a tenth of the
+    search's time.
+    """
 
     def put(part: slice) -> None:
         scores[part], ids[part] = found[0][part], found[1][part]

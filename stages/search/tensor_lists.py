@@ -1,8 +1,8 @@
 """The lists of an IVF index on a device other than the CPU; as many as fit stay there.
 
-The keys of a list are cut into blocks of one width, and the last block is padded. The queries of a list are cut into
-blocks of one height. So products of two blocks can be batched. Each query gets a row of scores for all blocks that it
-reads.
+The keys of a list are cut into blocks of one width, and the last block is padded. The queries of a
+list are cut into blocks of one height. So products of two blocks can be batched. Each query gets a
+row of scores for all blocks that it reads.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,27 +47,46 @@ class BlocksOnDevice:
     Attributes:
         keys: [blocks * width]; rows are `NO_ROW` in padding.
         bias: [blocks, width] bias of rough scores; +inf in padding.
-        counts: [lists + 1] number of blocks of each list that are here; the last entry is 0, for no list.
+        counts: [lists + 1] number of blocks of each list that are here; the last entry is 0, for no
+        list.
         firsts: [lists + 1] number of the first block of each list.
         radius: distance from the origin to the farthest key, [].
     """
 
     def __init__(
-        self, lists: "InvertedLists", blocks: range, width: int, dtype: torch.dtype, like: TensorQueries
+        self,
+        lists: "InvertedLists",
+        blocks: range,
+        width: int,
+        dtype: torch.dtype,
+        like: TensorQueries,
     ) -> None:
         ends = np.cumsum(-(-lists.sizes // width))
         starts = np.append(0, ends[:-1])
         firsts, lasts = (limit.clip(blocks.start, blocks.stop) for limit in (starts, ends))
         self.width, device, keys = width, like.device, len(blocks) * width
-        self.counts, self.firsts = (moved(np.append(own, 0), device) for own in (lasts - firsts, firsts - blocks.start))
+        self.counts, self.firsts = (
+            moved(np.append(own, 0), device) for own in (lasts - firsts, firsts - blocks.start)
+        )
         vectors = torch.zeros((keys, len(like.origin)), dtype=dtype, device=device)
         self.keys = TensorKeys(torch.full((keys,), NO_ROW, device=device), vectors)
         self.bias = torch.full((len(blocks), width), torch.inf, device=device)
         self.radius = torch.zeros((), device=device)
-        self._fill(lists, width * (firsts - blocks.start), width * (firsts - starts), width * (lasts - starts), like)
+        self._fill(
+            lists,
+            width * (firsts - blocks.start),
+            width * (firsts - starts),
+            width * (lasts - starts),
+            like,
+        )
 
     def _fill(
-        self, lists: "InvertedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
+        self,
+        lists: "InvertedLists",
+        places: np.ndarray,
+        firsts: np.ndarray,
+        lasts: np.ndarray,
+        like: TensorQueries,
     ) -> None:
         """Copy keys `firsts` to `lasts` - 1 of each list, or to its end, to `places` onwards."""
         some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
@@ -82,9 +101,13 @@ class BlocksOnDevice:
         if some:
             self._put(some, like)
 
-    def _put(self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries) -> None:
+    def _put(
+        self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries
+    ) -> None:
         """Copy rows and keys of some lists to their places on the device."""
-        places, rows, vectors = (moved(np.concatenate(own), like.device) for own in zip(*some, strict=True))
+        places, rows, vectors = (
+            moved(np.concatenate(own), like.device) for own in zip(*some, strict=True)
+        )
         centred = vectors.float() - like.origin
         self.keys.rows[places], self.keys.vectors[places] = rows, vectors
         self.bias.view(-1)[places] = like.bias(centred)
@@ -99,7 +122,9 @@ class WithLists:
         scores: number of scores that are computed at a time.
     """
 
-    def __init__(self, queries: TensorQueries, lists: Tensor, blocks: BlocksOnDevice, scores: int) -> None:
+    def __init__(
+        self, queries: TensorQueries, lists: Tensor, blocks: BlocksOnDevice, scores: int
+    ) -> None:
         self.keys, self.radius = blocks.keys, blocks.radius
         self._queries, self._lists, self._blocks = queries, lists, blocks
         widest = int(blocks.counts[lists].sum(dim=1).amax()) if len(lists) else 0
@@ -112,7 +137,9 @@ class WithLists:
         return rough, blocks.gather(1, columns // width) * width + columns % width
 
     def _scores(self, which: slice) -> tuple[Tensor, Tensor]:
-        """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b blocks [q, b]."""
+        """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b
+        blocks [q, b].
+        """
         lists, device = self._lists[which], self._queries.device
         counts = self._blocks.counts[lists]
         ends = counts.cumsum(dim=1)
@@ -133,8 +160,9 @@ class WithLists:
 
         Args:
             lists: [q, probe].
-        Returns: numbers of the pairs that probe the list (query · probe + place) [p, height]; False for padding
-            [p, height]; the block of keys [p]; and its position among the blocks of its list [p].
+        Returns: numbers of the pairs that probe the list (query · probe + place) [p, height]; False
+            for padding [p, height]; the block of keys [p]; and its position among the blocks of its
+            list [p].
         """
         device, (firsts, blocks) = lists.device, (self._blocks.firsts, self._blocks.counts[:-1])
         probed, pairs = lists.flatten().sort()
@@ -147,21 +175,31 @@ class WithLists:
             own = torch.searchsorted(ends, number, right=True)
             number -= (ends - products)[own]
             within = number % blocks[own]
-            places = (limits[own] + number // blocks[own] * height)[:, None] + torch.arange(height, device=device)
+            places = (limits[own] + number // blocks[own] * height)[:, None] + torch.arange(
+                height, device=device
+            )
             real = places < limits[own + 1][:, None]
             yield pairs[places.clamp_(max=len(pairs) - 1)], real, firsts[own] + within, within
 
     def _at_once(self, height: int) -> int:
-        """Products in one batch, limited by their scores and by the elements of their queries and keys."""
+        """Products in one batch, limited by their scores and by the elements of their queries and
+        keys.
+        """
         width, dim = self._blocks.width, self.keys.vectors.shape[1]
-        return max(1, min(BATCH // (height * width), self._queries.numbers // (max(height, width) * dim)))
+        return max(
+            1, min(BATCH // (height * width), self._queries.numbers // (max(height, width) * dim))
+        )
 
     def _product(self, queries: Tensor, blocks: Tensor) -> Tensor:
         """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
         width, dim = self._blocks.width, self.keys.vectors.shape[1]
-        vectors = self.keys.vectors.view(-1, width * dim).index_select(0, blocks).view(-1, width, dim)
+        vectors = (
+            self.keys.vectors.view(-1, width * dim).index_select(0, blocks).view(-1, width, dim)
+        )
         centred = vectors.float().sub_(self._queries.origin)
-        scores = torch.bmm(rows_at(self._queries.factors, queries), centred.mT).add_(self._blocks.bias[blocks][:, None])
+        scores = torch.bmm(rows_at(self._queries.factors, queries), centred.mT).add_(
+            self._blocks.bias[blocks][:, None]
+        )
         if self._queries.hides:
             rows = self.keys.rows.view(-1, self._blocks.width)[blocks]
             hidden = self._queries.hidden(queries, rows[:, None])
@@ -174,7 +212,8 @@ class TensorLists:
     """Compares queries with the lists that they probe.
 
     Args:
-        centres: [lists, d] centroids, which are all compared with a query; None: `nearest` finds the lists.
+        centres: [lists, d] centroids, which are all compared with a query; None: `nearest` finds
+        the lists.
         nearest: gives the numbers of the lists [n, probe] that queries [n, d] probe.
     """
 
@@ -185,7 +224,12 @@ class TensorLists:
         nearest: Callable[[np.ndarray, int], np.ndarray],
         device: str,
     ) -> None:
-        self.lists, self.device, self.budget, self._nearest = lists, device, memory_budget(device), nearest
+        self.lists, self.device, self.budget, self._nearest = (
+            lists,
+            device,
+            memory_budget(device),
+            nearest,
+        )
         self.width = block_width(lists.sizes)
         filled = np.flatnonzero(lists.sizes)
         one = lists.keys(int(filled[0]), slice(1)) if len(filled) else np.empty((0, 1), np.float16)
@@ -196,7 +240,9 @@ class TensorLists:
         self._step = max(1, self.budget.piece // (self.width * one.shape[1]))
         self._held: BlocksOnDevice | None = None
         self._centres = (
-            None if centres is None else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))
+            None
+            if centres is None
+            else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))
         )
 
     def comparisons(self, queries: TensorQueries, probe: int) -> Iterator[WithLists]:

@@ -1,8 +1,10 @@
-"""Search on a device other than the CPU. Rough scores choose candidates, and exact scores order them.
+"""Search on a device other than the CPU. Rough scores choose candidates, and exact scores order
+them.
 
-Each query gets a few candidates more than k, whose exact scores are computed without cancellation. No shape depends on
-the scores, so the host does not wait for the device. Bounds show whether rounding could have cost one of the k best, as
-among many equal keys. Such a query is searched again with more candidates.
+Each query gets a few candidates more than k, whose exact scores are computed without cancellation.
+No shape depends on the scores, so the host does not wait for the device. Bounds show whether
+rounding could have cost one of the k best, as among many equal keys. Such a query is searched again
+with more candidates.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +20,16 @@ from stages.search.keys import StoredKeys
 from stages.search.ranking import MISSING, pick, slack
 from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
-from stages.search.tensors import AsyncResults, TensorKeys, memory_budget, moved, packed, rows_at, scores_of, smallest
+from stages.search.tensors import (
+    AsyncResults,
+    TensorKeys,
+    memory_budget,
+    moved,
+    packed,
+    rows_at,
+    scores_of,
+    smallest,
+)
 from stages.threads import slices
 
 if TYPE_CHECKING:
@@ -31,14 +42,16 @@ FINISHED = 1 << 20
 
 
 class TensorQueries:
-    """Queries [n, d] on a device, like `QueryBlock`; a rough score is the key's bias plus its product with factors.
+    """Queries [n, d] on a device, like `QueryBlock`; a rough score is the key's bias plus its
+    product with factors.
 
     Attributes:
         factors: [n, d], multiplied by keys minus the origin.
         constant: [n] difference between the exact score and the rough one.
         exclude: [n, 2] ranges of rows that each may not see, or None.
         numbers: as in `MemoryBudget`.
-        hides: whether excluded rows are hidden in rough scores; short ranges are dropped from the candidates instead.
+        hides: whether excluded rows are hidden in rough scores; short ranges are dropped from the
+        candidates instead.
     """
 
     def __init__(
@@ -77,7 +90,9 @@ class TensorQueries:
         return k if self.hides else k + self.widest
 
     def hidden(self, which: slice | Tensor, rows: Tensor) -> Tensor | None:
-        """Mask of the rows [*q or 1, m] that these queries may not see, bool [*q, m]; None: they may see all."""
+        """Mask of the rows [*q or 1, m] that these queries may not see, bool [*q, m]; None: they
+        may see all.
+        """
         if self.exclude is None:
             return None
         start, stop = self.exclude[which].unbind(dim=-1)
@@ -93,7 +108,9 @@ class TensorQueries:
         It allows for rounding like `QueryBlock.reach` and `QueryBlock.allowed`.
         """
         rough, times = kth - self.constant[which], 2 * ROUNDING
-        magnitude = self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
+        magnitude = (
+            self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
+        )
         return rough + times * (magnitude + rough.abs())
 
 
@@ -111,9 +128,11 @@ class Comparison(Protocol):
     step: int
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
-        """Find the `count` smallest rough scores of these queries, and the places of their keys in `keys`.
+        """Find the `count` smallest rough scores of these queries, and the places of their keys in
+        `keys`.
 
-        Both are [q, c]; c is smaller than `count` if there are fewer keys. A score is +inf where there is no key.
+        Both are [q, c]; c is smaller than `count` if there are fewer keys. A score is +inf where
+        there is no key.
         """
 
 
@@ -139,13 +158,20 @@ class TensorSearch:
         self.complete = torch.zeros(len(queries), dtype=torch.bool, device=device)
 
     def run(self, comparisons: Iterable[Comparison], put: Callable[[slice, Tensor], None]) -> None:
-        """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they are final."""
-        number, step, most = -1, max(1, FINISHED // self.k), max(1, self.queries.numbers // self.count)
+        """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they
+        are final.
+        """
+        number, step, most = (
+            -1,
+            max(1, FINISHED // self.k),
+            max(1, self.queries.numbers // self.count),
+        )
         for number, (some, last) in enumerate(_with_last(comparisons)):
             self._radius = torch.maximum(self._radius, some.radius)
             for which in slices(len(self.queries), min(some.step, most)):
                 self._offer(which, some, fresh=number == 0)
-                # results are copied while later queries are compared, so copying takes no extra time
+                # results are copied while later queries are compared, so copying takes no extra
+                # time
                 for part in slices(which.stop, step, which.start) if last else ():
                     put(part, self.best(part))
         for part in slices(len(self.queries), step) if number < 0 else ():
@@ -154,7 +180,9 @@ class TensorSearch:
     def best(self, which: slice) -> Tensor:
         """The k best of some queries, `packed`, best first, [q, k]."""
         pairs = self._pairs[which].sort(dim=1).values[:, : self.k]
-        pairs = torch.cat((pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1)
+        pairs = torch.cat(
+            (pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1
+        )
         limit = self.queries.limit(scores_of(pairs[:, -1]), which, self._radius)
         last = self._rough[which].amax(dim=1)
         # the negation makes nan complete, so that the search ends for such queries
@@ -162,11 +190,16 @@ class TensorSearch:
         return pairs
 
     def _offer(self, which: slice, some: Comparison, fresh: bool) -> None:
-        """Merge the candidates of some queries among these keys with earlier ones, and keep the nearest."""
+        """Merge the candidates of some queries among these keys with earlier ones, and keep the
+        nearest.
+        """
         rough, places = some.nearest(which, self.count)
         pairs = self._compared(which, places, some.keys).masked_fill_(rough == torch.inf, MISSING)
         if fresh:
-            self._rough[which, : rough.shape[1]], self._pairs[which, : rough.shape[1]] = rough, pairs
+            self._rough[which, : rough.shape[1]], self._pairs[which, : rough.shape[1]] = (
+                rough,
+                pairs,
+            )
             return
         rough = torch.cat((self._rough[which], rough), dim=1)
         pairs = torch.cat((self._pairs[which], pairs), dim=1)
@@ -181,7 +214,10 @@ class TensorSearch:
 
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
         """Scores of pairs, like `pair_scores`: squared distances are computed from differences."""
-        out, queries = torch.empty(places.shape, device=self.queries.device), self.queries.vectors[which]
+        out, queries = (
+            torch.empty(places.shape, device=self.queries.device),
+            self.queries.vectors[which],
+        )
         wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
         high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
         for rows in slices(len(places), high):
@@ -196,9 +232,14 @@ class TensorSearch:
 
 
 def find(
-    searcher: "ScanningSearcher", queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
+    searcher: "ScanningSearcher",
+    queries: np.ndarray,
+    k: int,
+    exclude: np.ndarray | None,
+    effort: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the k best keys of each query: scores float32 and rows int64 [n, k], best first; +inf and -1 where missing.
+    """Find the k best keys of each query: scores float32 and rows int64 [n, k], best first; +inf
+    and -1 where missing.
 
     Args:
         exclude: [n, 2] ranges of rows that each may not see, or None.
@@ -207,7 +248,9 @@ def find(
     rows, numbers = searcher.rows, searcher.memory.numbers
 
     def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-        return TensorQueries(some, searcher.origin, searcher.metric, exclude, searcher.device, numbers)
+        return TensorQueries(
+            some, searcher.origin, searcher.metric, exclude, searcher.device, numbers
+        )
 
     asked = ready(queries, exclude)
     with AsyncResults(len(queries), k, rows, asked.device) as found:
@@ -221,7 +264,9 @@ def find(
             left, step = [], max(1, numbers // min(rows + 1, k + spare))
             for some in np.split(pending, range(step, len(pending), step)):
                 search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
-                search.run(searcher.comparisons(search.queries, effort), partial(found.put, among=some))
+                search.run(
+                    searcher.comparisons(search.queries, effort), partial(found.put, among=some)
+                )
                 left.append(some[~search.complete.cpu().numpy()])
             pending = np.concatenate(left)
         found.wait()
@@ -244,7 +289,8 @@ class KeysOnDevice:
     def __init__(self, keys: StoredKeys, device: str) -> None:
         self.keys, self.device, self.budget = keys, device, memory_budget(device)
         self._staying = min(
-            keys.shards, self.budget.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8))
+            keys.shards,
+            self.budget.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8)),
         )
         self._held: TensorKeys | None = None
 
@@ -252,11 +298,16 @@ class KeysOnDevice:
         """All keys, in blocks for one matrix product each."""
         if self._staying and self._held is None:
             self._held = self._brought(self._staying)
-        step, others = max(1, self.budget.piece // self.keys.dim), range(self._staying, self.keys.shards)
+        step, others = (
+            max(1, self.budget.piece // self.keys.dim),
+            range(self._staying, self.keys.shards),
+        )
         if self._held is not None:
             yield from _cut(self._held, step)
         for first, block in self.keys.each(others):
-            yield from _cut(TensorKeys(self._rows(first, len(block)), moved(block, self.device)), step)
+            yield from _cut(
+                TensorKeys(self._rows(first, len(block)), moved(block, self.device)), step
+            )
 
     def _brought(self, shards: int) -> TensorKeys:
         """Copy the keys of the first shards to the device."""

@@ -1,4 +1,6 @@
-"""Search on a device other than the CPU, in PyTorch: shared kernels, and the copying of results to the host."""
+"""Search on a device other than the CPU, in PyTorch: shared kernels, and the copying of results to
+the host.
+"""
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,11 +15,17 @@ from torch import Tensor
 from stages.search.ranking import MISSING, NO_ROW
 
 BESIDE = 1 << 30
-"""Bytes of a GPU reserved for queries and their candidates. The limits below are shares of the rest."""
+"""Bytes of a GPU reserved for queries and their candidates. The limits below are shares of the
+rest.
+"""
 SCORES = 3 << 27
-"""Rough scores at a time: 1.6 GB, or an eighth of a GPU's free memory. Kernels count bytes in 32 bits."""
+"""Rough scores at a time: 1.6 GB, or an eighth of a GPU's free memory. Kernels count bytes in 32
+bits.
+"""
 NUMBERS = 1 << 27
-"""Elements of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of the free memory."""
+"""Elements of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of the
+free memory.
+"""
 PIECE_NUMBERS = 1 << 28
 """Elements of keys in one product: 1 GB in float32, or a 32nd of the free memory."""
 HELD_SHARE, ROOM = 0.5, 24 << 30
@@ -32,7 +40,9 @@ FEWEST_OF_A_GROUP = 3
 
 
 class TensorKeys(NamedTuple):
-    """Keys on a device: their rows, int64 [m], `NO_ROW` for padding, and the keys in their stored dtype, [m, d]."""
+    """Keys on a device: their rows, int64 [m], `NO_ROW` for padding, and the keys in their stored
+    dtype, [m, d].
+    """
 
     rows: Tensor
     vectors: Tensor
@@ -86,11 +96,13 @@ def rows_at(table: Tensor, places: Tensor) -> Tensor:
 
 
 def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The smallest of each row of scores [q, m], in any order: scores [q, c] and their columns, c = min(count, m).
+    """The smallest of each row of scores [q, m], in any order: scores [q, c] and their columns, c =
+    min(count, m).
 
-    Columns are divided into groups of g; every w-th column is in the same group. The `count` groups with the smallest
-    minima contain the `count` smallest scores, so only their scores are ranked. That takes m / g minima and then
-    g * count scores. Their sum is smallest for g = sqrt(m / count).
+    Columns are divided into groups of g; every w-th column is in the same group. The `count` groups
+    with the smallest minima contain the `count` smallest scores, so only their scores are ranked.
+    That takes m / g minima and then g * count scores. Their sum is smallest for g = sqrt(m /
+    count).
 
     >>> smallest(torch.tensor([[5.0, 1.0, 3.0]]), 2)[1].sort().values.tolist()
     [[1, 2]]
@@ -126,7 +138,8 @@ def scores_of(pairs: Tensor) -> Tensor:
 
 
 def rows_of(pairs: Tensor, rows: int) -> Tensor:
-    """Rows of pairs from `packed`, -1 where missing: int32, or int64 if there are too many `rows` for it.
+    """Rows of pairs from `packed`, -1 where missing: int32, or int64 if there are too many `rows`
+    for it.
 
     >>> rows_of(packed(torch.tensor([0.5, torch.inf]), torch.tensor([8, 3])), rows=9).tolist()
     [8, -1]
@@ -144,7 +157,8 @@ THREADS, UNDER_WAY = 4, 8
 class AsyncResults:
     """Scores float32 and rows int64 [n, k] of n queries, copied while the device works.
 
-    A GPU writes to pinned memory in a stream of its own, and threads copy from there. PyTorch reuses pinned memory.
+    A GPU writes to pinned memory in a stream of its own, and threads copy from there. PyTorch
+    reuses pinned memory.
 
     Args:
         rows: number of rows in the datastore.
@@ -160,11 +174,18 @@ class AsyncResults:
     def __enter__(self) -> "AsyncResults":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._pool.shutdown()
 
     def put(self, which: slice, pairs: Tensor, among: np.ndarray | None = None) -> None:
-        """Start copying the result of some queries, or of those `among` others, `packed`, best first, [q, k]."""
+        """Start copying the result of some queries, or of those `among` others, `packed`, best
+        first, [q, k].
+        """
         into = which if among is None else among[which]
         found = scores_of(pairs), rows_of(pairs, self._all_rows)
         if self._stream is None:
@@ -187,7 +208,11 @@ class AsyncResults:
             self._under_way.popleft().result()
 
     def _keep(
-        self, which: slice | np.ndarray, scores: Tensor, rows: Tensor, arrived: torch.cuda.Event | None = None
+        self,
+        which: slice | np.ndarray,
+        scores: Tensor,
+        rows: Tensor,
+        arrived: torch.cuda.Event | None = None,
     ) -> None:
         if arrived is not None:
             arrived.synchronize()

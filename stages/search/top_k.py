@@ -12,7 +12,8 @@ from stages.threads import ThreadPool, slices
 def runs(
     starts: Integer[np.ndarray, " m"], lengths: Integer[np.ndarray, " m"], step: int = 1
 ) -> Int64[np.ndarray, " total"]:
-    """Runs of consecutive numbers, end to end, with these starts and lengths; step 0 repeats the start.
+    """Runs of consecutive numbers, end to end, with these starts and lengths; step 0 repeats the
+    start.
 
     >>> runs(np.array([5, 9]), np.array([3, 2])).tolist()
     [5, 6, 7, 9, 10]
@@ -28,7 +29,8 @@ def runs(
 
 
 TABLE_PAIRS, TABLES = 1 << 18, 4
-"""Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
+"""Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get.
+"""
 
 
 class TooMany(Exception):
@@ -36,7 +38,8 @@ class TooMany(Exception):
 
 
 class TopKBuffer:
-    """Pairs of n queries, of which the k best are wanted; they come in any order, and from several threads.
+    """Pairs of n queries, of which the k best are wanted; they come in any order, and from several
+    threads.
 
     Args:
         most: largest number of pairs; None: any number, but only one thread may add them.
@@ -58,9 +61,14 @@ class TopKBuffer:
         self.number, self._runs = 0, [(np.arange(self.queries), none, none)]
 
     def add(
-        self, which: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
+        self,
+        which: Int64[np.ndarray, " q"],
+        counts: Int64[np.ndarray, " q"],
+        pairs: Int64[np.ndarray, " p"],
     ) -> None:
-        """Add `counts` of `packed` pairs for each of some queries, query after query. Raises: TooMany."""
+        """Add `counts` of `packed` pairs for each of some queries, query after query. Raises:
+        TooMany.
+        """
         # only the position is shared: threads then write to separate pairs
         with self._adding:
             start, stop = self.number, self.number + len(pairs)
@@ -72,27 +80,41 @@ class TopKBuffer:
                 self._pairs = more
             self.number = stop
         self._pairs[start:stop] = pairs
-        # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the memory
+        # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the
+        # memory
         some = np.flatnonzero(counts)
         if len(some):
             starts = np.cumsum(counts) - counts + start
             self._runs.append((which[some], counts[some], starts[some]))
 
-    def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
+    def best(
+        self, k: int, pool: ThreadPool
+    ) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
         which, counts, starts = (np.concatenate(parts) for parts in zip(*self._runs, strict=True))
         totals = np.bincount(which, counts, self.queries).astype(np.int64)
         # NumPy sorts 16-bit numbers by radix sort, which is several times faster
-        order = np.argsort(which.astype(np.uint16) if self.queries <= 1 << 16 else which, kind="stable")
-        counts, starts, number = counts[order], starts[order], np.bincount(which, minlength=self.queries)
+        order = np.argsort(
+            which.astype(np.uint16) if self.queries <= 1 << 16 else which, kind="stable"
+        )
+        counts, starts, number = (
+            counts[order],
+            starts[order],
+            np.bincount(which, minlength=self.queries),
+        )
         firsts = np.cumsum(number) - number
-        scores, rows = np.empty((self.queries, k), np.float32), np.empty((self.queries, k), np.int64)
+        scores, rows = (
+            np.empty((self.queries, k), np.float32),
+            np.empty((self.queries, k), np.int64),
+        )
 
         def sort(some: np.ndarray) -> None:
             own, width = runs(firsts[some], number[some]), max(k, int(totals[some].max()))
             pads, lengths = width - totals[some], counts[own]
             lengths[np.cumsum(number[some]) - number[some]] = pads
-            table = self._pairs.take(runs(starts[own], lengths), mode="clip").reshape(len(some), width)
+            table = self._pairs.take(runs(starts[own], lengths), mode="clip").reshape(
+                len(some), width
+            )
             table[np.arange(width) < pads[:, None]] = MISSING
             if width > k:
                 table.partition(k - 1, axis=1)
@@ -104,7 +126,9 @@ class TopKBuffer:
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """Keep only the k best pairs of each query; returns the k-th score, +inf if there are fewer."""
+        """Keep only the k best pairs of each query; returns the k-th score, +inf if there are
+        fewer.
+        """
         scores, rows = self.best(k, pool)
         self._forget()
         self.add(np.arange(self.queries), np.full(self.queries, k), packed(scores, rows).ravel())
@@ -112,7 +136,9 @@ class TopKBuffer:
 
 
 def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
-    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and TABLE_PAIRS pairs."""
+    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and
+    TABLE_PAIRS pairs.
+    """
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
     parts, stop = [], len(order)
@@ -131,14 +157,17 @@ class ScoreTable:
     """Scores of n queries, collected in cells to find the one of a given rank.
 
     Args:
-        sizes: [n, m] number of scores in each of the m cells of a query; cell c of query q has the number q * m + c.
+        sizes: [n, m] number of scores in each of the m cells of a query; cell c of query q has the
+        number q * m + c.
         rank: rank of the wanted score; 1 is the smallest.
     """
 
     def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
         ends = np.cumsum(sizes, axis=1)
         self._rank, self._totals = rank, ends[:, -1].copy()
-        self._table = np.empty((len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32)
+        self._table = np.empty(
+            (len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32
+        )
         ends += np.arange(0, self._table.size, self._table.shape[1])[:, None]
         self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
 
@@ -153,7 +182,9 @@ class ScoreTable:
 
     def _from_any_place(self, width: int) -> np.ndarray:
         """[places, width] view of the table: `width` numbers from each place onwards."""
-        return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
+        return np.ndarray(
+            (self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4)
+        )
 
     def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
         """The score of the given rank for each query, +inf if it has fewer scores.

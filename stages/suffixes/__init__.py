@@ -1,4 +1,6 @@
-"""Contexts of a text in sorted order: a suffix array of the reversed text. The package works on arrays."""
+"""Contexts of a text in sorted order: a suffix array of the reversed text. The package works on
+arrays.
+"""
 
 AT_ONCE = 1 << 20
 """Tokens that are read at a time."""

@@ -1,7 +1,9 @@
-"""The index `exact`: the sorted contexts of a text. It only depends on tokens, so all models of them can use it.
+"""The index `exact`: the sorted contexts of a text. It only depends on tokens, so all models of
+them can use it.
 
-Contexts are divided into shards that are sorted separately. Large arrays are memory-mapped, so memory holds one shard.
-For a changed text, the previous index is merged into the new one, and kept documents are not sorted again.
+Contexts are divided into shards that are sorted separately. Large arrays are memory-mapped, so
+memory holds one shard. For a changed text, the previous index is merged into the new one, and kept
+documents are not sorted again.
 """
 
 from collections.abc import Mapping
@@ -29,12 +31,15 @@ TEXT = "text"
 """Role of the tokens that are sorted; see also `stages.lineage.indexes`."""
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 20
-"""Most contexts that are sorted together; shards hold two thirds of it on average, since their sizes differ."""
+"""Most contexts that are sorted together; shards hold two thirds of it on average, since their
+sizes differ.
+"""
 ROWS_PER_SHARD = 1 << 19
 SORTING_BYTES = 110
 """Bytes of memory for each context while it is sorted."""
 KEEP, CUT, SORT, WRITE = "keep", "cut", "sort", "write"
-"""Phases: copy the order of kept documents, group the other contexts by shard, sort each shard, and write the arrays.
+"""Phases: copy the order of kept documents, group the other contexts by shard, sort each shard, and
+write the arrays.
 
 Kept documents are those of the previous index, and small texts are not cut.
 """
@@ -50,7 +55,9 @@ class Part(Shard):
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[Part]):
-    """The arrays, both [rows], and the work; `sorted`: tokens to sort, `stay`: documents of the previous index."""
+    """The arrays, both [rows], and the work; `sorted`: tokens to sort, `stay`: documents of the
+    previous index.
+    """
 
     order: ArrayLayout
     shared: ArrayLayout
@@ -62,7 +69,9 @@ class Plan(ShardPlan[Part]):
 
 
 class ExactIndex(ShardedStage[IndexConfig, Plan, "Work", Part]):
-    """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is updated."""
+    """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is
+    updated.
+    """
 
     name = "build-index"
     kind = "index"
@@ -74,15 +83,22 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, "Work", Part]):
         splits = text.metrics["splits"]
         if not splits.get(split, {}).get("tokens"):
             has = ", ".join(name for name, one in splits.items() if one["tokens"])
-            raise ArtifactError(f"{text.reference} has no text in split {split!r} to sort (it has: {has}).")
+            raise ArtifactError(
+                f"{text.reference} has no text in split {split!r} to sort (it has: {has})."
+            )
         return Inputs({TEXT: text})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         given = {name: getattr(config, name) for name in VECTORS}
-        other = next((name for name, value in given.items() if value != IndexConfig().model_dump()[name]), None)
+        other = next(
+            (name for name, value in given.items() if value != IndexConfig().model_dump()[name]),
+            None,
+        )
         if other is not None:
             raise UsageError(f"{other} means nothing to an {EXACT!r} index: leave it out.")
-        return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
+        return config.model_copy(
+            update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"}
+        )
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.suffixes.sorting import staying_documents
@@ -90,14 +106,23 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, "Work", Part]):
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = staying_documents(job)
         most, count = CONTEXTS_PER_SHARD, len(held)
-        # borders from a sample give uneven shards: 1.5 times the number keeps the largest below `most`
+        # borders from a sample give uneven shards: 1.5 times the number keeps the largest below
+        # `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
-        cuts = [range(start, min(start + most, count)) for start in range(0, count if sorts > 1 else 0, most)]
-        order = ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if rows >= 2**32 else "uint32", ROWS_PER_SHARD)
+        cuts = [
+            range(start, min(start + most, count))
+            for start in range(0, count if sorts > 1 else 0, most)
+        ]
+        order = ArrayLayout(
+            f"{GROUP}/order", (rows,), "uint64" if rows >= 2**32 else "uint32", ROWS_PER_SHARD
+        )
         shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", ROWS_PER_SHARD)
         parts = [
             *([] if stay is None else [Part(KEEP, phase=KEEP)]),
-            *(Part(f"{CUT}-{number:06d}", number, some, phase=CUT) for number, some in enumerate(cuts)),
+            *(
+                Part(f"{CUT}-{number:06d}", number, some, phase=CUT)
+                for number, some in enumerate(cuts)
+            ),
             *(Part(f"{SORT}-{number:06d}", number, phase=SORT) for number in range(sorts)),
             *(Part(f"{WRITE}-{number:06d}", number, phase=WRITE) for number in range(order.shards)),
         ]
@@ -119,11 +144,19 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, "Work", Part]):
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
         rows, size = plan.order.shape[0], plan.order.nbytes + plan.shared.nbytes
         documents = int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"])
-        figures = {"rows": rows, "documents": documents, "bytes": size, "bytes_per_key": round(size / rows, 2)}
+        figures = {
+            "rows": rows,
+            "documents": documents,
+            "bytes": size,
+            "bytes_per_key": round(size / rows, 2),
+        }
         if PREVIOUS not in job.inputs:
             return figures
         added = len(plan.sorted)
-        return figures | {"added": added, "forgotten": job.inputs[PREVIOUS].metrics["rows"] - (rows - added)}
+        return figures | {
+            "added": added,
+            "forgotten": job.inputs[PREVIOUS].metrics["rows"] - (rows - added),
+        }
 
 
 LEFT_OUT = ("lists", "probe", "code_bytes", "code_bits", "links", "train_keys")

@@ -1,4 +1,5 @@
-"""The longest matches of a context among the sorted contexts of a text: their places, and the symbols they share.
+"""The longest matches of a context among the sorted contexts of a text: their places, and the
+symbols they share.
 
 Shapes: N sorted contexts, n queries, k matches for each query.
 """
@@ -11,12 +12,14 @@ import numpy as np
 from stages.suffixes.text import LONGEST, Text, sort_contexts
 
 NUMBERS_AT_ONCE = 1 << 18
-"""Numbers in the working arrays of one part of the queries, small enough for the processor's cache."""
+"""Numbers in the working arrays of one part of the queries, small enough for the processor's cache.
+"""
 
 
 class Located(NamedTuple):
-    """Places of n contexts in the order. `place` int64 [n]: the first context that is not smaller. `before` and `after`
-    uint8 [n]: symbols shared with the context before that place, and with the one at it."""
+    """Places of n contexts in the order. `place` int64 [n]: the first context that is not smaller.
+    `before` and `after` uint8 [n]: symbols shared with the context before that place, and with the
+    one at it."""
 
     place: np.ndarray
     before: np.ndarray
@@ -33,15 +36,17 @@ class Located(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The best matches, longest first. `places` int64 [n, k]: tokens of the text, -1 where missing. `shared` uint8
-    [n, k]: symbols that their contexts share with the query, 0 where missing."""
+    """The best matches, longest first. `places` int64 [n, k]: tokens of the text, -1 where missing.
+    `shared` uint8 [n, k]: symbols that their contexts share with the query, 0 where missing."""
 
     places: np.ndarray
     shared: np.ndarray
 
 
 class _State(NamedTuple):
-    """State of a binary search: low <= place <= high, and symbols shared with the contexts at low - 1 and at high."""
+    """State of a binary search: low <= place <= high, and symbols shared with the contexts at low -
+    1 and at high.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -63,21 +68,32 @@ class SortedContexts:
         return cls(text, *sort_contexts(text, np.arange(len(text))))
 
     def locate(self, asked: Text, places: np.ndarray) -> Located:
-        """Find the places of contexts in this order by binary search; both texts have one vocabulary; places int64 [n].
+        """Find the places of contexts in this order by binary search; both texts have one
+        vocabulary; places int64 [n].
 
-        Equal contexts of this text are ordered by place; those of another text come before them. All contexts of an
-        interval share the symbols that both ends share with the query, so comparing begins after these.
+        Equal contexts of this text are ordered by place; those of another text come before them.
+        All contexts of an interval share the symbols that both ends share with the query, so
+        comparing begins after these.
         Source: Manber and Myers 1993, Suffix Arrays, section 2.
         """
         n = len(places)
-        state = _State(np.zeros(n, np.int64), np.full(n, len(self.order)), np.zeros(n, np.int64), np.zeros(n, np.int64))
-        by = np.argsort(asked.words(places, 0), kind="stable")  # similar queries in a row read the same memory
+        state = _State(
+            np.zeros(n, np.int64),
+            np.full(n, len(self.order)),
+            np.zeros(n, np.int64),
+            np.zeros(n, np.int64),
+        )
+        by = np.argsort(
+            asked.words(places, 0), kind="stable"
+        )  # similar queries in a row read the same memory
         asking = by
         while len(asking):
             asking = asking[state.low[asking] < state.high[asking]]
             middle = (state.low[asking] + state.high[asking]) // 2
             depth = np.minimum(state.before[asking], state.after[asking])
-            smaller, shared = self._compare(asked, places[asking], self.order[middle].astype(np.int64), depth)
+            smaller, shared = self._compare(
+                asked, places[asking], self.order[middle].astype(np.int64), depth
+            )
             up, down = asking[smaller], asking[~smaller]
             state.low[up], state.before[up] = middle[smaller] + 1, shared[smaller]
             state.high[down], state.after[down] = middle[~smaller], shared[~smaller]
@@ -86,7 +102,8 @@ class SortedContexts:
     def _compare(
         self, asked: Text, places: np.ndarray, others: np.ndarray, depth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether contexts of this text are smaller than the queries, and the number of symbols that they share.
+        """Whether contexts of this text are smaller than the queries, and the number of symbols
+        that they share.
 
         Args:
             others: places in this text, [n].
@@ -95,7 +112,8 @@ class SortedContexts:
         smaller, open_ = np.zeros(len(places), bool), np.arange(len(places))
         while len(open_):
             mine, theirs = (
-                text.words(some[open_], depth[open_]) for text, some in ((asked, places), (self.text, others))
+                text.words(some[open_], depth[open_])
+                for text, some in ((asked, places), (self.text, others))
             )
             equal = self.text.equal_symbols(mine, theirs)
             smaller[open_] = theirs < mine
@@ -110,9 +128,15 @@ class SortedContexts:
         return smaller, np.minimum(depth, LONGEST)
 
     def best(
-        self, located: Located, k: int, *, within: np.ndarray | None = None, without: np.ndarray | None = None
+        self,
+        located: Located,
+        k: int,
+        *,
+        within: np.ndarray | None = None,
+        without: np.ndarray | None = None,
     ) -> Matched:
-        """The k tokens whose contexts share most symbols; ties go to later tokens, among the contexts near the place.
+        """The k tokens whose contexts share most symbols; ties go to later tokens, among the
+        contexts near the place.
 
         Args:
             within: int64 [n, 2], range of tokens that may be found; None: all tokens.
@@ -145,8 +169,13 @@ class SortedContexts:
     def _nearby(
         self, at: Located, k: int, width: int, within: np.ndarray | None, without: np.ndarray | None
     ) -> tuple[Matched, np.ndarray]:
-        """The k best of `width` contexts on each side, and bool [n]: True if no context farther away can be better."""
-        sides = [self._side(at.place - 1, at.before, width, -1), self._side(at.place, at.after, width, 1)]
+        """The k best of `width` contexts on each side, and bool [n]: True if no context farther
+        away can be better.
+        """
+        sides = [
+            self._side(at.place - 1, at.before, width, -1),
+            self._side(at.place, at.after, width, 1),
+        ]
         places, shared = (np.concatenate(both, axis=1) for both in zip(*sides, strict=True))
         ends = np.maximum(*(side[1][:, -1] for side in sides))
         for limits, inside in ((within, True), (without, False)):
@@ -160,13 +189,19 @@ class SortedContexts:
         best.places[best.shared == 0] = -1
         return best, (ends == 0) | (best.shared[:, -1] >= ends)
 
-    def _side(self, first: np.ndarray, shared: np.ndarray, width: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """`width` contexts from `first` on: places int64, and symbols shared with the query uint8, both [n, width]."""
+    def _side(
+        self, first: np.ndarray, shared: np.ndarray, width: int, step: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`width` contexts from `first` on: places int64, and symbols shared with the query uint8,
+        both [n, width].
+        """
         at = first[:, None] + step * np.arange(width)
         outside = (at < 0) | (at >= len(self.order))
         at[outside] = 0
         # two contexts share the minimum of the symbols that neighbours between them share
-        links = self.shared[np.where(outside[:, 1:], 0, at[:, : width - 1] if step < 0 else at[:, 1:])]
+        links = self.shared[
+            np.where(outside[:, 1:], 0, at[:, : width - 1] if step < 0 else at[:, 1:])
+        ]
         running = np.minimum.accumulate(np.concatenate((shared[:, None], links), axis=1), axis=1)
         running[outside] = 0
         return self.order[at].astype(np.int64), running

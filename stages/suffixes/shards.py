@@ -1,8 +1,9 @@
-"""Division of contexts into shards that are sorted separately, and merging with the contexts of a previous text.
+"""Division of contexts into shards that are sorted separately, and merging with the contexts of a
+previous text.
 
-Borders are contexts from a sorted sample. A shard holds the contexts between two borders, so shards follow each other
-in the order. Their sizes are similar even if one token is repeated. If a text changes, the contexts of kept documents
-keep their order, and new contexts are merged by rank.
+Borders are contexts from a sorted sample. A shard holds the contexts between two borders, so shards
+follow each other in the order. Their sizes are similar even if one token is repeated. If a text
+changes, the contexts of kept documents keep their order, and new contexts are merged by rank.
 
 Shapes: N tokens of the changed text (K stay and M are new); R rows of the merged order.
 """
@@ -22,7 +23,8 @@ from stages.suffixes.matches import SortedContexts
 from stages.suffixes.text import LONGEST, Order, Text, sort_contexts
 
 SAMPLED = 256
-"""Sampled contexts for each shard; the standard deviation of sizes is then a sixteenth of the mean."""
+"""Sampled contexts for each shard; the standard deviation of sizes is then a sixteenth of the mean.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Stretches:
         return int(self.before[-1])
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Places in the text of these tokens, int64; `numbers` count the tokens of the ranges from 0 to M - 1.
+        """Places in the text of these tokens, int64; `numbers` count the tokens of the ranges from
+        0 to M - 1.
 
         >>> Stretches(np.array([2, 7]), np.array([4, 9])).places(np.arange(4)).tolist()
         [2, 3, 7, 8]
@@ -56,7 +59,11 @@ def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
     Each border is the last context of its shard. The same text gives the same borders.
     """
     # a fixed seed: borders are not a setting, and must not move between attempts
-    numbers = np.random.default_rng(0).integers(0, len(held), SAMPLED * shards) if shards > 1 else np.zeros(0, int)
+    numbers = (
+        np.random.default_rng(0).integers(0, len(held), SAMPLED * shards)
+        if shards > 1
+        else np.zeros(0, int)
+    )
     order, shared = sort_contexts(text, np.unique(held.places(numbers)))
     kept = np.arange(1, shards) * len(order) // shards
     return SortedContexts(text, order[kept], shared[kept])
@@ -65,7 +72,8 @@ def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
 def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places grouped by shard, in their given order, and the number for each shard, int64 [shards].
 
-    The first word of most contexts is between those of two borders. Only the others are compared further.
+    The first word of most contexts is between those of two borders. Only the others are compared
+    further.
     """
     words, limits = bounds.text.words(places, 0), bounds.text.words(bounds.order, 0)
     shard = np.searchsorted(limits, words)
@@ -77,7 +85,10 @@ def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.
 def taken(parts: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> np.ndarray:
     """The places of one shard, from all parts that `grouped` gave."""
     starts = [int(counts[:shard].sum()) for _, counts in parts]
-    pieces = [places[n : n + int(counts[shard])] for n, (places, counts) in zip(starts, parts, strict=True)]
+    pieces = [
+        places[n : n + int(counts[shard])]
+        for n, (places, counts) in zip(starts, parts, strict=True)
+    ]
     return np.concatenate(pieces).astype(np.int64)
 
 
@@ -86,7 +97,9 @@ RANKED_AT_ONCE = 1 << 18
 
 
 class Staying(NamedTuple):
-    """Documents that both texts have, in the same order: their numbers in the old and new text, both int64 [S]."""
+    """Documents that both texts have, in the same order: their numbers in the old and new text,
+    both int64 [S].
+    """
 
     before: np.ndarray
     now: np.ndarray
@@ -104,7 +117,9 @@ def staying(before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.nda
     held = defaultdict[bytes, deque[int]](deque)
     for number, digest in enumerate(_digests(*before)):
         held[digest].append(number)
-    pairs = [(held[one].popleft(), number) for number, one in enumerate(_digests(*now)) if held[one]]
+    pairs = [
+        (held[one].popleft(), number) for number, one in enumerate(_digests(*now)) if held[one]
+    ]
     rising = [pairs[place] for place in _longest_rising([old for old, _ in pairs])]
     olds, news = np.array(rising, np.int64).reshape(-1, 2).T
     return Staying(olds, news)
@@ -139,9 +154,13 @@ def others(offsets: np.ndarray, stay: np.ndarray) -> Stretches:
 
 
 def kept(
-    blocks: Iterable[tuple[np.ndarray, np.ndarray]], documents: Staying, before: np.ndarray, now: np.ndarray
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    documents: Staying,
+    before: np.ndarray,
+    now: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The order of kept contexts, block by block: places in the changed text, and symbols shared with the one before.
+    """The order of kept contexts, block by block: places in the changed text, and symbols shared
+    with the one before.
 
     Two kept contexts share the minimum of the symbols that neighbours between them share.
 
@@ -163,9 +182,11 @@ def kept(
 
 
 class Ranked(NamedTuple):
-    """New contexts in order: `places`, symbols `shared` with the new context before, and ranks among old contexts.
+    """New contexts in order: `places`, symbols `shared` with the new context before, and ranks
+    among old contexts.
 
-    `rank`: number of old contexts before it. `before`, `after`: symbols shared with the old contexts on either side.
+    `rank`: number of old contexts before it. `before`, `after`: symbols shared with the old
+    contexts on either side.
     """
 
     places: np.ndarray
@@ -219,8 +240,20 @@ def _number_before(new: Sequence[Ranked], row: int) -> int:
 
 
 def _window(text: Text, new: Sequence[Ranked], start: int, stop: int) -> Ranked:
-    """New contexts `start` to `stop` - 1; the first of a part, too, has the symbols shared with the one before it."""
-    pieces, count = [Ranked(*(np.zeros(0, dtype) for dtype in (np.int64, np.uint8, np.int64, np.uint8, np.uint8)))], 0
+    """New contexts `start` to `stop` - 1; the first of a part, too, has the symbols shared with the
+    one before it.
+    """
+    pieces, count = (
+        [
+            Ranked(
+                *(
+                    np.zeros(0, dtype)
+                    for dtype in (np.int64, np.uint8, np.int64, np.uint8, np.uint8)
+                )
+            )
+        ],
+        0,
+    )
     for part in new:
         wanted = slice(max(start - count, 0), max(stop - count, 0))
         piece = Ranked(*(np.array(array[wanted]) for array in part))

@@ -47,11 +47,15 @@ class Work:
     @cached_property
     def kept(self) -> SortedContexts:
         """The order of the contexts of kept documents."""
-        rows, dtypes = len(self.text) - len(self.plan.sorted), (self.plan.order.dtype, np.dtype(np.uint8))
+        rows, dtypes = (
+            len(self.text) - len(self.plan.sorted),
+            (self.plan.order.dtype, np.dtype(np.uint8)),
+        )
         if not rows:
             return SortedContexts(self.text, *(np.zeros(0, dtype) for dtype in dtypes))
         maps = (
-            np.memmap(self.folder / path, dtype, "r", shape=(rows,)) for path, dtype in zip(KEPT, dtypes, strict=True)
+            np.memmap(self.folder / path, dtype, "r", shape=(rows,))
+            for path, dtype in zip(KEPT, dtypes, strict=True)
         )
         return SortedContexts(self.text, *map(np.asarray, maps))
 
@@ -84,7 +88,10 @@ def staying_documents(job: ShardJob[IndexConfig]) -> tuple[Staying | None, Stret
 def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
     """The text of the previous index, and the new text."""
     previous = job.inputs[PREVIOUS]
-    for tokens, split in ((previous.input(TEXT), previous.config["split"]), (job.inputs[TEXT], job.config.split)):
+    for tokens, split in (
+        (previous.input(TEXT), previous.config["split"]),
+        (job.inputs[TEXT], job.config.split),
+    ):
         yield open_split(tokens.zarr("tokens.zarr"), str(split))
 
 
@@ -105,13 +112,19 @@ def _keep(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutpu
 def _cut(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
     plan = work.plan
     bounds = borders(work.text, plan.sorted, len(plan.parts(SORT)))
-    places, counts = grouped(bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop)))
+    places, counts = grouped(
+        bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop))
+    )
     save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
 
 
 def _sort(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
     plan, place = work.plan, work.plan.order.dtype
-    places = taken(work.cut, part.number) if work.cut else plan.sorted.places(np.arange(len(plan.sorted)))
+    places = (
+        taken(work.cut, part.number)
+        if work.cut
+        else plan.sorted.places(np.arange(len(plan.sorted)))
+    )
     found = ranked(work.text, sort_contexts(work.text, places), work.kept)
     narrow = found._replace(places=found.places.astype(place), rank=found.rank.astype(place))
     save_arrays(output.add(_file(part)), *narrow)
@@ -119,7 +132,9 @@ def _sort(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutpu
 
 def _write(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
     plan, rows = work.plan, work.plan.order.rows(part.number)
-    order, shared = merged(work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared))
+    order, shared = merged(
+        work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared)
+    )
     output.write(plan.order, part.number, order.astype(plan.order.dtype))
     output.write(plan.shared, part.number, shared)
 
@@ -130,7 +145,9 @@ PHASES = {KEEP: _keep, CUT: _cut, SORT: _sort, WRITE: _write}
 def text_of(tokens: Artifact, split: str) -> Text:
     """The text of a split, with its document borders; large arrays are memory-mapped."""
     held = open_split(tokens.zarr("tokens.zarr"), split)
-    return Text.of(held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"]))
+    return Text.of(
+        held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"])
+    )
 
 
 def open_contexts(index: Artifact) -> SortedContexts:

@@ -1,7 +1,8 @@
-"""Scores of answers in words, each from 0 to 1: exact match, F1 of words, and the joint goal of dialogues.
+"""Scores of answers in words, each from 0 to 1: exact match, F1 of words, and the joint goal of
+dialogues.
 
-Source: Rajpurkar et al. 2016 (SQuAD, arXiv:1606.05250), section 6.1, and McCann et al. 2018 (decaNLP,
-arXiv:1806.08730), section 2, whose code says how.
+Source: Rajpurkar et al. 2016 (SQuAD, arXiv:1606.05250), section 6.1, and McCann et al. 2018
+(decaNLP, arXiv:1806.08730), section 2, whose code says how.
 """
 
 import json
@@ -28,14 +29,18 @@ class Accepted(NamedTuple):
 
 
 def read_accepted(path: Path) -> list[Accepted]:
-    """The accepted answers of each document of a split. Raises: ArtifactError for a file with other content."""
+    """The accepted answers of each document of a split. Raises: ArtifactError for a file with other
+    content.
+    """
     with content_of(path):
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         return [Accepted(tuple(line["answers"]), line.get("dialogue")) for line in lines]
 
 
 def read_candidates(path: Path) -> list[list[int] | None]:
-    """The candidates of each document of a split. Raises: ArtifactError for a file with other content."""
+    """The candidates of each document of a split. Raises: ArtifactError for a file with other
+    content.
+    """
     with content_of(path):
         return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
@@ -74,9 +79,11 @@ def _f1(own: Sequence[str], other: Sequence[str]) -> float:
 
 
 def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
-    """1 for each turn at which the state of the dialogue, from all answers so far, is right, else 0.
+    """1 for each turn at which the state of the dialogue, from all answers so far, is right, else
+    0.
 
-    An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue come in their order.
+    An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue
+    come in their order.
 
     >>> turns = [Accepted(("food: thai;",), "1"), Accepted(("area: west; phone",), "1")]
     >>> joint_goals(["food: thai", "area: east"], turns)
@@ -106,16 +113,23 @@ def scores_of(score: Score, answers: Sequence[str], accepted: Sequence[Accepted]
 
 
 def score_matrices(
-    score: Mapping[str, Score], said: Mapping[tuple[int, int, str], Sequence[str]], accepted: Mapping[str, Any]
+    score: Mapping[str, Score],
+    said: Mapping[tuple[int, int, str], Sequence[str]],
+    accepted: Mapping[str, Any],
 ) -> np.ndarray:
     """Means of the scores of the tests, [rows, places, K].
 
     Args:
         score: of each task, in the order of the stream.
-        said: answers to the test of a task, by row, place and task; rows and places are numbers from 0.
+        said: answers to the test of a task, by row, place and task; rows and places are numbers
+        from 0.
         accepted: accepted answers of the same documents, by task.
     """
-    found = np.zeros((1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score)))
+    found = np.zeros(
+        (1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score))
+    )
     for (row, place, task), answers in said.items():
-        found[row, place, list(score).index(task)] = np.mean(scores_of(score[task], answers, accepted[task]))
+        found[row, place, list(score).index(task)] = np.mean(
+            scores_of(score[task], answers, accepted[task])
+        )
     return found

@@ -15,7 +15,9 @@ Count = Annotated[int, Field(gt=0)]
 MOST_STEPS = 10**6
 """Maximum number of steps of an adaptation."""
 MOST_RATE = 1e9
-"""A number that float32 can hold even after a product: larger ones overflow to infinity, or raise an error."""
+"""A number that float32 can hold even after a product: larger ones overflow to infinity, or raise
+an error.
+"""
 Part = Literal["all", "head"]
 
 
@@ -30,7 +32,9 @@ class Reading(Settings):
 
     @property
     def spelled(self) -> str:
-        """The reading as a user would type it: `mbpa:k=8`; settings with their defaults are left out."""
+        """The reading as a user would type it: `mbpa:k=8`; settings with their defaults are left
+        out.
+        """
         given = [
             f"{key}={_spelled(getattr(self, key))}"
             for key, field in type(self).model_fields.items()
@@ -51,7 +55,9 @@ class NoReading(Reading):
 
 
 class Neighbors(Reading):
-    """p(y) = λ p_mem(y) + (1 - λ) p_model(y); p_mem by exp(-d² / τ) of the k nearest documents with the label y."""
+    """p(y) = λ p_mem(y) + (1 - λ) p_model(y); p_mem by exp(-d² / τ) of the k nearest documents with
+    the label y.
+    """
 
     reads_keys: ClassVar[bool] = True
 
@@ -64,7 +70,9 @@ class Neighbors(Reading):
 
 
 class Adaptation(Reading):
-    """L steps of gradient descent on documents of memory, for each example from the model's own weights."""
+    """L steps of gradient descent on documents of memory, for each example from the model's own
+    weights.
+    """
 
     adapts: ClassVar[bool] = True
 
@@ -95,7 +103,9 @@ class RandomAdaptation(Adaptation):
 
 
 class Coarse(Adaptation):
-    """Adapts once for all examples, each step to k freshly drawn documents, as in Meta-MbPA and OML-ER."""
+    """Adapts once for all examples, each step to k freshly drawn documents, as in Meta-MbPA and
+    OML-ER.
+    """
 
     adapts: ClassVar[bool] = False
 
@@ -124,7 +134,8 @@ GRIDS: Mapping[str, tuple[float, ...]] = {
 
 
 MOST_CHOICES = 1000
-"""Maximum number of readings to try for a row: each answers the whole tune split of the first task."""
+"""Maximum number of readings to try for a row: each answers the whole tune split of the first task.
+"""
 
 
 class Choices(NamedTuple):
@@ -150,7 +161,10 @@ def parse_choices(text: str) -> Choices:
             f"--memory: {name} stands for {count:,} readings; at most {MOST_CHOICES:,} are tried: name fewer."
         )
     typed = (zip(lists, values, strict=True) for values in product(*lists.values()))
-    found = tuple(parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)])) for pairs in typed)
+    found = tuple(
+        parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)]))
+        for pairs in typed
+    )
     if len(set(found)) < len(found):
         raise UsageError(f"--memory {text}: a value is there twice.")
     return Choices(found[0].spelled if len(found) == 1 else text, found)
@@ -161,35 +175,46 @@ def _listed(text: str, key: str, value: str) -> list[str]:
     if value != TUNE:
         return value.split("/")
     if key not in GRIDS:
-        raise UsageError(f"--memory {text}: {', '.join(GRIDS)} can be tuned; of {key} name the values, as {key}=8/32.")
+        raise UsageError(
+            f"--memory {text}: {', '.join(GRIDS)} can be tuned; of {key} name the values, as {key}=8/32."
+        )
     return [f"{one:g}" for one in GRIDS[key]]
 
 
 def parse_reading(text: str) -> Reading:
-    """Parse a reading without settings left to choose. Raises: UsageError that names the legal values.
+    """Parse a reading without settings left to choose. Raises: UsageError that names the legal
+    values.
 
     >>> parse_reading("mbpa:k=8,lr=0.005").spelled
     'mbpa:k=8,lr=0.005'
     """
     name, _, settings = text.partition(":")
     if name not in READINGS:
-        raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
+        raise UsageError(
+            f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}"
+        )
     pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
     legal = [key for key in READINGS[name].model_fields if key != "name"]
     for key in pairs:
         if key not in legal:
-            raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")
+            raise UsageError(
+                f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}."
+            )
     try:
         return READINGS[name].model_validate(pairs)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise UsageError(f"--memory {text}: {where}{first['msg'].removeprefix('Value error, ')}.") from None
+        raise UsageError(
+            f"--memory {text}: {where}{first['msg'].removeprefix('Value error, ')}."
+        ) from None
 
 
 GOAL = "goal"
 Score = Literal["f1", "exact", "goal"]
-"""Score of answers in words: F1 of words, exact match, or the joint goal of the turns of a dialogue."""
+"""Score of answers in words: F1 of words, exact match, or the joint goal of the turns of a
+dialogue.
+"""
 
 
 class EvaluateTasksConfig(StageConfig):
@@ -199,25 +224,27 @@ class EvaluateTasksConfig(StageConfig):
 
     split: str = "test"
     """Split to score."""
-    memory: Annotated[tuple[str, ...], Field(min_length=1), Spelling("READING[:key=value,…]", repeated=True)] = (
-        "none",
-    )
-    """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), coarse (to
-    drawn ones, once for all), episodic (interpolates with the labels of the nearest). Keys are k, steps, lr, anchor, of
-    mbpa weight, of coarse part; of episodic k, temperature, weight. A number may be `tune`, or a list 0.1/0.2: the best
-    on the tune split of the first task is read."""
+    memory: Annotated[
+        tuple[str, ...], Field(min_length=1), Spelling("READING[:key=value,…]", repeated=True)
+    ] = ("none",)
+    """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to
+    drawn ones), coarse (to drawn ones, once for all), episodic (interpolates with the labels of the
+    nearest). Keys are k, steps, lr, anchor, of mbpa weight, of coarse part; of episodic k,
+    temperature, weight. A number may be `tune`, or a list 0.1/0.2: the best on the tune split of
+    the first task is read."""
     tune_split: str = "valid"
     """Split whose documents of the first task choose among the numbers of a reading."""
     score: Annotated[tuple[str, ...], Spelling("[TASK=]f1|exact|goal", repeated=True)] = ()
-    """Score of answers in words, of all tasks or of one: F1 of words (f1; where none is said), exact match (exact), or
-    whether all turns of a dialogue so far make the right state (goal)."""
+    """Score of answers in words, of all tasks or of one: F1 of words (f1; where none is said),
+    exact match (exact), or whether all turns of a dialogue so far make the right state (goal)."""
     candidates: bool = False
     """Whether a label is sought among the candidates of its record alone, instead of among all."""
     after: Literal["each", "last"] | None = None
-    """Weights that are scored: before the first task and after each, or after the last alone; None: each, but last
-    where a reading adapts."""
+    """Weights that are scored: before the first task and after each, or after the last alone; None:
+    each, but last where a reading adapts."""
     examples: Annotated[int | None, Field(gt=0), Spelling("N")] = None
-    """Examples of each task's test, the first of a drawn order that is always the same; None: all."""
+    """Examples of each task's test, the first of a drawn order that is always the same; None: all.
+    """
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -235,15 +262,23 @@ class EvaluateTasksConfig(StageConfig):
         Raises: UsageError for an unknown task, an unknown score, or two scores of one task.
         """
         found: dict[str, Score] = dict.fromkeys(tasks, "f1")
-        said = sorted(text.rpartition("=")[::2] for text in self.score)  # the score of all tasks comes first
+        said = sorted(
+            text.rpartition("=")[::2] for text in self.score
+        )  # the score of all tasks comes first
         if len(dict(said)) < len(said):
-            raise UsageError("--score: two scores are given of the same; name one, and TASK=SCORE for others.")
+            raise UsageError(
+                "--score: two scores are given of the same; name one, and TASK=SCORE for others."
+            )
         for task, score in said:
             text = f"{task}={score}" if task else score
             if task and task not in found:
-                raise UsageError(f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}")
+                raise UsageError(
+                    f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}"
+                )
             if score not in get_args(Score):
-                raise UsageError(f"--score {text}: there is no score {score!r}; {did_you_mean(score, get_args(Score))}")
+                raise UsageError(
+                    f"--score {text}: there is no score {score!r}; {did_you_mean(score, get_args(Score))}"
+                )
             found |= dict.fromkeys([task] if task else tasks, score)  # type: ignore[arg-type]
         return found
 

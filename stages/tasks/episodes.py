@@ -39,7 +39,9 @@ class EpisodesFigures(Figures):
 
 def layouts(rows: int, dim: int) -> tuple[ArrayLayout, ArrayLayout]:
     """Arrays of keys float32 [D, d] and labels int32 [D]."""
-    return ArrayLayout(KEYS, (rows, dim), "float32", ROWS), ArrayLayout(LABELS, (rows,), "int32", ROWS)
+    return ArrayLayout(KEYS, (rows, dim), "float32", ROWS), ArrayLayout(
+        LABELS, (rows,), "int32", ROWS
+    )
 
 
 def _arrays(episodes: "Artifact", name: str) -> Expected | None:

@@ -1,4 +1,5 @@
-"""Figures of a stream of K tasks, from R: R[i, j] is the score of the weights after task i on the test of task j.
+"""Figures of a stream of K tasks, from R: R[i, j] is the score of the weights after task i on the
+test of task j.
 
 Row 0 of R has the scores before anything was learnt, so R is [K + 1, K].
 """
@@ -18,7 +19,8 @@ Matrix = Float[np.ndarray, "rows K"]
 
 
 def averages(scores: Matrix) -> list[float]:
-    """A_i = (1 / i) Σ_{j ≤ i} R[i, j], after each task i: the macro-average over the tasks learnt so far.
+    """A_i = (1 / i) Σ_{j ≤ i} R[i, j], after each task i: the macro-average over the tasks learnt
+    so far.
 
     >>> averages(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
     [1.0, 0.5]
@@ -27,7 +29,8 @@ def averages(scores: Matrix) -> list[float]:
 
 
 def forgetting(scores: Matrix) -> float | None:
-    """Mean over the tasks before the last of max_{j ≤ i < K} R[i, j] - R[K, j]; None for a single task.
+    """Mean over the tasks before the last of max_{j ≤ i < K} R[i, j] - R[K, j]; None for a single
+    task.
 
     Source: Chaudhry et al. 2018 (arXiv:1801.10112), section 2.3.
 
@@ -65,7 +68,8 @@ def forward_transfer(scores: Matrix) -> float | None:
 
 
 def stream_figures(scores: Matrix, places: Sequence[int]) -> dict[str, Any]:
-    """All figures of the scores after the tasks `places`; a figure is None if scores that it needs are missing.
+    """All figures of the scores after the tasks `places`; a figure is None if scores that it needs
+    are missing.
 
     >>> stream_figures(np.array([[0.25, 0.75]]), [2])["average"]
     0.5
@@ -90,7 +94,10 @@ def domain_figures(perplexities: Matrix, places: Sequence[int]) -> dict[str, Any
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 4.1.
     """
-    whole, lost = list(places) == list(range(perplexities.shape[1] + 1)), backward_transfer(perplexities)
+    whole, lost = (
+        list(places) == list(range(perplexities.shape[1] + 1)),
+        backward_transfer(perplexities),
+    )
     means = [float(np.exp(np.log(perplexities[i, :i]).mean())) for i in range(1, len(perplexities))]
     return {
         "average": float(np.exp(np.log(perplexities[-1]).mean())),
@@ -123,7 +130,9 @@ class MatrixFigures(Figures):
 
     @model_validator(mode="after")
     def _accuracies_are_shares(self) -> Self:
-        if self.score is None and any(one > 1 for row in self.rows for line in row.matrix for one in line):
+        if self.score is None and any(
+            one > 1 for row in self.rows for line in row.matrix for one in line
+        ):
             raise ValueError("an accuracy is more than 1")
         return self
 

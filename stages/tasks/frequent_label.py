@@ -12,12 +12,13 @@ FREQUENT_LABEL = "most frequent label"
 
 
 def frequent_label_scores(matrix: Artifact) -> list[float] | None:
-    """Accuracies on the scored examples of each test, answered by the most frequent label of the task's train split.
+    """Accuracies on the scored examples of each test, answered by the most frequent label of the
+    task's train split.
 
     Ties go to the first label.
 
-    Returns: one accuracy per task, in the order of the matrix; None if its scores are not accuracies over all labels,
-        or if its tokens are gone or damaged.
+    Returns: one accuracy per task, in the order of the matrix; None if its scores are not
+        accuracies over all labels, or if its tokens are gone or damaged.
     """
     metrics = matrix.metrics
     if any(name in metrics for name in ("score", "scores", "candidates")):
@@ -26,7 +27,9 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
     try:
         tokens = matrix.input("tokens")
         group = tokens.zarr("tokens.zarr")
-        learnt, asked = ((group[f"{split}/labels"][:], group[f"{split}/tasks"][:]) for split in both)
+        learnt, asked = (
+            (group[f"{split}/labels"][:], group[f"{split}/tasks"][:]) for split in both
+        )
     except ArtifactError:  # the scores can still be shown
         return None
     for name, count in zip(metrics["tasks"], metrics["examples"], strict=True):

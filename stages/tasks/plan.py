@@ -1,4 +1,6 @@
-"""Division of the scoring of a stream into ranges: a part of one task's test, read with the weights after a task."""
+"""Division of the scoring of a stream into ranges: a part of one task's test, read with the weights
+after a task.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +20,9 @@ RANGE, ADAPTED_RANGE = 512, 8
 
 @dataclass(frozen=True)
 class TestRange(Shard):
-    """Examples [start, stop) of the test of a task, given by its place in the stream, and how they are read."""
+    """Examples [start, stop) of the test of a task, given by its place in the stream, and how they
+    are read.
+    """
 
     row: int
     """Number of the reading."""
@@ -36,7 +40,8 @@ class StreamPlan(ShardPlan[TestRange]):
     """The stream of a model, and the parts of it to score."""
 
     order: tuple[str, ...]
-    """Names of the tasks in the order of learning; if all were learnt at once, as tokens list them."""
+    """Names of the tasks in the order of learning; if all were learnt at once, as tokens list them.
+    """
     places: tuple[int, ...]
     """Numbers of the tasks after which the weights are scored, from 1; 0: before the first."""
     counts: tuple[int, ...]
@@ -52,7 +57,9 @@ class StreamPlan(ShardPlan[TestRange]):
         return [shard for shard in self.shards if shard.choice is None]
 
     def splits(self, config: EvaluateTasksConfig) -> list[str]:
-        """The splits that are read: that of the tests, and the tune split if a row has several readings."""
+        """The splits that are read: that of the tests, and the tune split if a row has several
+        readings.
+        """
         return sorted({config.split, *([config.tune_split] if self.tuned else [])})
 
     def tries(self, row: int) -> dict[int, list[str]]:
@@ -65,11 +72,22 @@ class StreamPlan(ShardPlan[TestRange]):
 
     @classmethod
     def of(
-        cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...], ranges: tuple[int, ...]
+        cls,
+        order: tuple[str, ...],
+        places: tuple[int, ...],
+        counts: tuple[int, ...],
+        ranges: tuple[int, ...],
     ) -> "StreamPlan":
         """The plan with all ranges; ranges of the same reading and weights follow each other."""
         shards = [
-            TestRange(f"{row}-{after:02d}-{task:02d}-{start:06d}", row, after, task, start, min(start + size, count))
+            TestRange(
+                f"{row}-{after:02d}-{task:02d}-{start:06d}",
+                row,
+                after,
+                task,
+                start,
+                min(start + size, count),
+            )
             for row, size in enumerate(ranges)
             for after in places
             for task, count in enumerate(counts)
@@ -84,7 +102,9 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     held = dict(zip(names, tokens.metrics["splits"][config.split]["task_documents"], strict=True))
     for name, count in held.items():
         if not count:
-            raise ArtifactError(f"Task {name} of {tokens.reference} has no documents in {config.split!r}.")
+            raise ArtifactError(
+                f"Task {name} of {tokens.reference} has no documents in {config.split!r}."
+            )
     learnt: Sequence[str] | None = model.config["order"]
     order = tuple(names if learnt is None else learnt)
     adapts = any(reading.adapts for reading in config.readings)
@@ -105,12 +125,22 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
         )
     count = min(count, count if config.examples is None else config.examples)
     tries = [
-        TestRange(f"tune-{row}-{choice:03d}-{start:06d}", row, len(order), 0, start, min(start + size, count), choice)
+        TestRange(
+            f"tune-{row}-{choice:03d}-{start:06d}",
+            row,
+            len(order),
+            0,
+            start,
+            min(start + size, count),
+            choice,
+        )
         for row, (size, choices) in enumerate(zip(ranges, tried, strict=True))
         for choice in range(choices)
         for start in range(0, count, size)
     ]
-    return replace(plan, shards=[*(replace(one, phase="tune") for one in tries), *plan.shards], tuned=count)
+    return replace(
+        plan, shards=[*(replace(one, phase="tune") for one in tries), *plan.shards], tuned=count
+    )
 
 
 def drawn(count: int, examples: int) -> np.ndarray:
@@ -121,7 +151,9 @@ def drawn(count: int, examples: int) -> np.ndarray:
 
 
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
-    """R of each reading, [rows, places, K tasks]: the share of right answers, from the counts of each shard."""
+    """R of each reading, [rows, places, K tasks]: the share of right answers, from the counts of
+    each shard.
+    """
     return _summed(plan, correct) / np.array(plan.counts)
 
 
@@ -133,7 +165,9 @@ def _summed(plan: StreamPlan, figures: Mapping[str, float]) -> np.ndarray:
     return sums
 
 
-def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
+def perplexities(
+    plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]
+) -> np.ndarray:
     """R of a language model, [1, places, K]: perplexity of each test, from the sums of each shard.
 
     Raises: ArtifactError if a perplexity overflows.
@@ -142,5 +176,7 @@ def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[st
     with np.errstate(over="ignore"):
         found: np.ndarray = np.exp(mean)
     if not np.isfinite(found).all():
-        raise ArtifactError(f"A test has {mean.max():,.0f} nats a token, too many for a perplexity: train again.")
+        raise ArtifactError(
+            f"A test has {mean.max():,.0f} nats a token, too many for a perplexity: train again."
+        )
     return found

@@ -39,20 +39,26 @@ Candidates = Sequence[Sequence[int] | None]
 """Candidate labels of each example, by number; None for an example: all labels."""
 
 
-def best_labels(probabilities: Float[np.ndarray, "n Y"], among: Candidates | None = None) -> list[int]:
+def best_labels(
+    probabilities: Float[np.ndarray, "n Y"], among: Candidates | None = None
+) -> list[int]:
     """The most probable label of each example; ties go to the smaller number.
 
     >>> best_labels(np.array([[0.1, 0.3, 0.6], [0.1, 0.3, 0.6]]), [[1, 0], None])
     [1, 2]
     """
     labels = np.arange(probabilities.shape[1])
-    allowed = [labels if some is None else np.sort(some) for some in among or [None] * len(probabilities)]
+    allowed = [
+        labels if some is None else np.sort(some) for some in among or [None] * len(probabilities)
+    ]
     return [int(some[row[some].argmax()]) for row, some in zip(probabilities, allowed, strict=True)]
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The network that makes keys, and the keys of all documents of the training split, float32 [D, d]."""
+    """The network that makes keys, and the keys of all documents of the training split, float32 [D,
+    d].
+    """
 
     model: LanguageModel
     length: int
@@ -62,13 +68,17 @@ class Keys:
 
     def of(self, examples: Documents) -> np.ndarray:
         """Keys of other documents, float32 [n, d]."""
-        cut = replace(examples, cutting=examples.cutting._replace(context=self.length, stride=self.length))
+        cut = replace(
+            examples, cutting=examples.cutting._replace(context=self.length, stride=self.length)
+        )
         return document_keys(self.model, cut, np.arange(cut.count), self.pool)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Documents that a model has written to memory; weights after a task see only those written until then."""
+    """Documents that a model has written to memory; weights after a task see only those written
+    until then.
+    """
 
     split: Documents
     """All documents of the training split."""
@@ -103,7 +113,9 @@ class StreamReader:
         self.model: LanguageModel = load_model(model.path, device)
 
     def go_to(self, place: int) -> None:
-        """Load the weights after the task at a place, counted from 1; 0: the weights before the first."""
+        """Load the weights after the task at a place, counted from 1; 0: the weights before the
+        first.
+        """
         if self._artifact.config["order"] is not None and place != self._place:
             recorded = self._artifact.config
             given = {**(recorded["memory"] or {}), "method": recorded["method"]}
@@ -115,7 +127,8 @@ class StreamReader:
         self._place = place
 
     def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
-        """Sum of -log p over the tokens of some documents [n], in nats, and the number of these tokens.
+        """Sum of -log p over the tokens of some documents [n], in nats, and the number of these
+        tokens.
 
         Raises: ArtifactError if a probability is not a number.
         """
@@ -125,7 +138,9 @@ class StreamReader:
             if self._artifact.config["memory"].get("prompt", True):
                 batch = prompted(batch, head, examples.task_numbers[batch.documents])
             with torch.no_grad():
-                log_p, _ = self.model.log_prob(batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets))
+                log_p, _ = self.model.log_prob(
+                    batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets)
+                )
             nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
         if not math.isfinite(nats):
             raise ArtifactError(
@@ -145,8 +160,10 @@ class StreamReader:
 
         Args:
             among: candidate labels of each example, by number; None: all labels.
-            inside: whether the examples are of the split in memory: an example then does not read itself.
-        Raises: UsageError if adapted weights give no finite scores; ArtifactError if the model's own weights give none.
+            inside: whether the examples are of the split in memory: an example then does not read
+            itself.
+        Raises: UsageError if adapted weights give no finite scores; ArtifactError if the model's
+        own weights give none.
         """
         asked = examples.of(examples.chosen[which])
         try:
@@ -162,7 +179,9 @@ class StreamReader:
                 f"{self._artifact.reference} gives labels no probability that is a number: train it again."
             ) from None
 
-    def _answers(self, reading: Reading, asked: Documents, among: Candidates | None, inside: bool) -> list[Any]:
+    def _answers(
+        self, reading: Reading, asked: Documents, among: Candidates | None, inside: bool
+    ) -> list[Any]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, asked)
@@ -172,14 +191,21 @@ class StreamReader:
         found = list[Any]()
         for row, own in enumerate(asked.chosen.tolist()):
             one = slice(row, row + 1)
-            found += self._read(reading, asked.of(asked.chosen[one]), among and among[one], visible[visible != own])
+            found += self._read(
+                reading, asked.of(asked.chosen[one]), among and among[one], visible[visible != own]
+            )
         return found
 
-    def _read(self, reading: Reading, asked: Documents, among: Candidates | None, visible: np.ndarray) -> list[Any]:
+    def _read(
+        self, reading: Reading, asked: Documents, among: Candidates | None, visible: np.ndarray
+    ) -> list[Any]:
         """Answers with the visible documents of memory, int64 [m]."""
         if isinstance(reading, Coarse) and len(visible):
             # the documents of a step depend only on the place in the stream
-            drawn = (visible[_drawn(reading, visible, self._place, step)] for step in range(reading.steps))
+            drawn = (
+                visible[_drawn(reading, visible, self._place, step)]
+                for step in range(reading.steps)
+            )
             batches = (self._memory.split.batch(rows).to(self._device) for rows in drawn)
             with adapted(self.model, batches, reading, reading.part):
                 return self._chosen(asked, among)
@@ -188,7 +214,9 @@ class StreamReader:
         if isinstance(reading, Neighbors) and len(visible):
             probabilities = self._probabilities(asked)
             memory = self._of_neighbors(reading, asked, visible, probabilities.shape[1])
-            return best_labels(reading.weight * memory + (1 - reading.weight) * probabilities, among)
+            return best_labels(
+                reading.weight * memory + (1 - reading.weight) * probabilities, among
+            )
         return self._chosen(asked, among)
 
     def _chosen(self, asked: Documents, among: Candidates | None) -> list[Any]:
@@ -207,7 +235,8 @@ class StreamReader:
                 raise _NoNumbers
             spans = best_spans(scores).tolist()
             found += [
-                self._text(row[a : b + 1] if b else row[:0]) for row, (a, b) in zip(batch.inputs, spans, strict=True)
+                self._text(row[a : b + 1] if b else row[:0])
+                for row, (a, b) in zip(batch.inputs, spans, strict=True)
             ]
         return found
 
@@ -218,17 +247,22 @@ class StreamReader:
     def _probabilities(self, asked: Documents) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
         with torch.no_grad():
-            scores = (self.model.label_scores(batch) for batch in document_batches(asked, self._device))
-            probabilities: np.ndarray = torch.cat([F.softmax(one.double(), -1).cpu() for one in scores]).numpy()
+            scores = (
+                self.model.label_scores(batch) for batch in document_batches(asked, self._device)
+            )
+            probabilities: np.ndarray = torch.cat(
+                [F.softmax(one.double(), -1).cpu() for one in scores]
+            ).numpy()
         if not np.isfinite(probabilities).all():  # argmax would return the first NaN
             raise _NoNumbers
         return probabilities
 
     def _written(self, head: LanguageSettings, asked: Documents) -> list[Any]:
-        """The label that the model writes for each example, -1 if it writes none; or the answer as text.
+        """The label that the model writes for each example, -1 if it writes none; or the answer as
+        text.
 
-        Labels with the same spelling, for example of several tasks, count as one: the example's own, if it is among
-            them.
+        Labels with the same spelling, for example of several tasks, count as one: the example's
+            own, if it is among them.
         """
         spelling, said = Spelling(head, asked.eos, asked.cutting.context), list[Any]()
         for batch in document_batches(asked, self._device):
@@ -241,16 +275,23 @@ class StreamReader:
                 said.append(own if head.answers[own] == one else number)
         return said
 
-    def _of_neighbors(self, reading: Neighbors, asked: Documents, visible: np.ndarray, labels: int) -> np.ndarray:
-        """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label y."""
+    def _of_neighbors(
+        self, reading: Neighbors, asked: Documents, visible: np.ndarray, labels: int
+    ) -> np.ndarray:
+        """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label
+        y.
+        """
         assert self._keys is not None
         found, stored = np.zeros((asked.count, labels)), self._keys.stored[visible]
         for row, query in enumerate(self._keys.of(asked)):
             distances = squared_distances(query, stored)
             chosen = nearest(distances, reading.k)
-            # Minus the smallest distance: otherwise the weights of far neighbours would underflow to zero.
+            # Minus the smallest distance: otherwise the weights of far neighbours would underflow
+            # to zero.
             weights = np.exp(-(distances[chosen] - distances[chosen].min()) / reading.temperature)
-            np.add.at(found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum())
+            np.add.at(
+                found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum()
+            )
         return found
 
     def _adapted(
@@ -269,7 +310,9 @@ class StreamReader:
                     weights = torch.from_numpy(kernel_weights(distances[chosen])).to(self._device)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
             with adapted(self.model, repeat(batch, reading.steps), reading, weights=weights):
-                found += self._chosen(asked.of(asked.chosen[row : row + 1]), among and among[row : row + 1])
+                found += self._chosen(
+                    asked.of(asked.chosen[row : row + 1]), among and among[row : row + 1]
+                )
         return found
 
     @property
@@ -285,7 +328,9 @@ def _drawn(reading: Adaptation, visible: np.ndarray, *purpose: int) -> np.ndarra
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
     """All documents of a split as a model reads them, cut to `length` tokens."""
-    found = Corpus.of(tokens).examples(split, model_of(model).cutting(WindowSettings(length, length)))
+    found = Corpus.of(tokens).examples(
+        split, model_of(model).cutting(WindowSettings(length, length))
+    )
     assert isinstance(found, Documents)
     return found
 
@@ -320,7 +365,8 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
 def kernel_weights(distances: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     """Weights of neighbours at squared distances, 1 / (ε + d²), that sum to one.
 
-    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as in Pritzel et al. 2017 (arXiv:1703.01988).
+    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as in Pritzel et al. 2017
+    (arXiv:1703.01988).
 
     >>> kernel_weights(np.array([0.999, 2.999])).tolist()
     [0.75, 0.25]
@@ -337,21 +383,24 @@ def adapted(
     part: Part = "all",
     weights: Float[Tensor, " K"] | None = None,
 ) -> Iterator[None]:
-    """Context with a model adapted to the documents of each step; afterwards its weights are restored exactly.
+    """Context with a model adapted to the documents of each step; afterwards its weights are
+    restored exactly.
 
-    W̃ ← W̃ - η ∇(Σ w ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
+    W̃ ← W̃ - η ∇(Σ w ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent
+    without dropout.
     The gates and the frozen copy of ANML-ER do not adapt, nor do prototypes of EMAR.
 
     Args:
         weights: w of each document of a batch; None: 1 / K.
 
-    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, with equal weights; Sprechmann et al.
-    2018 (MbPA, arXiv:1802.10542).
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, with equal weights;
+    Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
     """
     changed = [
         weight
         for name, weight in model.named_parameters()
-        if name.startswith("head." if part == "head" else "") and not name.startswith(("frozen.", "head.modulator."))
+        if name.startswith("head." if part == "head" else "")
+        and not name.startswith(("frozen.", "head.modulator."))
     ]
     before = [weight.detach().clone() for weight in changed]
     try:
@@ -364,8 +413,12 @@ def adapted(
             gradients = torch.autograd.grad(loss, changed, allow_unused=True)
             with torch.no_grad():
                 for weight, own, gradient in zip(changed, before, gradients, strict=True):
-                    if gradient is not None:  # the vocabulary's softmax may have no gradient, and then stays as it is
-                        weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
+                    if (
+                        gradient is not None
+                    ):  # the vocabulary's softmax may have no gradient, and then stays as it is
+                        weight.sub_(
+                            gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr
+                        )
         yield
     finally:
         with torch.no_grad():
@@ -373,11 +426,15 @@ def adapted(
                 weight.copy_(own)
 
 
-def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
+def document_keys(
+    model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool
+) -> np.ndarray:
     """The pooled hidden states of some examples [n], float32 [n, d]."""
     found = list[np.ndarray]()
     with torch.no_grad():
-        for batch in document_batches(examples.of(examples.chosen[which]), next(model.parameters()).device):
+        for batch in document_batches(
+            examples.of(examples.chosen[which]), next(model.parameters()).device
+        ):
             assert batch.mask is not None
             found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
     return np.concatenate(found)

@@ -1,8 +1,9 @@
 """BM25 search for many segments at once: blocks of queries are multiplied by blocks of documents.
 
-Terms that occur in many documents are multiplied as dense matrices, all others as sparse ones. Scores are summed in
-float64 and compared as float32, so the order of summation does not affect ranks. Ties go to the smaller id. The package
-rank-bm25 finds the same matches one query at a time. It serves small corpora and comparison.
+Terms that occur in many documents are multiplied as dense matrices, all others as sparse ones.
+Scores are summed in float64 and compared as float32, so the order of summation does not affect
+ranks. Ties go to the smaller id. The package rank-bm25 finds the same matches one query at a time.
+It serves small corpora and comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +19,18 @@ from stages.threads import slices, thread_pool
 
 @dataclass(frozen=True)
 class Scoring:
-    """A variant of BM25: score(q, d) = Σ over terms t of q, with repetition, of idf(t) · saturation(t in d)."""
+    """A variant of BM25: score(q, d) = Σ over terms t of q, with repetition, of idf(t) ·
+    saturation(t in d).
+    """
 
     k1: float
     b: float
     gain: float
     """Limit of the saturation as a term is repeated. It does not change the ranking."""
     idf: Callable[[np.ndarray, int], np.ndarray]
-    """(documents with each term, all at least 1; number of all documents) -> weight of each term, float64."""
+    """(documents with each term, all at least 1; number of all documents) -> weight of each term,
+    float64.
+    """
     floor: float
     """A match must have a higher score than this."""
 
@@ -51,7 +56,8 @@ def lucene_idf(holding: np.ndarray, documents: int) -> np.ndarray:
 
 
 def okapi_idf(holding: np.ndarray, documents: int, epsilon: float = 0.25) -> np.ndarray:
-    """ln((N - n + 1/2) / (n + 1/2)); terms in over half of the documents get `epsilon` times the mean (rank-bm25).
+    """ln((N - n + 1/2) / (n + 1/2)); terms in over half of the documents get `epsilon` times the
+    mean (rank-bm25).
 
     >>> okapi_idf(np.array([9, 0]), 9).round(2).tolist()
     [0.0, 2.94]
@@ -64,7 +70,8 @@ SCORINGS = {
     "lucene": Scoring(k1=0.9, b=0.4, gain=1.0, idf=lucene_idf, floor=0.0),
     "okapi": Scoring(k1=1.5, b=0.75, gain=2.5, idf=okapi_idf, floor=-np.inf),
 }
-"""`lucene`: Lucene 8 and later with Pyserini's k1 and b and exact lengths; a match shares at least one term.
+"""`lucene`: Lucene 8 and later with Pyserini's k1 and b and exact lengths; a match shares at least
+one term.
 `okapi`: rank-bm25's BM25Okapi, which ranks every document."""
 
 
@@ -89,9 +96,14 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
     for start in range(0, len(sizes), BLOCK):
         part = offsets[start : start + BLOCK + 1]
         found = np.asarray(ids[int(part[0]) : int(part[-1])])
-        if sizes.min() == longest:  # rows of one length are sorted here, many times as fast as by SciPy
+        if (
+            sizes.min() == longest
+        ):  # rows of one length are sorted here, many times as fast as by SciPy
             found = np.sort(found.reshape(-1, longest)).ravel()
-        ones, begins = np.ones(len(found), np.min_scalar_type(longest)), (part - part[0]).astype(np.int32)
+        ones, begins = (
+            np.ones(len(found), np.min_scalar_type(longest)),
+            (part - part[0]).astype(np.int32),
+        )
         block = csr_array((ones, found.astype(np.int32), begins), shape=(len(part) - 1, terms))
         block.sum_duplicates()
         blocks.append(block)
@@ -118,16 +130,20 @@ class _Part:
 class Bm25Index:
     """Documents searched with each other as queries, all held in memory.
 
-    Each term of each document takes 18 bytes: 6 for its count, 12 for its weight. A segment of 512 words of WikiText
-    holds about 230 terms: the 201,615 segments of WikiText-103 take 0.85 GB. A search adds up to 60 MB of scores per
-    worker. The common terms of 8,192 documents and of all its queries are dense matrices, 8 bytes a cell.
+    Each term of each document takes 18 bytes: 6 for its count, 12 for its weight. A segment of 512
+    words of WikiText holds about 230 terms: the 201,615 segments of WikiText-103 take 0.85 GB. A
+    search adds up to 60 MB of scores per worker. The common terms of 8,192 documents and of all its
+    queries are dense matrices, 8 bytes a cell.
     """
 
-    def __init__(self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None) -> None:
+    def __init__(
+        self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None
+    ) -> None:
         """Args:
         counts: counts of each term in each document, integers [S, V].
         scoring: the variant of BM25.
-        hidden: range [start, stop) of documents that each one must not find, int64 [S, 2]; None: itself.
+        hidden: range [start, stop) of documents that each one must not find, int64 [S, 2]; None:
+        itself.
         """
         self.counts, self.scoring = counts, scoring
         self.hidden = itself(counts.shape[0]) if hidden is None else hidden
@@ -140,7 +156,8 @@ class Bm25Index:
         self._parts = [self._part(first) for first in range(0, counts.shape[0], DOCUMENTS)]
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents for documents start .. stop - 1 as queries, the best first, without hidden ones.
+        """The k best documents for documents start .. stop - 1 as queries, the best first, without
+        hidden ones.
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
@@ -159,7 +176,9 @@ class Bm25Index:
         ids, best = np.full((n, k), -1, np.int64), np.full((n, k), self.scoring.floor, np.float32)
 
         def merge(part: _Part, weights: np.ndarray, rows: slice) -> None:
-            """Merge the documents of a part into the best of some queries; `weights`: common terms, [C, m]."""
+            """Merge the documents of a part into the best of some queries; `weights`: common terms,
+            [C, m].
+            """
             scores = common[rows] @ weights
             scores += (terms[rows] @ part.rare).toarray()
             _hide(scores, hidden[rows] - part.first)
@@ -187,7 +206,9 @@ def itself(documents: int) -> np.ndarray:
 
 
 def _hide(scores: np.ndarray, hidden: np.ndarray) -> None:
-    """Exclude the documents that each row must not find; `hidden`: columns [start, stop), some outside the scores."""
+    """Exclude the documents that each row must not find; `hidden`: columns [start, stop), some
+    outside the scores.
+    """
     start, stop = hidden.clip(0, scores.shape[1]).T
     for row in np.flatnonzero(start < stop):
         scores[row, start[row] : stop[row]] = -np.inf
@@ -201,7 +222,8 @@ def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int
     k, columns = best.shape[1], np.arange(first, first + scores.shape[1])
     for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
         pool = np.concatenate([best[row], scores[row]])
-        # Find the k-th largest score first: among documents with exactly this score, the smaller ids win.
+        # Find the k-th largest score first: among documents with exactly this score, the smaller
+        # ids win.
         last = np.partition(pool, -k)[-k]
         above = np.flatnonzero(pool > last)
         chosen = np.concatenate([above, np.flatnonzero(pool == last)[: k - len(above)]])
@@ -213,8 +235,8 @@ class RankBm25:
     """Documents searched with each other as queries, by `rank_bm25.BM25Okapi`.
 
     A query reads every document once per term: 20,000 segments of 128 tokens take hours.
-    The matches equal those of `Bm25Index` with the scoring `okapi`: scores are compared as float32, ties go to the
-    smaller id.
+    The matches equal those of `Bm25Index` with the scoring `okapi`: scores are compared as float32,
+    ties go to the smaller id.
     """
 
     def __init__(self, segments: Sequence[np.ndarray], hidden: np.ndarray) -> None:
@@ -229,7 +251,8 @@ class RankBm25:
         self._bm25: Any = BM25Okapi(self._documents)
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents for documents start .. stop - 1 as queries, the best first, without hidden ones.
+        """The k best documents for documents start .. stop - 1 as queries, the best first, without
+        hidden ones.
 
         Args:
             k: at most S - 1.

@@ -1,8 +1,9 @@
-"""Starts of documents and paragraphs, found piece by piece in a stream of text, and the names of documents.
+"""Starts of documents and paragraphs, found piece by piece in a stream of text, and the names of
+documents.
 
-The name of a document is that of its file, or a field of its `.jsonl` record. Names are stored as runs, one JSON object
-a line. `{"documents": 12, "name": "a.txt"}` means that the next 12 documents have this name. Names are for people: no
-id and no digest depends on them.
+The name of a document is that of its file, or a field of its `.jsonl` record. Names are stored as
+runs, one JSON object a line. `{"documents": 12, "name": "a.txt"}` means that the next 12 documents
+have this name. Names are for people: no id and no digest depends on them.
 """
 
 import hashlib
@@ -24,9 +25,10 @@ ENDS_LINE = 8
 LONGEST_SPACE = 1024
 """Maximum characters of white space held in memory until text follows."""
 LONGEST_LINES, LONGEST_TEXT = 100, 2**15
-"""Lines and characters of the longest paragraph. In a longer run each line counts as a paragraph, as with captions and
-sentences. At 70 columns the limit is two pages. Paragraphs of Python's documentation, tiny Shakespeare and WikiText-2
-have at most 94 lines. Memory holds up to this much until a run ends."""
+"""Lines and characters of the longest paragraph. In a longer run each line counts as a paragraph,
+as with captions and sentences. At 70 columns the limit is two pages. Paragraphs of Python's
+documentation, tiny Shakespeare and WikiText-2 have at most 94 lines. Memory holds up to this much
+until a run ends."""
 
 
 class MarkedPiece(NamedTuple):
@@ -41,14 +43,16 @@ class MarkedPiece(NamedTuple):
 END = Piece("\n", starts_line=True, ends_line=True)
 """Stands for the blank that follows the last piece."""
 _Opened = tuple[str, int, bool]
-"""(text, marks of the units that open there, whether a non-blank line begins there that is not the record's first). A
-plain tuple: making an object of a class would take longer than all other work on a line."""
+"""(text, marks of the units that open there, whether a non-blank line begins there that is not the
+record's first). A plain tuple: making an object of a class would take longer than all other work on
+a line."""
 
 Boundary = Callable[[str, bool, bool], bool]
-"""(line, whether the line before is blank, whether the line after is blank) -> whether a document begins here.
+"""(line, whether the line before is blank, whether the line after is blank) -> whether a document
+begins here.
 
-Called only for non-blank lines, after the first non-blank line of the record. Blank lines belong to the document before
-them, leading ones to the first.
+Called only for non-blank lines, after the first non-blank line of the record. Blank lines belong to
+the document before them, leading ones to the first.
 """
 
 
@@ -73,9 +77,9 @@ BOUNDARIES: dict[str, Boundary] = {
 def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     """Find documents and paragraphs in one record (a file, or the text of a JSON line).
 
-    A record begins a document, whatever `boundary` says. A paragraph is a maximal run of lines that are not
-    blank; like a document, it includes the blank lines after it. If a run is longer than LONGEST_LINES or LONGEST_TEXT,
-    each of its lines is a paragraph.
+    A record begins a document, whatever `boundary` says. A paragraph is a maximal run of lines that
+    are not blank; like a document, it includes the blank lines after it. If a run is longer than
+    LONGEST_LINES or LONGEST_TEXT, each of its lines is a paragraph.
     """
     run: list[_Opened] = []
     cut, lines, characters = False, 0, 0
@@ -118,7 +122,8 @@ def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
 
 
 def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPiece]:
-    """The pieces of a run of lines. If the run is too long for a paragraph (`cut`), each line opens one.
+    """The pieces of a run of lines. If the run is too long for a paragraph (`cut`), each line opens
+    one.
 
     `ending`: a mark to add to its last piece.
     """
@@ -129,8 +134,8 @@ def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPi
 
 
 class ParagraphHashes:
-    """Digests of paragraphs in a stream of pieces: BLAKE2b-64 of a paragraph's text without the white space around
-    it."""
+    """Digests of paragraphs in a stream of pieces: BLAKE2b-64 of a paragraph's text without the
+    white space around it."""
 
     def __init__(self) -> None:
         self._begin()
@@ -152,7 +157,9 @@ class ParagraphHashes:
             yield begun
         # Paragraphs that begin and end here are hashed in one call, in a third of the time.
         for start, stop in pairwise(opening):
-            yield _number(hashlib.blake2b("".join(texts[start:stop]).strip().encode(), digest_size=8))
+            yield _number(
+                hashlib.blake2b("".join(texts[start:stop]).strip().encode(), digest_size=8)
+            )
         for text in texts[last:]:
             self._take(text)
 
@@ -171,8 +178,8 @@ class ParagraphHashes:
     def _hold_back(self, space: str) -> None:
         """Hold white space until text follows; only then it counts.
 
-        A short run is kept as text, a long one goes into a second digest. A string that grows with every blank line
-        would take quadratic time and unbounded memory.
+        A short run is kept as text, a long one goes into a second digest. A string that grows with
+        every blank line would take quadratic time and unbounded memory.
         """
         self._space += space
         if len(self._space) > LONGEST_SPACE:
@@ -227,7 +234,11 @@ def read_runs(path: Path) -> Iterator[NamedRun]:
     with content_of(path), path.open(encoding="utf-8") as file:
         for line in file:
             run = NamedRun(**json.loads(line))
-            if type(run.documents) is not int or run.documents < 0 or not isinstance(run.name, str | None):
+            if (
+                type(run.documents) is not int
+                or run.documents < 0
+                or not isinstance(run.name, str | None)
+            ):
                 raise ValueError(f"{line[:60]!r} is no run of names")
             yield run
 
@@ -257,7 +268,9 @@ class DocumentNames:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Names in the folder of a tokens artifact. Artifacts from before names were stored have none."""
+        """Names in the folder of a tokens artifact. Artifacts from before names were stored have
+        none.
+        """
         path = folder / names_file(split)
         return cls(read_runs(path) if path.is_file() else ())
 
@@ -270,7 +283,11 @@ class DocumentNames:
 def names_in(folder: Path, split: str) -> list[str]:
     """Distinct names of the documents of a split, in order; empty if no document has a name."""
     path = folder / names_file(split)
-    return list(dict.fromkeys(run.name for run in read_runs(path) if run.name)) if path.is_file() else []
+    return (
+        list(dict.fromkeys(run.name for run in read_runs(path) if run.name))
+        if path.is_file()
+        else []
+    )
 
 
 def names_file(split: str) -> str:

@@ -42,19 +42,25 @@ class TokenText:
     @cached_property
     def special(self) -> tuple[int, ...]:
         """Ids of tokens without text: `<eos>`, `<unk>`, padding, languages."""
-        found = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        found = {
+            id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
+        }
         unknown = (getattr(self._tokenizer.model, "unk_token", None), UNK)
         ids = (None if name is None else self._tokenizer.token_to_id(name) for name in unknown)
         return tuple(sorted(found | {self.eos} | {id for id in ids if id is not None}))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Text that each of the consecutive tokens adds; a character counts for the token that completes it."""
+        """Text that each of the consecutive tokens adds; a character counts for the token that
+        completes it.
+        """
         stream = TextStream(self)
         brought = [stream.add(id) for id in ids]
         return [*brought[:-1], brought[-1] + stream.end()] if brought else []
 
     def label(self, id: int) -> str:
-        r"""Text of one token by itself; part of a character, as in Chinese with few types, reads `\xe5\x85`."""
+        r"""Text of one token by itself; part of a character, as in Chinese with few types, reads
+        `\xe5\x85`.
+        """
         text = self.decoded([id])
         if text and UNFINISHED not in text:
             return text
@@ -77,8 +83,9 @@ class TokenText:
 class TextStream:
     """Text of tokens that arrive one by one; text once given out never changes.
 
-    The text of a token may depend on the token before it (spaces between words). A character may span several tokens.
-    So each new token is decoded with the last ones, and withheld while a character is incomplete.
+    The text of a token may depend on the token before it (spaces between words). A character may
+    span several tokens. So each new token is decoded with the last ones, and withheld while a
+    character is incomplete.
     """
 
     def __init__(self, text: TokenText) -> None:
@@ -95,7 +102,8 @@ class TextStream:
         text = self._new()
         if text.endswith(UNFINISHED):
             return ""
-        # Only the last tokens affect the text of the next one; decoding all of them takes quadratic time.
+        # Only the last tokens affect the text of the next one; decoding all of them takes quadratic
+        # time.
         self._before, self._pending = self._pending, []
         return text
 
@@ -122,8 +130,9 @@ AROUND_OTHERS = 10
 class Excerpt:
     """A token of a split, its place, and the text around it within its document.
 
-    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start.
-    `before`, `token` and `after` join to the text, unless the token is white space, which is spelled out.
+    `row`: place in the split; `document`: number of its document there, `offset`: tokens from the
+    document's start. `before`, `token` and `after` join to the text, unless the token is white
+    space, which is spelled out.
     """
 
     split: str
@@ -157,7 +166,12 @@ class SplitText:
     """The text of one split, read on demand."""
 
     def __init__(
-        self, split: str, ids: Any, doc_offsets: Any, text: TokenText, names: DocumentNames | None = None
+        self,
+        split: str,
+        ids: Any,
+        doc_offsets: Any,
+        text: TokenText,
+        names: DocumentNames | None = None,
     ) -> None:
         """Args:
         split: its name.
@@ -176,7 +190,9 @@ class SplitText:
         self._block = block
 
     @classmethod
-    def of(cls, group: Any, split: str, text: TokenText, names: DocumentNames | None = None) -> "SplitText":
+    def of(
+        cls, group: Any, split: str, text: TokenText, names: DocumentNames | None = None
+    ) -> "SplitText":
         """Text of a split of a group `tokens.zarr`, or of a passage."""
         return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text, names)
 
@@ -195,14 +211,26 @@ class SplitText:
             ids = self._ids(first, last)
             pieces = self._text.pieces(ids)
             parts = [slice(span.first - first, span.last - first) for span in spans]
-            return [self._excerpt(span, ids[part], pieces[part]) for span, part in zip(spans, parts, strict=True)]
+            return [
+                self._excerpt(span, ids[part], pieces[part])
+                for span, part in zip(spans, parts, strict=True)
+            ]
         each = [self._ids(span.first, span.last) for span in spans]
-        return [self._excerpt(span, ids, self._text.pieces(ids)) for span, ids in zip(spans, each, strict=True)]
+        return [
+            self._excerpt(span, ids, self._text.pieces(ids))
+            for span, ids in zip(spans, each, strict=True)
+        ]
 
     def _spans(self, rows: np.ndarray, before: int, after: int) -> list[_Span]:
         documents = np.searchsorted(self._offsets, rows, side="right") - 1
         starts, stops = self._offsets[documents], self._offsets[documents + 1]
-        columns = rows, documents, starts, np.maximum(rows - before, starts), np.minimum(rows + 1 + after, stops)
+        columns = (
+            rows,
+            documents,
+            starts,
+            np.maximum(rows - before, starts),
+            np.minimum(rows + 1 + after, stops),
+        )
         return [_Span(*row) for row in np.stack(columns, axis=1).tolist()]
 
     def _excerpt(self, span: _Span, ids: list[int], pieces: list[str]) -> Excerpt:

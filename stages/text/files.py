@@ -112,8 +112,8 @@ def text_blocks(path: str, digest: str) -> Iterator[str]:
     Args:
         path: the file.
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
-    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not UTF-8, or does not match
-        `digest`.
+    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not
+        UTF-8, or does not match `digest`.
     """
     raw = _raw_blocks(path, digest)
     suffix = compression(path)
@@ -130,13 +130,16 @@ def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
                 yield block
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-    # Checked after reading: hashing before would read the file twice, and it could change in between.
+    # Checked after reading: hashing before would read the file twice, and it could change in
+    # between.
     if seen.hexdigest() != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
 
 def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress members one after the other, padded with zeros or not, as the command line tools do."""
+    """Decompress members one after the other, padded with zeros or not, as the command line tools
+    do.
+    """
     decompressor = _DECOMPRESSORS[suffix]()
     read = 0
     for block in blocks:
@@ -147,11 +150,15 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
             try:
                 data = decompressor.decompress(rest)
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-                raise DataError(f"{path} is no intact {suffix} file: {error}, before byte {read}.") from error
+                raise DataError(
+                    f"{path} is no intact {suffix} file: {error}, before byte {read}."
+                ) from error
             yield from (data[start : start + RAW_BLOCK] for start in range(0, len(data), RAW_BLOCK))
             rest = decompressor.unused_data if decompressor.eof else b""
     if read and not decompressor.eof:
-        raise DataError(f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream.")
+        raise DataError(
+            f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream."
+        )
 
 
 def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
@@ -163,7 +170,8 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
                 f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
                 "iconv -f UTF-16 -t UTF-8 does."
             )
-        # Before decoding: these bytes may be valid UTF-8, and if not, an error "not UTF-8" would not help.
+        # Before decoding: these bytes may be valid UTF-8, and if not, an error "not UTF-8" would
+        # not help.
         _refuse_books(path, data, offset)
         _refuse_nul(path, data, offset)
         try:
@@ -182,11 +190,15 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
 
 
 def _refuse_books(path: str, data: bytes, offset: int) -> None:
-    """Refuse books that are not plain text, which users often give: part of a PDF may be valid UTF-8."""
+    """Refuse books that are not plain text, which users often give: part of a PDF may be valid
+    UTF-8.
+    """
     if offset == 0:
         kind = next((kind for mark, kind in NO_TEXT.items() if data.startswith(mark)), None)
         if kind is not None:
-            raise DataError(f"{path} is {kind}, not plain text{_where(path)}; save it as a text file (UTF-8) first.")
+            raise DataError(
+                f"{path} is {kind}, not plain text{_where(path)}; save it as a text file (UTF-8) first."
+            )
 
 
 def _refuse_nul(path: str, data: bytes, offset: int) -> None:
@@ -222,7 +234,8 @@ class Piece(NamedTuple):
 def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
     """Cut text into lines, at "\\n" alone, and long lines at white space.
 
-    The pieces depend on the text, not on its division into blocks. Joined, they give exactly the text.
+    The pieces depend on the text, not on its division into blocks. Joined, they give exactly the
+    text.
     """
     rest, starts_line = "", True
     for block in blocks:
@@ -255,10 +268,12 @@ def _ended(line: str, starts_line: bool) -> Iterator[Piece]:
 
 
 def _cuts(line: str, length: int) -> Iterator[int]:
-    """Places to cut a line while its remainder is too long: each before the last single space within `length`.
+    """Places to cut a line while its remainder is too long: each before the last single space
+    within `length`.
 
-    A byte-level tokenizer begins a new word there anyway, so the cut does not change the ids. Without a single space,
-    which no language's text lacks, the cut comes after LONGEST_PIECE characters.
+    A byte-level tokenizer begins a new word there anyway, so the cut does not change the ids.
+    Without a single space, which no language's text lacks, the cut comes after LONGEST_PIECE
+    characters.
     """
     start = 0
     while length - start > LONGEST_PIECE:

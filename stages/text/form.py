@@ -1,4 +1,5 @@
-"""Form of a text: line lengths, quotes, its own words. If splits differ in form, a memory gains from layout alone.
+"""Form of a text: line lengths, quotes, its own words. If splits differ in form, a memory gains
+from layout alone.
 
 Free of torch.
 """
@@ -13,7 +14,8 @@ CURLY, STRAIGHT = "“”„‟«»‘‛", '"'
 LINE_RATIO = 1.5
 """Ratio of mean line lengths above which the texts are wrapped differently, or only one is wrapped.
 
-Novels of one publisher are within 1.1. A wrapped novel and one with a line per paragraph differ by more than 4.
+Novels of one publisher are within 1.1. A wrapped novel and one with a line per paragraph differ by
+more than 4.
 """
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
 """Fewest quotes that show a habit, and the difference of shares that means a different habit."""
@@ -23,7 +25,9 @@ LEARNED = " A memory learns that from the text, so part of its gain is this diff
 NOWHERE = "are nowhere in"
 """Words that distinguish the phrase about types from those about layout."""
 OWN_TYPES = 0.2
-"""Share of a split's types missing from the training text above which the split is another kind of text."""
+"""Share of a split's types missing from the training text above which the split is another kind of
+text.
+"""
 
 
 def counted(texts: Iterable[str]) -> dict[str, int]:
@@ -41,11 +45,13 @@ def counted(texts: Iterable[str]) -> dict[str, int]:
 
 
 def differences(split: str, train: Figures, other: Figures, learned: str = "train") -> list[str]:
-    """Differences in form between a training text and a split, each as a phrase; empty if they are alike.
+    """Differences in form between a training text and a split, each as a phrase; empty if they are
+    alike.
 
     Args:
         split: name of the other split.
-        train: figures of the training split in the metrics of its tokens; `other`: those of the other split.
+        train: figures of the training split in the metrics of its tokens; `other`: those of the
+        other split.
         learned: the name of the training text.
 
     >>> train = {"characters": 700, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40}

@@ -1,4 +1,6 @@
-"""Hugging Face tokenizers: byte-level BPE trained here, any `tokenizer.json`, and those of pretrained models."""
+"""Hugging Face tokenizers: byte-level BPE trained here, any `tokenizer.json`, and those of
+pretrained models.
+"""
 
 import json
 import re
@@ -25,19 +27,23 @@ if TYPE_CHECKING:
 
 LONGEST_WORD = 1000
 """Longest word, in characters, for learning merges; longer runs are cut."""
-_LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
+_LONG_RUN = re.compile(
+    rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}"
+)
 BATCH_CHARACTERS = 2**18
 """Characters encoded at once: an encoding takes a hundred times the memory of its ids."""
 _WORD_BEGINS = re.compile(r"(?<=\S)(?= \S)")
-"""Where GPT-2's pattern cuts any text: before a single space. Several stay whole, as they are before an added token."""
+"""Where GPT-2's pattern cuts any text: before a single space. Several stay whole, as they are
+before an added token.
+"""
 
 
 @contextmanager
 def library_errors(what: str) -> Iterator[None]:
     """Turn any exception of the library into a DataError that begins with `what`.
 
-    The library raises bare Exceptions. If its Rust code panics, it raises a BaseException of a class that cannot be
-    imported.
+    The library raises bare Exceptions. If its Rust code panics, it raises a BaseException of a
+    class that cannot be imported.
     """
     try:
         yield
@@ -90,7 +96,9 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         starts, lengths = (np.cumsum(sizes) - sizes)[split.places], sizes[split.places]
         ends = np.cumsum(lengths)
         within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
-        return ids[np.repeat(starts, lengths) + within], np.diff(ends[np.cumsum(split.counts) - 1], prepend=0)
+        return ids[np.repeat(starts, lengths) + within], np.diff(
+            ends[np.cumsum(split.counts) - 1], prepend=0
+        )
 
     def _encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = list[int]()
@@ -111,7 +119,9 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
     kind = "bpe"
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+    def train(
+        cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
+    ) -> Self:
         from tokenizers import pre_tokenizers, trainers
 
         trainer = trainers.BpeTrainer(
@@ -122,7 +132,11 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
         )
         tokenizer = _bpe_layout(lowercase)
         batches = (list(_words_cut(batch)) for p in texts for batch in _batches(p.texts))
-        stoppable(lambda stop: tokenizer.train_from_iterator(takewhile(lambda _: not stop.is_set(), batches), trainer))
+        stoppable(
+            lambda stop: tokenizer.train_from_iterator(
+                takewhile(lambda _: not stop.is_set(), batches), trainer
+            )
+        )
         return cls(tokenizer)
 
 
@@ -140,18 +154,29 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
 
 
 def _cuts_as_bpe(tokenizer: "Tokenizer") -> bool:
-    """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it stands."""
+    """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it
+    stands.
+    """
     from tokenizers import models
 
     own = _bpe_layout(lowercase=tokenizer.normalizer is not None)
-    cuts = (str(tokenizer.normalizer), str(tokenizer.pre_tokenizer)) == (str(own.normalizer), str(own.pre_tokenizer))
+    cuts = (str(tokenizer.normalizer), str(tokenizer.pre_tokenizer)) == (
+        str(own.normalizer),
+        str(own.pre_tokenizer),
+    )
     added = tokenizer.get_added_tokens_decoder().values()
     spaced = any(token.lstrip or token.rstrip or " " in token.content for token in added)
-    return cuts and not spaced and isinstance(tokenizer.model, models.BPE) and not tokenizer.model.dropout
+    return (
+        cuts
+        and not spaced
+        and isinstance(tokenizer.model, models.BPE)
+        and not tokenizer.model.dropout
+    )
 
 
 def _words_cut(texts: Iterable[str]) -> Iterator[str]:
-    """The same texts, with words cut after `LONGEST_WORD` characters: learning takes quadratic time in a word's length.
+    """The same texts, with words cut after `LONGEST_WORD` characters: learning takes quadratic time
+    in a word's length.
 
     A word is an unbroken run of letters and digits, of signs, or of white space, in one line.
     """
@@ -214,10 +239,11 @@ class PretrainedTokenizer(LibraryTokenizer):
         return self._joined(texts)
 
     def may_cut(self, before: str, after: str) -> bool:
-        """A byte-level tokenizer may cut between a newline without white space before it, and a letter.
+        """A byte-level tokenizer may cut between a newline without white space before it, and a
+        letter.
 
-        Other tokenizers treat the beginning of a text differently: a Metaspace puts a mark there. Whether the
-        pre-tokenizer splits the text at the cut is tested on the characters around it.
+        Other tokenizers treat the beginning of a text differently: a Metaspace puts a mark there.
+        Whether the pre-tokenizer splits the text at the cut is tested on the characters around it.
         """
         newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
         if not (self._byte_level and newline and after[:1].isalpha()):
@@ -228,7 +254,10 @@ class PretrainedTokenizer(LibraryTokenizer):
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
         assert rule in (None, self.eos_after), "its library knows no other"
         starts = np.concatenate(([0], pieces.where(ENDS_DOCUMENT) + 1)).tolist()
-        parts = [self._joined(pieces.texts[a:b]) for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)]
+        parts = [
+            self._joined(pieces.texts[a:b])
+            for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)
+        ]
         ids, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return self.closed(ids, counts, pieces.marks)
 
@@ -243,7 +272,9 @@ class PretrainedTokenizer(LibraryTokenizer):
         return [part for part, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
     def _joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of the joined texts, int64 [T], and number of tokens that begin in each text, int64 [P]."""
+        """Ids of the joined texts, int64 [T], and number of tokens that begin in each text, int64
+        [P].
+        """
         if not texts:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         with library_errors("The tokenizer cannot read the text"):
@@ -252,7 +283,9 @@ class PretrainedTokenizer(LibraryTokenizer):
         starts = np.fromiter((start for start, _ in encoding.offsets), np.int64, len(encoding.ids))
         # A token counts for the text in which it begins; places never decrease.
         text_of = np.searchsorted(ends, np.maximum.accumulate(starts), side="right")
-        return np.array(encoding.ids, np.int64), np.bincount(text_of.clip(max=len(texts) - 1), minlength=len(texts))
+        return np.array(encoding.ids, np.int64), np.bincount(
+            text_of.clip(max=len(texts) - 1), minlength=len(texts)
+        )
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
@@ -295,7 +328,9 @@ def load_tokenizer(path: Path) -> "Tokenizer":
         )
     unknown = getattr(tokenizer.model, "unk_token", None)
     if unknown is not None and unknown not in vocabulary:
-        raise DataError(f"{path} is no usable tokenizer: its unknown token {unknown!r} is not in its vocabulary.")
+        raise DataError(
+            f"{path} is no usable tokenizer: its unknown token {unknown!r} is not in its vocabulary."
+        )
     return tokenizer
 
 

@@ -19,7 +19,9 @@ class Chain:
     order: np.ndarray
     """Segment ids, int64 [S]."""
     rank: np.ndarray
-    """Rank of a segment among the matches of its predecessor, 0 for the best, int64 [S - 1]; -1: no match was free."""
+    """Rank of a segment among the matches of its predecessor, 0 for the best, int64 [S - 1]; -1: no
+    match was free.
+    """
 
 
 class DocumentsApart:
@@ -36,8 +38,8 @@ class DocumentsApart:
 
     @property
     def groups(self) -> np.ndarray:
-        """Group number of each segment, int64 [S]. Segments of the same documents share a group: they are allowed at
-        the same times."""
+        """Group number of each segment, int64 [S]. Segments of the same documents share a group:
+        they are allowed at the same times."""
         return np.unique(self._spans, axis=0, return_inverse=True)[1].reshape(-1)
 
     def allows(self, segment: int) -> bool:
@@ -57,26 +59,34 @@ class DocumentsApart:
         self._near[first : last + 1] += by
 
 
-def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None) -> Chain:
+def chain(
+    matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None
+) -> Chain:
     """Algorithm 1: a segment is followed by its best free match, else by a random free segment.
 
     Args:
         matches: ids [S, k] of each segment's matches, the best first; -1 for none.
-        permutation: segment ids in random order [S]; a random free segment is the next free one in it.
-        apart: decides which segments may follow; if no free one may, the next free one does. None: any may.
+        permutation: segment ids in random order [S]; a random free segment is the next free one in
+        it.
+        apart: decides which segments may follow; if no free one may, the next free one does. None:
+        any may.
     """
     allows = (lambda segment: True) if apart is None else apart.allows
     free = np.ones(len(matches) + 1, bool)
     free[-1] = False  # index of a match of -1
     order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
-    random = _RandomFree(permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups)
+    random = _RandomFree(
+        permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups
+    )
     order[0] = permutation[0]
     for step in range(len(rank)):
         free[order[step]] = False
         if apart is not None:
             apart.visit(order[step])
         candidates = matches[order[step]]
-        found = next((place for place in np.flatnonzero(free[candidates]) if allows(candidates[place])), None)
+        found = next(
+            (place for place in np.flatnonzero(free[candidates]) if allows(candidates[place])), None
+        )
         rank[step] = -1 if found is None else found
         order[step + 1] = random.next(allows) if found is None else candidates[found]
     return Chain(order, rank)
@@ -85,8 +95,9 @@ def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | 
 class _RandomFree:
     """The free segments of a permutation, in its order.
 
-    Only the first segment of each group is checked, because a group is allowed as a whole. Few groups are excluded at a
-    time: those near the last segments in the text. So a document of many segments is skipped at once.
+    Only the first segment of each group is checked, because a group is allowed as a whole. Few
+    groups are excluded at a time: those near the last segments in the text. So a document of many
+    segments is skipped at once.
     """
 
     def __init__(self, permutation: np.ndarray, free: np.ndarray, groups: np.ndarray) -> None:
@@ -128,7 +139,8 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
         counts: counts of each term in each segment [S, V].
         order: segment ids, at least two.
 
-    The second segment holds one of the two terms of the first. The third holds none of the second's:
+    The second segment holds one of the two terms of the first. The third holds none of the
+    second's:
 
     >>> overlap(csr_array([[1, 2, 0], [0, 1, 0], [0, 0, 3]]), np.array([0, 1, 2]))
     0.25
@@ -159,13 +171,17 @@ def document_spans(doc_offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
 
 
 def sharing(spans: np.ndarray) -> np.ndarray:
-    """Range [start, stop) of segments that share a document with each segment, itself included; int64 [S, 2].
+    """Range [start, stop) of segments that share a document with each segment, itself included;
+    int64 [S, 2].
 
     >>> sharing(np.array([[0, 0], [0, 1], [1, 1], [1, 1]])).tolist()
     [[0, 2], [0, 4], [1, 4], [1, 4]]
     """
     first, last = spans.T
-    return np.stack([np.searchsorted(last, first, side="left"), np.searchsorted(first, last, side="right")], axis=1)
+    return np.stack(
+        [np.searchsorted(last, first, side="left"), np.searchsorted(first, last, side="right")],
+        axis=1,
+    )
 
 
 def same_document(spans: np.ndarray, order: np.ndarray) -> float:

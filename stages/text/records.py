@@ -39,7 +39,9 @@ class TextFile:
     column: str = TEXT
     """Column of a table, or field of a record of `.jsonl`, that holds the text."""
     rows_joined: bool = False
-    """Whether the rows of a table form one text, with one or more lines per row; else each row is a text."""
+    """Whether the rows of a table form one text, with one or more lines per row; else each row is a
+    text.
+    """
     fields: tuple[str, ...] = NAMES
     """Fields of a `.jsonl` record that are kept in addition to its text."""
 
@@ -183,7 +185,9 @@ def require_unicode(where: str, text: str) -> None:
         try:
             block.encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"{where}: half of a surrogate pair at character {done + error.start}.") from error
+            raise DataError(
+                f"{where}: half of a surrogate pair at character {done + error.start}."
+            ) from error
         done += len(block)
 
 
@@ -209,7 +213,8 @@ def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterat
 
 
 def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPiece]:
-    """Stream the text of files with documents and paragraphs marked. The first piece of a file or record has its name.
+    """Stream the text of files with documents and paragraphs marked. The first piece of a file or
+    record has its name.
 
     Args:
         files: in order; each file, and each record of a `.jsonl` file, begins a document.

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 from stages.text.records import TextFile, records
 
 LEAST_FILLED = 0.5
-"""Minimum share of the part that whole records must fill; otherwise they are too large to be taken whole."""
+"""Minimum share of the part that whole records must fill; otherwise they are too large to be taken
+whole.
+"""
 FEWEST_TESTED = 10
-"""Minimum number of records in a test split; if there are fewer than twice this number, the ends of ten are tested."""
+"""Minimum number of records in a test split; if there are fewer than twice this number, the ends of
+ten are tested.
+"""
 DOCUMENTS_TESTED = 12
 """Maximum number of records in a test split if records are cut."""
 FILLED = 0.95
@@ -42,14 +46,17 @@ class Part(NamedTuple):
         """Describe ranges of records, whose `sizes` are in bytes."""
         stops = {number: stop for number, _, stop in ranges}
         cut = (stop for number, stop in stops.items() if stop < sizes[number])
-        return cls(len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in ranges))
+        return cls(
+            len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in ranges)
+        )
 
 
 def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
     """Bytes after which each record is cut to fit a part of `most` bytes; None: no record is cut.
 
-    With large whole records, the part would hold few, and the test split one or two. So all records are cut to a length
-    at which they fill the part together. The length keeps the test split to at most `DOCUMENTS_TESTED` records.
+    With large whole records, the part would hold few, and the test split one or two. So all records
+    are cut to a length at which they fill the part together. The length keeps the test split to at
+    most `DOCUMENTS_TESTED` records.
 
     Args:
         sizes: bytes of each record.
@@ -72,12 +79,17 @@ def _even_length(sizes: Sequence[int], most: int) -> int:
     low, high = 0, max(sizes, default=0)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if sum(min(size, middle) for size in sizes) <= most else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if sum(min(size, middle) for size in sizes) <= most
+            else (low, middle - 1)
+        )
     return low
 
 
 def spread_records(sizes: Sequence[int], most: int) -> list[int]:
-    """Numbers of records of about `most` bytes in total, spread evenly; empty if records would have to be cut.
+    """Numbers of records of about `most` bytes in total, spread evenly; empty if records would have
+    to be cut.
 
     Their order is spread as well: the last ones, which are tested, come from all over the text.
     """
@@ -105,9 +117,9 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
 def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordRange]:
     """Choose the ranges of records to read, ordered so that the last ones are tested.
 
-    If the tested records would be few, they are cut, and further ones fill the part. With fewer than twice
-    `FEWEST_TESTED` records, the ends of some are tested and all else is learned. Otherwise half of the text would be
-    lost.
+    If the tested records would be few, they are cut, and further ones fill the part. With fewer
+    than twice `FEWEST_TESTED` records, the ends of some are tested and all else is learned.
+    Otherwise half of the text would be lost.
 
     Returns: the ranges; empty if records are too large to be taken whole and too few to be cut.
 
@@ -117,15 +129,23 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordR
     RecordRange(record=7, start=7200, stop=8000)
     """
     length = part_length(sizes, most, tested)
-    taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}
+    taken = {
+        number: sizes[number] if length is None else min(sizes[number], length)
+        for number in range(len(sizes))
+    }
     chosen = spread_records(list(taken.values()), most)
     if not is_tested_by_few([taken[number] for number in chosen], tested):
         return [RecordRange(number, 0, taken[number]) for number in chosen]
     learned, last = chosen[:-FEWEST_TESTED], chosen[-FEWEST_TESTED:]
     if len(learned) < FEWEST_TESTED:
-        begins = {number: max(taken[number] // 2, taken[number] - tested // FEWEST_TESTED) for number in last}
+        begins = {
+            number: max(taken[number] // 2, taken[number] - tested // FEWEST_TESTED)
+            for number in last
+        }
         parts = [RecordRange(number, 0, begins.get(number, taken[number])) for number in chosen]
-        return parts + [RecordRange(number, start, taken[number]) for number, start in begins.items()]
+        return parts + [
+            RecordRange(number, start, taken[number]) for number, start in begins.items()
+        ]
     longest = _even_length([sizes[number] for number in learned], most - tested)
     stops = {number: min(sizes[number], longest) for number in learned}
     stops |= {number: min(sizes[number], tested // FEWEST_TESTED) for number in last}
@@ -133,7 +153,8 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordR
 
 
 def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> Iterator[str]:
-    """Chosen parts of records, in order, as lines of `.jsonl` with their names: their own fields, else the file's name.
+    """Chosen parts of records, in order, as lines of `.jsonl` with their names: their own fields,
+    else the file's name.
 
     Args:
         files: the files with the records.
@@ -151,7 +172,8 @@ def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> It
 
 
 def beginning(text: str, length: int) -> str:
-    r"""The first bytes of a text, cut after a line, sentence or word: the first of these that keeps at least half.
+    r"""The first bytes of a text, cut after a line, sentence or word: the first of these that keeps
+    at least half.
 
     >>> beginning("One line.\nAnother one is long.", 20)
     'One line.\n'
@@ -167,7 +189,8 @@ def beginning(text: str, length: int) -> str:
 
 
 def _spread(count: int) -> list[int]:
-    """All numbers below `count`, in the order of their reversed bits: the first ones are spread evenly.
+    """All numbers below `count`, in the order of their reversed bits: the first ones are spread
+    evenly.
 
     >>> _spread(6)
     [0, 4, 2, 1, 5, 3]

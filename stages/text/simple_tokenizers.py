@@ -1,4 +1,6 @@
-"""Tokenizers by lookup: words between white space, as in WikiText and Penn Treebank; characters; UTF-8 bytes."""
+"""Tokenizers by lookup: words between white space, as in WikiText and Penn Treebank; characters;
+UTF-8 bytes.
+"""
 
 from array import array
 from collections import Counter, defaultdict
@@ -31,7 +33,9 @@ class SplitText:
     """Number of words in each piece of the text, int64 [P]."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], lowercase: bool, cut: Callable[[str], list[str]] | None = None) -> Self:
+    def of(
+        cls, texts: Sequence[str], lowercase: bool, cut: Callable[[str], list[str]] | None = None
+    ) -> Self:
         """Split consecutive pieces with `cut`; None: into words."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         # An array, because the numbers of a list would be converted one by one.
@@ -75,15 +79,23 @@ class WordTokenizer(TrainableTokenizer):
         self.vocabulary_size = len(vocabulary)
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+    def train(
+        cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
+    ) -> Self:
         split = ((SplitText.of(p.texts, lowercase), len(p.where(ENDS_LINE))) for p in texts)
         return cls.learn(split, vocab_size, lowercase, min_count)
 
     @classmethod
     def learn(
-        cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
+        cls,
+        texts: Iterable[tuple[SplitText, int]],
+        vocab_size: int | None,
+        lowercase: bool,
+        min_count: int,
     ) -> Self:
-        """Like `train`, for texts already split into words, each with the number of lines that end in it."""
+        """Like `train`, for texts already split into words, each with the number of lines that end
+        in it.
+        """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         occurrences, ends = np.zeros(0, np.int64), 0
         for split, lines in texts:
@@ -110,7 +122,9 @@ class WordTokenizer(TrainableTokenizer):
 
         tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
         newline = normalizers.Replace("\n", f" {EOS} ")
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * self.lowercase + [newline])
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Lowercase()] * self.lowercase + [newline]
+        )
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         return tokenizer
 
@@ -136,7 +150,9 @@ class CharTokenizer(TrainableTokenizer):
                 self._ids[ord(text)] = id
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+    def train(
+        cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
+    ) -> Self:
         counts: Counter[str] = Counter()
         for pieces in texts:
             for text in pieces.texts:
@@ -174,7 +190,9 @@ class ByteTokenizer(TrainableTokenizer):
         self.lowercase = lowercase
 
     @classmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+    def train(
+        cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
+    ) -> Self:
         return cls(lowercase)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
-"""Text on disk between two passes, cut into shards of bounded size, with documents and paragraphs marked.
+"""Text on disk between two passes, cut into shards of bounded size, with documents and paragraphs
+marked.
 
-Compressed files cannot be read from the middle, and sources may change. A spool can be read from any shard, by several
-readers, and after a crash.
+Compressed files cannot be read from the middle, and sources may change. A spool can be read from
+any shard, by several readers, and after a crash.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,9 @@ from stages.text.documents import (
 
 SHARD_CHARACTERS = 2**20
 SHARD_PIECES = 2**14
-"""A shard ends at the first of the two limits, so that short lines take no more memory than long ones."""
+"""A shard ends at the first of the two limits, so that short lines take no more memory than long
+ones.
+"""
 _PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
 HASHES = "paragraph-hashes.bin"
 NAMES = "document-names.jsonl"
@@ -107,7 +110,10 @@ MayEnd = Callable[[MarkedPiece, MarkedPiece], bool]
 
 
 def write_spool(
-    pieces: Iterable[MarkedPiece], first: int, add: Callable[[str], Path], may_end: MayEnd = lambda *_: True
+    pieces: Iterable[MarkedPiece],
+    first: int,
+    add: Callable[[str], Path],
+    may_end: MayEnd = lambda *_: True,
 ) -> Iterator[SpoolShard]:
     """Write text to a spool, shard by shard.
 
@@ -123,8 +129,12 @@ def write_spool(
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
         for number, batch in enumerate(batches(pieces, may_end), start=first):
             hash_file.write(np.fromiter(hashes.ended(batch), "<u8").tobytes())
-            named = (piece for piece in batch if piece.name is not None or piece.marks & OPENS_DOCUMENT)
-            name_file.writelines(run.dumps().encode() for piece in named if (run := names.add(piece)))
+            named = (
+                piece for piece in batch if piece.name is not None or piece.marks & OPENS_DOCUMENT
+            )
+            name_file.writelines(
+                run.dumps().encode() for piece in named if (run := names.add(piece))
+            )
             yield _write_shard(number, batch, add)
         if (last := hashes.finish()) is not None:
             hash_file.write(np.array([last], "<u8").tobytes())
@@ -132,7 +142,9 @@ def write_spool(
             name_file.write(run.dumps().encode())
 
 
-def batches(pieces: Iterable[MarkedPiece], may_end: MayEnd = lambda *_: True) -> Iterator[list[MarkedPiece]]:
+def batches(
+    pieces: Iterable[MarkedPiece], may_end: MayEnd = lambda *_: True
+) -> Iterator[list[MarkedPiece]]:
     """The pieces of each shard."""
     batch: list[MarkedPiece] = []
     characters = 0
@@ -163,7 +175,10 @@ def _write_shard(number: int, batch: list[MarkedPiece], add: Callable[[str], Pat
 
 
 def cut_by_shares(
-    spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[float], documents: Documents | None = None
+    spool: Spool,
+    shards: Sequence[SpoolShard],
+    shares: Sequence[float],
+    documents: Documents | None = None,
 ) -> list[list[TextRange]]:
     """Cut a spool at the document boundaries nearest to the given shares of its characters.
 
@@ -192,7 +207,9 @@ def cut_by_shares(
 
 
 def _shorter_documents(documents: Documents | None) -> str:
-    """Advice to choose shorter documents, so that there are more; empty if they are lines or records."""
+    """Advice to choose shorter documents, so that there are more; empty if they are lines or
+    records.
+    """
     if documents in ("line", "jsonl"):
         return ""
     if documents == "blank-line":
@@ -203,7 +220,9 @@ def _shorter_documents(documents: Documents | None) -> str:
 def _nearest_document(
     spool: Spool, shards: Sequence[SpoolShard], target: float, first: int, last: int
 ) -> tuple[int, int]:
-    """(document, its first piece), counted over all shards: the document in [first, last] that begins nearest."""
+    """(document, its first piece), counted over all shards: the document in [first, last] that
+    begins nearest.
+    """
     found: list[tuple[float, int, int]] = []
     documents = pieces = characters = 0
     for shard in shards:

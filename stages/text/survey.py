@@ -46,8 +46,8 @@ class Survey:
     cuts: tuple[Documents, ...]
 
     def cut_below(self, characters: float, fewest: int) -> Documents | None:
-        """The coarsest cut into at least `fewest` documents, none longer than `characters`; None: not even lines
-        are."""
+        """The coarsest cut into at least `fewest` documents, none longer than `characters`; None:
+        not even lines are."""
         fit = (cut for cut in self.cuts if cut.largest <= characters and cut.count >= fewest)
         return next(fit, None)
 
@@ -68,7 +68,9 @@ def survey(files: Iterable[TextFile]) -> Survey:
 
 
 def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]:
-    """(text, whether it begins a record, a paragraph, a line with text); blank lines belong to the text before them."""
+    """(text, whether it begins a record, a paragraph, a line with text); blank lines belong to the
+    text before them.
+    """
     for file in files:
         for record in records(file):
             first, whole_line = True, True
@@ -108,15 +110,21 @@ def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
-"""Runs of Thai and Lao, Burmese, Khmer, kana and Chinese characters; Korean puts spaces between words."""
+"""Runs of Thai and Lao, Burmese, Khmer, kana and Chinese characters; Korean puts spaces between
+words.
+"""
 UNSPACED_SHARE = 0.3
 """Share of the characters above which a text counts as written in these scripts."""
 LONG_RUN = 3
-"""Mean length in characters above which runs are not words; in text split into words beforehand it is two."""
+"""Mean length in characters above which runs are not words; in text split into words beforehand it
+is two.
+"""
 
 
 def lacks_words(texts: Sequence[str]) -> bool:
-    """Whether white space does not separate words: texts in a script without spaces, or one long run of characters."""
+    """Whether white space does not separate words: texts in a script without spaces, or one long
+    run of characters.
+    """
     characters = sum(map(len, texts))
     runs = [len(run) for text in texts if not text.isascii() for run in _UNSPACED.findall(text)]
     unspaced = sum(runs) > max(UNSPACED_SHARE * characters, LONG_RUN * len(runs))
@@ -124,12 +132,14 @@ def lacks_words(texts: Sequence[str]) -> bool:
 
 
 SAMPLE_BYTES = 1_000_000
-"""Bytes of the sample, a second of work. The estimated number of tokens is within 3% of that of the whole text, or of a
-third of it. Measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German sentences."""
+"""Bytes of the sample, a second of work. The estimated number of tokens is within 3% of that of the
+whole text, or of a third of it. Measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5
+MB of German sentences."""
 
 
 def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
-    """Function from the types of a bpe vocabulary learnt from the text to its bytes per token, `<eos>` not counted.
+    """Function from the types of a bpe vocabulary learnt from the text to its bytes per token,
+    `<eos>` not counted.
 
     Raises: DataError naming a faulty file.
     """
@@ -139,7 +149,9 @@ def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
 
     @cache
     def measured(types: int) -> float:
-        tokenizer = BpeTokenizer.train([Pieces(lines, np.zeros(len(lines), np.uint8))], types, lowercase=False)
+        tokenizer = BpeTokenizer.train(
+            [Pieces(lines, np.zeros(len(lines), np.uint8))], types, lowercase=False
+        )
         ids, _ = tokenizer.encode_texts(lines)
         return size / max(1, len(ids))
 
@@ -153,11 +165,12 @@ BPE_VOCABULARIES = (2**9, 2**15)
 def bpe_vocabulary(text_bytes: float) -> int:
     """The power of two nearest to 2 √bytes, at least 512, at most 32,768.
 
-    A type must occur often enough to be learnt, and frequencies of types follow Zipf's law. So the number of types with
-    n occurrences grows with about the square root of the text. At 2 √bytes, nine of ten types of BPE occur in train at
-    least 20 times: measured on 50 kB of a novel (512 types, 95 %), a novel of 255 kB (1,024, 90 %) and of 1.2 MB
-    (2,048, 93 %), tinyshakespeare (2,048, 86 %), 16 novels of 9.1 MB and WikiText-2 (8,192, 93 %). With twice the
-    types, only 20 to 55 % of them are as frequent, instead of 90.
+    A type must occur often enough to be learnt, and frequencies of types follow Zipf's law. So the
+    number of types with n occurrences grows with about the square root of the text. At 2 √bytes,
+    nine of ten types of BPE occur in train at least 20 times: measured on 50 kB of a novel (512
+    types, 95 %), a novel of 255 kB (1,024, 90 %) and of 1.2 MB (2,048, 93 %), tinyshakespeare
+    (2,048, 86 %), 16 novels of 9.1 MB and WikiText-2 (8,192, 93 %). With twice the types, only 20
+    to 55 % of them are as frequent, instead of 90.
     """
     smallest, largest = BPE_VOCABULARIES
     size: int = 2 ** round(log2(max(1.0, 2 * text_bytes**0.5)))
@@ -165,7 +178,8 @@ def bpe_vocabulary(text_bytes: float) -> int:
 
 
 def record_sizes(files: Iterable[TextFile]) -> list[int]:
-    """Bytes of UTF-8 of each record, in order; plain text files are not read, their sizes are enough.
+    """Bytes of UTF-8 of each record, in order; plain text files are not read, their sizes are
+    enough.
 
     Raises: DataError for any fault in the files.
     """
@@ -174,7 +188,9 @@ def record_sizes(files: Iterable[TextFile]) -> list[int]:
         if file.format == "txt" and not compression(file.path):
             sizes.append(Path(file.path).stat().st_size)
         else:
-            sizes += (sum(len(block.encode()) for block in record.blocks) for record in records(file))
+            sizes += (
+                sum(len(block.encode()) for block in record.blocks) for record in records(file)
+            )
     return sizes
 
 
@@ -184,6 +200,10 @@ def text_bytes(files: Iterable[TextFile]) -> int:
 
 
 def holds_unknown(files: Iterable[TextFile]) -> bool:
-    """Whether `<unk>` is a word of the text, as in WikiText and Penn Treebank; reading stops at the first one."""
-    texts = (piece.text for file in files for record in records(file) for piece in pieces(record.blocks))
+    """Whether `<unk>` is a word of the text, as in WikiText and Penn Treebank; reading stops at the
+    first one.
+    """
+    texts = (
+        piece.text for file in files for record in records(file) for piece in pieces(record.blocks)
+    )
     return any(UNK in text and UNK in words(text) for text in texts)

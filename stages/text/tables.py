@@ -16,9 +16,13 @@ READ_BYTES = 2**20
 BATCH_BYTES = 2**22
 """Bytes of rows decoded together, by the mean row size that the file states."""
 MOST_ROWS = 64
-"""Maximum number of rows decoded together. Few, because a file may store one large text for many rows."""
+"""Maximum number of rows decoded together. Few, because a file may store one large text for many
+rows.
+"""
 _ARROW_FILE = b"ARROW1"
-"""First bytes of Arrow's file format; its stream format, which `datasets` writes, begins differently."""
+"""First bytes of Arrow's file format; its stream format, which `datasets` writes, begins
+differently.
+"""
 
 
 class Row(NamedTuple):
@@ -37,13 +41,17 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
         column: the column that holds the text.
         others: further columns of text or integers to read, if present.
-    Raises: DataError naming file and row if it is truncated, corrupt or changed (`digest`), or lacks the column or text
-        in it.
+    Raises: DataError naming file and row if it is truncated, corrupt or changed (`digest`), or
+        lacks the column or text in it.
     """
     with _arrow_errors(path, digest), ExitStack() as opened:
         schema, batches = _open(path, column, others, opened)
         _require_text(path, schema, column)
-        rows = ((batch.schema.names, values) for batch in batches for values in zip(*batch.columns, strict=True))
+        rows = (
+            (batch.schema.names, values)
+            for batch in batches
+            for values in zip(*batch.columns, strict=True)
+        )
         for number, (names, values) in enumerate(rows):
             row = dict(zip(names, values, strict=True))
             try:
@@ -64,17 +72,23 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
 
 
 def require_column(path: str, column: str) -> None:
-    """Raises: DataError if a file is not Parquet or Arrow, or lacks this column of text; no row is read."""
+    """Raises: DataError if a file is not Parquet or Arrow, or lacks this column of text; no row is
+    read.
+    """
     with _arrow_errors(path, None), ExitStack() as opened:
         _require_text(path, _open(path, column, (), opened)[0], column)
 
 
-def _open(path: str, column: str, others: Sequence[str], opened: ExitStack) -> tuple["Schema", Iterator["RecordBatch"]]:
+def _open(
+    path: str, column: str, others: Sequence[str], opened: ExitStack
+) -> tuple["Schema", Iterator["RecordBatch"]]:
     """All columns of a file, and batches of rows with some of them."""
     if path.endswith(PARQUET):
         from pyarrow.parquet import ParquetFile
 
-        file = opened.enter_context(ParquetFile(path, buffer_size=READ_BYTES, page_checksum_verification=True))
+        file = opened.enter_context(
+            ParquetFile(path, buffer_size=READ_BYTES, page_checksum_verification=True)
+        )
         wanted = _wanted(file.schema_arrow, column, others)
         size = _batch_rows(file.metadata, wanted)
         return file.schema_arrow, file.iter_batches(size, columns=wanted, use_threads=False)
@@ -83,7 +97,10 @@ def _open(path: str, column: str, others: Sequence[str], opened: ExitStack) -> t
     source = opened.enter_context(pyarrow.memory_map(path))
     if source.read(len(_ARROW_FILE)) == _ARROW_FILE:
         whole = pyarrow.ipc.open_file(source)
-        schema, batches = whole.schema, (whole.get_batch(i) for i in range(whole.num_record_batches))
+        schema, batches = (
+            whole.schema,
+            (whole.get_batch(i) for i in range(whole.num_record_batches)),
+        )
     else:
         source.seek(0)
         stream = pyarrow.ipc.open_stream(source)
@@ -104,7 +121,9 @@ def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         chunks = map(group.column, range(group.num_columns))
-        size += sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+        size += sum(
+            chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns
+        )
     return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
@@ -113,7 +132,11 @@ def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
     import pyarrow
 
     named = [name for name in others if name != column and schema.names.count(name) == 1]
-    plain = [n for n in named if _is_text(schema.field(n).type) or pyarrow.types.is_integer(schema.field(n).type)]
+    plain = [
+        n
+        for n in named
+        if _is_text(schema.field(n).type) or pyarrow.types.is_integer(schema.field(n).type)
+    ]
     return [name for name in (column, *plain) if name in schema.names]
 
 
@@ -121,10 +144,14 @@ def _require_text(path: str, schema: "Schema", column: str) -> None:
     """Raises: DataError unless exactly one column has this name, and it holds text."""
     texts = ", ".join(field.name for field in schema if _is_text(field.type)) or "none"
     if schema.names.count(column) != 1:
-        raise DataError(f"{path} has no column {column!r}; columns of text there: {texts} (--column NAME).")
+        raise DataError(
+            f"{path} has no column {column!r}; columns of text there: {texts} (--column NAME)."
+        )
     held = schema.field(column).type
     if not _is_text(held):
-        raise DataError(f"{path}: column {column!r} holds {held}; columns of text there: {texts} (--column NAME).")
+        raise DataError(
+            f"{path}: column {column!r} holds {held}; columns of text there: {texts} (--column NAME)."
+        )
 
 
 def _is_text(type: Any) -> bool:
@@ -136,15 +163,23 @@ def _is_text(type: Any) -> bool:
 
 @contextmanager
 def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
-    """Raises: DataError for a file that Arrow cannot read; the message says if the file has changed."""
+    """Raises: DataError for a file that Arrow cannot read; the message says if the file has
+    changed.
+    """
     from pyarrow import ArrowException
 
     try:
         yield
     except (ArrowException, OSError) as error:
         if digest is not None and Path(path).is_file() and file_digest(path) != digest:
-            raise DataError(f"{path} changed while it was being read; run the same command again.") from error
+            raise DataError(
+                f"{path} changed while it was being read; run the same command again."
+            ) from error
         kind = "Parquet" if path.endswith(PARQUET) else "Arrow"
         reason = first_line(error).rstrip(".")[:200]
-        failed = getattr(error, "errno", None) is not None  # Arrow's own errors are often OSErrors, too
-        raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error if failed else None
+        failed = (
+            getattr(error, "errno", None) is not None
+        )  # Arrow's own errors are often OSErrors, too
+        raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from (
+            error if failed else None
+        )

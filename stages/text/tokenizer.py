@@ -1,4 +1,5 @@
-"""Interface of a tokenizer, and words, letter case and vocabularies as Hugging Face's tokenizers define them.
+"""Interface of a tokenizer, and words, letter case and vocabularies as Hugging Face's tokenizers
+define them.
 
 Pieces of text become token ids, with `<eos>` where the tokenizer's rule puts it.
 """
@@ -43,12 +44,14 @@ class TextTokenizer(ABC):
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all texts end to end, integers [T], and the number of each text's ids, int64 [P]; no `<eos>` is
-        added."""
+        """Ids of all texts end to end, integers [T], and the number of each text's ids, int64 [P];
+        no `<eos>` is added."""
 
     @abstractmethod
     def huggingface(self) -> "Tokenizer":
-        """The same tokenizer in Hugging Face's format: encoding a document with it gives the document's ids."""
+        """The same tokenizer in Hugging Face's format: encoding a document with it gives the
+        document's ids.
+        """
 
     @property
     def dtype(self) -> np.dtype:
@@ -60,7 +63,8 @@ class TextTokenizer(ABC):
         return True
 
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P].
+        """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64
+        [P].
 
         Args:
             rule: unit after which `<eos>` is added; None: the tokenizer's own rule.
@@ -70,7 +74,8 @@ class TextTokenizer(ABC):
     def closed(
         self, ids: np.ndarray, counts: np.ndarray, marks: np.ndarray, rule: EosRule | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P], according to their marks, uint8 [P].
+        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P], according to their
+        marks, uint8 [P].
 
         Returns: see `encode`.
         """
@@ -94,7 +99,9 @@ class TrainableTokenizer(TextTokenizer):
 
     @classmethod
     @abstractmethod
-    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+    def train(
+        cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
+    ) -> Self:
         """Make a tokenizer from training text.
 
         Args:
@@ -147,7 +154,9 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
     frequent = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
     kept = ranked[: frequent if limit is None else min(frequent, limit - len(special))]
     special[UNK] += sum(counts[text] for text in ranked[len(kept) :])
-    return {text: id for id, text in enumerate(_ranked({text: counts[text] for text in kept} | special))}
+    return {
+        text: id for id, text in enumerate(_ranked({text: counts[text] for text in kept} | special))
+    }
 
 
 def _ranked(counts: dict[str, int]) -> list[str]:
@@ -168,7 +177,8 @@ def vocabulary_cost(weights: int, scored: int, others: int) -> str:
     Args:
         weights: number of weights of the vocabulary, input and output.
         scored: number of weights that score a token.
-        others: number of weights of the rest of the model; each takes one product per token, like those of `scored`.
+        others: number of weights of the rest of the model; each takes one product per token, like
+        those of `scored`.
 
     >>> vocabulary_cost(51_200_000, 51_200_000, 25_165_824)
     "51.2 million weights, 819.2 MB with gradients and moments, and 67% of a step's arithmetic"

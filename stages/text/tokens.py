@@ -42,5 +42,7 @@ def require_segment(tokens: int, length: int) -> None:
 
 
 def start_id(metrics: Mapping[str, Any]) -> int:
-    """The first input of a split, which predicts its first token: `<eos>`, or a pretrained model's start token."""
+    """The first input of a split, which predicts its first token: `<eos>`, or a pretrained model's
+    start token.
+    """
     return int(metrics.get("start_id", metrics["eos_id"]))

@@ -1,7 +1,7 @@
 """Words, runs of letters between white space, in a stream of token ids.
 
-Tokens are turned back into text, so that one definition of a word serves every tokenizer. A few texts are used to test
-whether a tokenizer's ids show where words begin.
+Tokens are turned back into text, so that one definition of a word serves every tokenizer. A few
+texts are used to test whether a tokenizer's ids show where words begin.
 """
 
 import json
@@ -30,16 +30,17 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarray:
     """The last word of each document, with adjacent punctuation, as a span of tokens.
 
-    `<unk>` counts as a letter (as a word if tokens are words); `<eos>` and other special tokens as white space.
-    Reads a bounded number of tokens at a time, and only the end of longer documents.
+    `<unk>` counts as a letter (as a word if tokens are words); `<eos>` and other special tokens as
+    white space. Reads a bounded number of tokens at a time, and only the end of longer documents.
 
     Args:
         ids: token ids [T], a NumPy or Zarr array.
         doc_offsets: int64 [D + 1]: document i is the tokens [doc_offsets[i], doc_offsets[i+1]).
         tokenizer: the tokenizer of the ids.
-    Returns: int64 [D, 2]: first token of the word, and one past its last; a document without a word has an empty
-        span at its end.
-    Raises: UsageError if the tokenizer's ids do not show where words begin and end, or a word begins inside a token.
+    Returns: int64 [D, 2]: first token of the word, and one past its last; a document without a word
+        has an empty span at its end.
+    Raises: UsageError if the tokenizer's ids do not show where words begin and end, or a word
+    begins inside a token.
     """
     spelled = word_spelling(tokenizer)
     offsets = np.asarray(doc_offsets[:], np.int64)
@@ -90,13 +91,19 @@ def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
 
 
 def speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
-    """Function from a token of a `tokenizer.json` to its bytes, chosen by the file's decoder and model."""
+    """Function from a token of a `tokenizer.json` to its bytes, chosen by the file's decoder and
+    model.
+    """
     steps = {*_steps(specification["pre_tokenizer"]), *_steps(specification["decoder"])}
     model = specification["model"]
     if "ByteLevel" in steps:
         return _byte_level
     if model["type"] in ("WordLevel", "WordPiece"):
-        return str.encode if "Fuse" in steps else partial(_whole_word, model.get("continuing_subword_prefix"))
+        return (
+            str.encode
+            if "Fuse" in steps
+            else partial(_whole_word, model.get("continuing_subword_prefix"))
+        )
     return _metaspace
 
 
@@ -135,7 +142,9 @@ def _metaspace(token: str) -> bytes:
 
 
 def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges [first, last) of documents with about BLOCK_TOKENS tokens in total, at least one document each."""
+    """Ranges [first, last) of documents with about BLOCK_TOKENS tokens in total, at least one
+    document each.
+    """
     first, end = 0, len(offsets) - 1
     while first < end:
         fitting = int(np.searchsorted(offsets, offsets[first] + BLOCK_TOKENS, side="right")) - 1
@@ -157,13 +166,16 @@ def _ending_word(ids: Any, start: int, stop: int, spelled: Sequence[bytes]) -> t
 
 
 def _last_word(ids: Sequence[int], spelled: Sequence[bytes]) -> tuple[int, int]:
-    """First token of the last word, and one past its last; both equal the number of tokens if there is no word.
+    """First token of the last word, and one past its last; both equal the number of tokens if there
+    is no word.
 
     >>> _last_word([0, 1, 2, 1], [b"a ", b" ", b"be"])
     (2, 3)
     """
     parts = [spelled[id] for id in ids]
-    text = b"".join(parts).decode("utf-8", "surrogateescape")  # a character may be cut off before the first token
+    text = b"".join(parts).decode(
+        "utf-8", "surrogateescape"
+    )  # a character may be cut off before the first token
     found = words(text)
     if not found:
         return len(ids), len(ids)

@@ -10,8 +10,21 @@ from stages.artifacts.stage import InputFile, Inputs
 from stages.errors import DataError, UsageError
 from stages.reporting import Reporter
 from stages.text.config import TEXT, TokenizeConfig
-from stages.text.documents import ENDS_DOCUMENT, ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
-from stages.text.files import COMPRESSED, LINES, file_digest, pieces, text_blocks, without_compression
+from stages.text.documents import (
+    ENDS_DOCUMENT,
+    ENDS_LINE,
+    OPENS_DOCUMENT,
+    OPENS_PARAGRAPH,
+    MarkedPiece,
+)
+from stages.text.files import (
+    COMPRESSED,
+    LINES,
+    file_digest,
+    pieces,
+    text_blocks,
+    without_compression,
+)
 from stages.text.records import TextFile, json_line, numbered_lines, require_unicode
 from stages.text.tokens import SPLITS
 from stages.tokenization.corpora import given_specs
@@ -24,7 +37,9 @@ TRANSLATION = "translation"
 
 
 class AlignedFiles(NamedTuple):
-    """Two files whose lines form pairs; or one `.jsonl` file twice, each time with the field of one language."""
+    """Two files whose lines form pairs; or one `.jsonl` file twice, each time with the field of one
+    language.
+    """
 
     source: TextFile
     target: TextFile
@@ -40,7 +55,9 @@ class Pairs:
 
     files: Sequence[AlignedFiles]
     scored: bool
-    """Whether the pairs are scored. If so, a pair that lacks one side is an error; otherwise it is left out."""
+    """Whether the pairs are scored. If so, a pair that lacks one side is an error; otherwise it is
+    left out.
+    """
     kept: int = 0
     dropped: int = 0
     """Number of pairs left out because one or both sides are blank."""
@@ -48,9 +65,11 @@ class Pairs:
     """Number of pairs with the same text on both sides."""
 
     def pieces(self, side: Side) -> Iterator[MarkedPiece]:
-        """One side, each sentence as a document of one paragraph, without a newline or CR at its end.
+        """One side, each sentence as a document of one paragraph, without a newline or CR at its
+        end.
 
-        Raises: DataError, naming file and line, if the files differ in length, or a line cannot be read.
+        Raises: DataError, naming file and line, if the files differ in length, or a line cannot be
+        read.
         """
         self.kept = self.dropped = self.alike = 0
         for files in self.files:
@@ -62,7 +81,9 @@ class Pairs:
 
     def _pairs(self, files: AlignedFiles) -> Iterator[Pair]:
         """The pairs with text on both sides; all are counted."""
-        for number, source, target in _records(files) if files.source.format == "jsonl" else _lines(files):
+        for number, source, target in (
+            _records(files) if files.source.format == "jsonl" else _lines(files)
+        ):
             blank = [not one.strip() for one in (source, target)]
             if any(blank):
                 if self.scored and not all(blank):
@@ -82,13 +103,19 @@ def _lines(files: AlignedFiles) -> Iterator[Pair]:
     """All pairs of two files. Raises: DataError if one has fewer lines."""
     read = [0, 0]
     for source, target in zip_longest(*map(_sentences, files)):
-        read = [count + (one is not None) for count, one in zip(read, (source, target), strict=True)]
+        read = [
+            count + (one is not None) for count, one in zip(read, (source, target), strict=True)
+        ]
         if source is not None and target is not None:
             yield read[0], source, target
     if read[0] != read[1]:
-        lines = " and ".join(f"{file.path} {count:,} lines" for file, count in zip(files, read, strict=True))
+        lines = " and ".join(
+            f"{file.path} {count:,} lines" for file, count in zip(files, read, strict=True)
+        )
         longer = files[read[0] < read[1]].path
-        raise DataError(f"{lines}: they must be equal. Line {min(read) + 1:,} of {longer} has no partner.")
+        raise DataError(
+            f"{lines}: they must be equal. Line {min(read) + 1:,} of {longer} has no partner."
+        )
 
 
 def _sentences(file: TextFile) -> Iterator[str]:
@@ -103,7 +130,9 @@ def _sentences(file: TextFile) -> Iterator[str]:
 
 
 def _records(files: AlignedFiles) -> Iterator[Pair]:
-    """The pairs of a `.jsonl` file; the sentences are fields of a record, or of its field `translation`."""
+    """The pairs of a `.jsonl` file; the sentences are fields of a record, or of its field
+    `translation`.
+    """
     file = files.source
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
@@ -111,13 +140,19 @@ def _records(files: AlignedFiles) -> Iterator[Pair]:
             record = json_line(where, line, "with the sentences of both languages")
             below = record.get(TRANSLATION)
             found = below if isinstance(below, dict) else record
-            yield number, _field(where, found, files.source.column), _field(where, found, files.target.column)
+            yield (
+                number,
+                _field(where, found, files.source.column),
+                _field(where, found, files.target.column),
+            )
 
 
 def _field(where: str, record: Mapping[str, Any], field: str) -> str:
     text = record.get(field)
     if not isinstance(text, str) or "\n" in text:
-        raise DataError(f'{where}: expected a JSON object with a field "{field}" that is a string of one line.')
+        raise DataError(
+            f'{where}: expected a JSON object with a field "{field}" that is a string of one line.'
+        )
     require_unicode(where, text)
     return text
 
@@ -140,13 +175,17 @@ ALIKE = 0.5
 
 
 def aligned_inputs(config: TokenizeConfig, references: Mapping[str, Any]) -> list[InputFile]:
-    """The files of every split, source before target. Roles name the side, and the field of a .jsonl.
+    """The files of every split, source before target. Roles name the side, and the field of a
+    .jsonl.
 
-    Raises: UsageError for files given without a split; DataError, naming the expected file, if one is missing.
+    Raises: UsageError for files given without a split; DataError, naming the expected file, if one
+    is missing.
     """
     splits = given_specs(config, references)
     if not splits.keys() <= set(SPLITS):
-        raise UsageError("Aligned text is named by split: --train PREFIX, --valid PREFIX, --test PREFIX.")
+        raise UsageError(
+            "Aligned text is named by split: --train PREFIX, --valid PREFIX, --test PREFIX."
+        )
     languages = config.source_language, config.target_language
     found = []
     for split, specs in splits.items():
@@ -161,7 +200,9 @@ def aligned_inputs(config: TokenizeConfig, references: Mapping[str, Any]) -> lis
 def _side(spec: str, language: str) -> tuple[str, str]:
     """The file of a language, and the field that holds it, as the end of a role."""
     if is_data_set(spec):
-        raise UsageError(f"{spec}: aligned text is read from files; data sets of the hub are not read as pairs yet.")
+        raise UsageError(
+            f"{spec}: aligned text is read from files; data sets of the hub are not read as pairs yet."
+        )
     if without_compression(spec).endswith(LINES):
         if not Path(spec).is_file():
             raise DataError(f"{spec} does not exist; expected a .jsonl of pairs.")
@@ -171,7 +212,9 @@ def _side(spec: str, language: str) -> tuple[str, str]:
     if len(there) == 1:
         return there[0], ""
     if there:
-        raise DataError(f"{' and '.join(there)} are both there: which one is meant? Remove or rename one.")
+        raise DataError(
+            f"{' and '.join(there)} are both there: which one is meant? Remove or rename one."
+        )
     folder, name = Path(spec).parent, Path(spec).name
     beside = sorted(path.name for path in folder.glob(f"{name}.*")) if name else []
     raise DataError(
@@ -192,7 +235,9 @@ def aligned_text(inputs: Inputs, config: TokenizeConfig) -> dict[str, Pairs]:
             sides = found.setdefault(split, [[], []])
             sides[side == "target"].append(text)
     return {
-        split: Pairs([AlignedFiles(*pair) for pair in zip(*sides, strict=True)], scored=split != LEARNED)
+        split: Pairs(
+            [AlignedFiles(*pair) for pair in zip(*sides, strict=True)], scored=split != LEARNED
+        )
         for split, sides in found.items()
     }
 
@@ -202,7 +247,9 @@ def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:
     if not pairs.kept:
         raise DataError(f"The files of {split} hold no pair with text on both sides.")
     if pairs.dropped:
-        reporter.warning(f"pairs of {split} are left out because a side is blank, or both: {pairs.dropped:,}")
+        reporter.warning(
+            f"pairs of {split} are left out because a side is blank, or both: {pairs.dropped:,}"
+        )
     if pairs.alike > ALIKE * pairs.kept:
         reporter.warning(
             f"same text on both sides in {pairs.alike:,} of {pairs.kept:,} pairs of {split}: is one file named twice?"

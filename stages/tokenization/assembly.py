@@ -23,10 +23,14 @@ from stages.tokenization.spooling import SCANNED, TextShard
 from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
 
 ROW_BYTES = 2**21
-"""Bytes of an array in one Zarr shard. Few, so that a large corpus takes no more memory than a small one."""
+"""Bytes of an array in one Zarr shard. Few, so that a large corpus takes no more memory than a
+small one.
+"""
 
 
-def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
+def assemble(
+    job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]
+) -> dict[str, dict[str, Any]]:
     """Write the arrays and names of every split; returns the figures of each.
 
     Raises: DataError for a split without a token.
@@ -46,14 +50,24 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
                 figures |= _write_source(job, work, source)
                 figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
                 figures["longest"] = max(record["longest"] for record in records)
-                sources, targets = (work.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs))
+                sources, targets = (
+                    work.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs)
+                )
                 # Not a plain sum, which would be the same for a pair and its reverse.
-                hashes = {"sources": sources, "pairs": sources * np.uint64(0x9E3779B97F4A7C15) + targets}
+                hashes = {
+                    "sources": sources,
+                    "pairs": sources * np.uint64(0x9E3779B97F4A7C15) + targets,
+                }
                 if split == "train":
                     learned = hashes
                 elif learned:
-                    seen_in_train = {name: np.isin(own, learned[name]) for name, own in hashes.items()}
-                    figures |= {f"{name}_in_train": float(seen.mean()) for name, seen in seen_in_train.items()}
+                    seen_in_train = {
+                        name: np.isin(own, learned[name]) for name, own in hashes.items()
+                    }
+                    figures |= {
+                        f"{name}_in_train": float(seen.mean())
+                        for name, seen in seen_in_train.items()
+                    }
                 paragraphs, documents = paragraphs + pairs, documents + pairs
             seen = np.zeros(work.tokenizer.vocabulary_size, bool)
             for shard in own:
@@ -61,7 +75,9 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
             train = seen if split == "train" else train
             figures["types"] = int(np.count_nonzero(seen))
             if train is not None:
-                figures["own_types"] = float(np.count_nonzero(seen & ~train) / np.count_nonzero(seen))
+                figures["own_types"] = float(
+                    np.count_nonzero(seen & ~train) / np.count_nonzero(seen)
+                )
             _write_arrays(job, work, own, records, paragraphs)
             with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
                 named = work.spool.names(documents, documents + figures["documents"])
@@ -77,7 +93,9 @@ def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
     return (job.draft.record(split) if job.draft.done(split) else {}) | job.draft.record(shard.key)
 
 
-def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, Any]:
+def _write_source(
+    job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]
+) -> dict[str, Any]:
     """Write the source side of a split's pairs; returns its figures."""
     records, split = [job.draft.record(shard.key) for shard in shards], shards[0].split
     ids, offsets, _ = _saved_rows(job, shards, records)
@@ -132,9 +150,15 @@ def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
 
 
 def write_array(
-    job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
+    job: Job[TokenizeConfig],
+    name: str,
+    rows: int,
+    dtype: np.dtype,
+    read: Callable[[int, int], np.ndarray],
 ) -> None:
-    """Write one array of tokens, Zarr shard by Zarr shard; `read(start, stop)` gives rows [start, stop)."""
+    """Write one array of tokens, Zarr shard by Zarr shard; `read(start, stop)` gives rows [start,
+    stop).
+    """
     layout = array_layout(name, rows, dtype)
     job.draft.create(layout)
     for shard in range(layout.shards):
@@ -142,12 +166,17 @@ def write_array(
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
             inside = layout.rows(shard)
-            job.draft.write(layout, shard, read(inside.start, inside.stop).astype(dtype, copy=False))
+            job.draft.write(
+                layout, shard, read(inside.start, inside.stop).astype(dtype, copy=False)
+            )
             job.draft.commit(key)
 
 
-def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Write the label, or question and answer, and the task of every document; returns their metrics.
+def write_tasks(
+    job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Write the label, or question and answer, and the task of every document; returns their
+    metrics.
 
     `splits`: figures of the splits; the numbers of documents of each task are added to them.
     """
@@ -169,7 +198,12 @@ def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[
         for name, values in arrays.items():
             write_array(job, f"{split}/{name}", len(values), values.dtype, _rows(values))
     kind = {} if job.config.records == "labels" else {"records": job.config.records}
-    return {"examples": QUESTIONS if asks else DOCUMENTS, "tasks": found.names, "labels": found.labels, **kind}
+    return {
+        "examples": QUESTIONS if asks else DOCUMENTS,
+        "tasks": found.names,
+        "labels": found.labels,
+        **kind,
+    }
 
 
 def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
@@ -188,11 +222,16 @@ def _saved_rows(
         return _SavedRows(files, [record[count] for record in records], shifts, end)
 
     ids = rows("ids", "tokens", [0] * len(shards))
-    return ids, rows("documents", "documents", starts, end), rows("paragraphs", "paragraphs", starts, end)
+    return (
+        ids,
+        rows("documents", "documents", starts, end),
+        rows("paragraphs", "paragraphs", starts, end),
+    )
 
 
 class _SavedRows:
-    """Values of files, one file after another, and then `end`. A read opens only the files that it needs.
+    """Values of files, one file after another, and then `end`. A read opens only the files that it
+    needs.
 
     Args:
         counts: number of values of each file.
@@ -200,7 +239,11 @@ class _SavedRows:
     """
 
     def __init__(
-        self, files: Sequence[Path], counts: Iterable[int], shifts: Sequence[int], end: int | None = None
+        self,
+        files: Sequence[Path],
+        counts: Iterable[int],
+        shifts: Sequence[int],
+        end: int | None = None,
     ) -> None:
         self._files, self._shifts, self._end = files, shifts, [] if end is None else [end]
         self._stops = list(accumulate(counts))
@@ -212,11 +255,15 @@ class _SavedRows:
         """Rows [start, stop), copied."""
         first = bisect_right(self._stops, start)
         found, begin = list[np.ndarray](), self._stops[first - 1] if first else 0
-        for file, shift, end in zip(self._files[first:], self._shifts[first:], self._stops[first:], strict=True):
+        for file, shift, end in zip(
+            self._files[first:], self._shifts[first:], self._stops[first:], strict=True
+        ):
             if begin >= stop:
                 break
             if begin < end:
-                values = np.load(file, mmap_mode="r", allow_pickle=False)[max(0, start - begin) : stop - begin]
+                values = np.load(file, mmap_mode="r", allow_pickle=False)[
+                    max(0, start - begin) : stop - begin
+                ]
                 found.append(values + shift if shift else values)
             begin = end
         return np.concatenate([*found, self._end] if stop > begin else found)

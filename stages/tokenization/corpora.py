@@ -1,4 +1,6 @@
-"""Assignment of text files to splits: files named by a user, readable files of a folder, and data sets."""
+"""Assignment of text files to splits: files named by a user, readable files of a folder, and data
+sets.
+"""
 
 import glob
 import os
@@ -45,22 +47,28 @@ def find_files(
     left_out: LeftOut = lambda sentence: None,
     column: str = TEXT,
 ) -> list[str]:
-    """Expand a user's names into files: directories are searched recursively, shell patterns (`t/*.txt`) matched.
+    """Expand a user's names into files: directories are searched recursively, shell patterns
+    (`t/*.txt`) matched.
 
-    Both give files in order of path. A name with pattern characters stands for itself if such a file exists.
+    Both give files in order of path. A name with pattern characters stands for itself if such a
+    file exists.
 
     Args:
         store: a folder of artifacts; its files are skipped if a directory contains it or is it.
-        left_out: receives a sentence about unreadable files of a directory; a named file fails when it is read.
+        left_out: receives a sentence about unreadable files of a directory; a named file fails when
+        it is read.
         column: column of a table, or field of a record, that holds the text.
-    Raises: DataError for a missing file, one that is not regular, or a directory without usable files.
+    Raises: DataError for a missing file, one that is not regular, or a directory without usable
+    files.
     """
     return [path for spec in specs for path in _expand(spec, store, left_out, column)]
 
 
 def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> list[str]:
     if not spec:
-        raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
+        raise DataError(
+            f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}."
+        )
     path = Path(spec)
     try:
         if spec == PYDOCS or path.is_file():
@@ -72,7 +80,9 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
     if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
-    if glob.has_magic(spec) and "\0" not in spec:  # it was given in quotes, so no shell has expanded it
+    if (
+        glob.has_magic(spec) and "\0" not in spec
+    ):  # it was given in quotes, so no shell has expanded it
         # Skip broken links: one whose own name is a pattern would match itself forever.
         matched = sorted(filter(os.path.exists, glob.glob(spec)), key=lambda one: Path(one).parts)
         if not matched:
@@ -83,11 +93,21 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
 
 def _usable_below(folder: Path, store: Path | None) -> list[str]:
     made = None if store is None else store.resolve()
-    named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
+    named = [
+        p
+        for p in folder.rglob("*")
+        if p.is_file() and (made is None or made not in p.resolve().parents)
+    ]
     inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
-    if any(format_of(str(p)) != "txt" for p in usable):  # next to records, an .md file describes them
-        usable = [p for p in usable if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])]
+    if any(
+        format_of(str(p)) != "txt" for p in usable
+    ):  # next to records, an .md file describes them
+        usable = [
+            p
+            for p in usable
+            if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])
+        ]
     if not usable:
         wanted = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
         raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside)}.")
@@ -97,7 +117,10 @@ def _usable_below(folder: Path, store: Path | None) -> list[str]:
 def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) -> list[str]:
     """The files of a folder that hold text. Raises: DataError if none does."""
     wrong = {file: problem for file in files if (problem := _problem(file, column)) is not None}
-    named = ", ".join(f"{Path(file).relative_to(folder)} ({problem})" for file, problem in list(wrong.items())[:NAMED])
+    named = ", ".join(
+        f"{Path(file).relative_to(folder)} ({problem})"
+        for file, problem in list(wrong.items())[:NAMED]
+    )
     named += f" and {len(wrong) - NAMED:,} more" * (len(wrong) > NAMED)
     if any("not UTF-8" in problem for problem in wrong.values()):
         named += f"; {CONVERT}"
@@ -109,13 +132,17 @@ def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) ->
 
 
 def _problem(file: str, column: str) -> str | None:
-    """The reason why a file cannot be read; None: there is none, or the file is too large to check now."""
+    """The reason why a file cannot be read; None: there is none, or the file is too large to check
+    now.
+    """
     try:
         if (held := Path(file).stat().st_size) == 0:
             return "empty"
         if held <= CHECKED:
             read = records(TextFile.of(file, column))
-            return None if sum(len(block) for record in read for block in record.blocks) else "empty"
+            return (
+                None if sum(len(block) for record in read for block in record.blocks) else "empty"
+            )
     except OSError as error:
         return str(error.strerror)
     except DataError as error:
@@ -124,13 +151,19 @@ def _problem(file: str, column: str) -> str | None:
 
 
 def _others(folder: Path, inside: list[Path]) -> str:
-    """Part of a message with the most frequent ending of other text files of a folder; empty if there are none."""
+    """Part of a message with the most frequent ending of other text files of a folder; empty if
+    there are none.
+    """
     endings = Counter(path.suffix for path in inside if path.suffix and not is_hidden(path))
     for ending, count in endings.most_common():
         first = min(path for path in inside if path.suffix == ending and not is_hidden(path))
         if _begins_as_text(folder / first):
             place = shlex.quote(str(folder))
-            pattern = f"{place}/*{ending}" if first.parent == Path() else f"$(find {place} -name '*{ending}')"
+            pattern = (
+                f"{place}/*{ending}"
+                if first.parent == Path()
+                else f"$(find {place} -name '*{ending}')"
+            )
             return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"
     return ""
 
@@ -182,11 +215,17 @@ def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[s
             "folder (--train FOLDER)."
         )
     if config.tasks and splits:
-        raise UsageError("--tasks: name the folders of tasks alone, without --train, --valid and --test.")
+        raise UsageError(
+            "--tasks: name the folders of tasks alone, without --train, --valid and --test."
+        )
     if config.split is not None and splits:
-        raise UsageError("Shares of a split are for files named alone; these are named by split already.")
+        raise UsageError(
+            "Shares of a split are for files named alone; these are named by split already."
+        )
     if not references.get(ONE_CORPUS) and not splits:
-        raise UsageError("Which text? Name files or directories, builtin:pydocs, hf:NAME, or --train, --valid, --test.")
+        raise UsageError(
+            "Which text? Name files or directories, builtin:pydocs, hf:NAME, or --train, --valid, --test."
+        )
     return {role: _listed(references[role]) for role in splits or [ONE_CORPUS]}
 
 
@@ -196,12 +235,14 @@ def named_files(
     store: Path | None = None,
     left_out: LeftOut = lambda sentence: None,
 ) -> dict[str, list[NamedFile]]:
-    """Files by role, `source` or the splits. Files of data sets are fetched, but only those that are read.
+    """Files by role, `source` or the splits. Files of data sets are fetched, but only those that
+    are read.
 
     Args:
         store: folder of artifacts; its files are skipped if a given folder contains it.
         left_out: receives a sentence about files of a folder that are not read.
-    Raises: DataError for a missing file; UsageError for a data set with splits if one corpus is expected.
+    Raises: DataError for a missing file; UsageError for a data set with splits if one corpus is
+    expected.
     """
     if config.tasks:
         return task_files(specs[ONE_CORPUS])
@@ -221,7 +262,9 @@ def named_files(
         begin, _, end = config.files.partition("-")
         chosen = found[first][int(begin) : int(end or begin) + 1]
         if not chosen:
-            raise UsageError(f"--files {config.files}: there are {len(found[first])} files, numbered from 0.")
+            raise UsageError(
+                f"--files {config.files}: there are {len(found[first])} files, numbered from 0."
+            )
         found[first] = chosen
     return {role: [file.fetched() for file in files] for role, files in found.items()}
 
@@ -239,14 +282,22 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
     for folder in folders:
         for split in SPLITS:
             inside = [
-                file for ending in ("", *COMPRESSED) if (file := Path(folder, f"{split}.jsonl{ending}")).is_file()
+                file
+                for ending in ("", *COMPRESSED)
+                if (file := Path(folder, f"{split}.jsonl{ending}")).is_file()
             ]
             if len(inside) > 1:
                 raise DataError(f"{folder} has {inside[0].name} and {inside[1].name}: leave one.")
             if split == "train" and not inside:
                 tasks = sorted({str(file.parent) for file in Path(folder).glob("*/train.jsonl*")})
-                inner = f" Name those inside, each as an argument: {', '.join(tasks[:8])}." if tasks else ""
-                raise DataError(f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{inner}")
+                inner = (
+                    f" Name those inside, each as an argument: {', '.join(tasks[:8])}."
+                    if tasks
+                    else ""
+                )
+                raise DataError(
+                    f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{inner}"
+                )
             if inside:
                 found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))
     return found
@@ -256,12 +307,18 @@ def _listed(specs: str | Sequence[str]) -> list[str]:
     return [specs] if isinstance(specs, str) else list(specs)
 
 
-def _named_alone(specs: Sequence[str], config: TokenizeConfig, find: Find) -> dict[str, list[_Unfetched]]:
+def _named_alone(
+    specs: Sequence[str], config: TokenizeConfig, find: Find
+) -> dict[str, list[_Unfetched]]:
     """One corpus, or the splits that a data set has."""
     found = [(spec, _files(spec, find)) for spec in specs]
-    cut = next(((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None)
+    cut = next(
+        ((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None
+    )
     if cut is None:
-        return {ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]}
+        return {
+            ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]
+        }
     spec, splits = cut
     if len(specs) > 1 or config.split is not None:
         raise UsageError(
@@ -276,4 +333,7 @@ def _files(spec: str, find: Find) -> dict[str, list[_Unfetched]]:
     if not is_data_set(spec):
         return {ONE_CORPUS: [_Unfetched(path, None) for path in find([spec])]}
     data_set = parse_data_set(spec)
-    return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
+    return {
+        split: [_Unfetched(file, data_set) for file in files]
+        for split, files in data_set.files().items()
+    }

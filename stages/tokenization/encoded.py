@@ -1,4 +1,6 @@
-"""Shards of text in the draft's scratch folder: words of train, the vocabulary, and ids, with their figures."""
+"""Shards of text in the draft's scratch folder: words of train, the vocabulary, and ids, with their
+figures.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +48,9 @@ def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | Vocabula
     ]
 
 
-def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard) -> ShardOutput:
+def split_words(
+    config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard
+) -> ShardOutput:
     """Save a text's words. The record holds the figures of the text, which is not read again."""
     pieces = spool.pieces(shard.text.text)
     split = SplitText.of(pieces.texts, config.lowercase)
@@ -55,7 +59,9 @@ def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: Words
     return output
 
 
-def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: VocabularyShard) -> ShardOutput:
+def make_vocabulary(
+    config: TokenizeConfig, folder: Path, spool: Spool, shard: VocabularyShard
+) -> ShardOutput:
     """Save the tokenizer made from the output of `split_words`."""
     split = (SplitText.read(folder / words_file(text)) for text in shard.texts)
     lines = (int(np.count_nonzero(spool.marks(text.text) & ENDS_LINE)) for text in shard.texts)
@@ -90,26 +96,38 @@ class Work:
         return open_tokenizer(self._folder / TOKENIZER_FILE)
 
     def encode(self, shard: TextShard) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
-        """Ids of a shard, [T]; where each piece ends in them, int64 [P]; marks, uint8 [P]; figures of its text.
+        """Ids of a shard, [T]; where each piece ends in them, int64 [P]; marks, uint8 [P]; figures
+        of its text.
 
-        If the vocabulary was made of the words of train, these are split already, and their record has the figures.
+        If the vocabulary was made of the words of train, these are split already, and their record
+        has the figures.
         """
         left, tokenizer = self._folder / words_file(shard), self.tokenizer
         if isinstance(tokenizer, WordTokenizer) and left.exists():
             marks = self.spool.marks(shard.text)
-            return *tokenizer.closed(*tokenizer.encode_split(SplitText.read(left)), marks), marks, {}
+            return (
+                *tokenizer.closed(*tokenizer.encode_split(SplitText.read(left)), marks),
+                marks,
+                {},
+            )
         pieces = self.spool.pieces(shard.text)
         if isinstance(tokenizer, WordTokenizer):
             split = SplitText.of(pieces.texts, tokenizer.lowercase)
             figures = _text_figures(pieces, len(split.places))
-            return *tokenizer.closed(*tokenizer.encode_split(split), pieces.marks), pieces.marks, figures
+            return (
+                *tokenizer.closed(*tokenizer.encode_split(split), pieces.marks),
+                pieces.marks,
+                figures,
+            )
         rule = eos_rule(tokenizer, aligned=shard.side is not None)
         figures = _text_figures(pieces, sum(map(len, map(splitting(pieces.texts), pieces.texts))))
         return *tokenizer.encode(pieces, rule), pieces.marks, figures
 
 
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
-    """Rule for `<eos>`: after every sentence of a pair, even if the tokenizer adds none to text of one language."""
+    """Rule for `<eos>`: after every sentence of a pair, even if the tokenizer adds none to text of
+    one language.
+    """
     return "document" if aligned and tokenizer.eos_after == "never" else tokenizer.eos_after
 
 
@@ -127,7 +145,9 @@ def vocabulary_figures(config: TokenizeConfig, tokenizer: TextTokenizer) -> dict
 
 
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
-    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them."""
+    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record
+    counts them.
+    """
     ids, ends, marks, figures = work.encode(shard)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     documents = starts[np.flatnonzero(marks & OPENS_DOCUMENT)]

@@ -14,7 +14,14 @@ from stages.errors import DataError
 from stages.pretrained.location import HUB, hub_errors
 from stages.text.files import ARROW, LINES, PARQUET, PROSE, is_usable
 
-SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "val": "valid", "dev": "valid", "test": "test"}
+SPLITS = {
+    "train": "train",
+    "validation": "valid",
+    "valid": "valid",
+    "val": "valid",
+    "dev": "valid",
+    "test": "test",
+}
 """Splits of data sets, and their names here; if two have the same name here, the first is taken."""
 CONVERTED = "refs/convert/parquet"
 """The branch with the hub's own Parquet copy of every data set that it can read."""
@@ -22,8 +29,8 @@ CONVERTED = "refs/convert/parquet"
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set, as `hf:NAME[/CONFIG][@REVISION][:COLUMN]` names it; a NAME that begins with `.`, `/` or `~` is a
-    folder."""
+    """A data set, as `hf:NAME[/CONFIG][@REVISION][:COLUMN]` names it; a NAME that begins with `.`,
+    `/` or `~` is a folder."""
 
     spec: str
     name: str
@@ -36,7 +43,8 @@ class DataSet:
         return self.name.startswith((".", "/"))
 
     def files(self) -> dict[str, list[str]]:
-        """Files by split, as paths in the folder or repository; the hub is asked for the revision's commit.
+        """Files by split, as paths in the folder or repository; the hub is asked for the revision's
+        commit.
 
         Raises: DataError if there is no such data set, or none of its files can be read here.
         """
@@ -44,7 +52,9 @@ class DataSet:
         own = {SPLITS[name]: files for name, files in reversed(found.items()) if name in SPLITS}
         known = {split: own[split] for split in dict.fromkeys(SPLITS.values()) if split in own}
         if not known:
-            raise DataError(f"{self.spec} has the splits {', '.join(found)}; read are train, validation and test.")
+            raise DataError(
+                f"{self.spec} has the splits {', '.join(found)}; read are train, validation and test."
+            )
         for file in (file for files in known.values() for file in files):
             if not is_usable(Path(Path(file).name)):
                 read = ", ".join((*PROSE, LINES, PARQUET, ARROW))
@@ -59,7 +69,9 @@ class DataSet:
     def _require_inside(self, file: str) -> None:
         """Raises: DataError for a file that the card, or a link, takes from outside the folder."""
         folder, place = Path(self.name).resolve(), Path(file).resolve()
-        cached = [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []  # the hub's own layout
+        cached = (
+            [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []
+        )  # the hub's own layout
         if not any(place.is_relative_to(root) for root in (folder, *cached)):
             raise DataError(
                 f"{self.spec} names a file outside of its folder ({file}): copy it there, or name it alone."
@@ -116,7 +128,9 @@ config='wikitext-2-raw-v1', revision='main', column='text')
     name, _, config = below.partition("/")
     repository = f"{owner}/{name}" if name else owner
     if not owner:
-        raise DataError(f"{spec!r} names no data set; expected hf:NAME[/CONFIG][@REVISION][:COLUMN].")
+        raise DataError(
+            f"{spec!r} names no data set; expected hf:NAME[/CONFIG][@REVISION][:COLUMN]."
+        )
     return DataSet(spec, repository, config or None, revision or None, column or None)
 
 
@@ -139,11 +153,15 @@ def _has_config(card: Path, name: str) -> bool:
         lines = card.read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return False
-    return lines[:1] == ["---"] and any(line.strip("- ") == f"config_name: {name}" for line in lines)
+    return lines[:1] == ["---"] and any(
+        line.strip("- ") == f"config_name: {name}" for line in lines
+    )
 
 
 def _files_by_split(data_set: DataSet) -> dict[str, list[str]]:
-    """Files that `datasets` finds in the card of a data set, or by their names; only the card is fetched."""
+    """Files that `datasets` finds in the card of a data set, or by their names; only the card is
+    fetched.
+    """
     import datasets
 
     if not data_set.is_folder and Path(data_set.name).is_dir():
@@ -152,14 +170,20 @@ def _files_by_split(data_set: DataSet) -> dict[str, list[str]]:
         )
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
-    with TemporaryDirectory() as cache, hub_errors(data_set.spec, data_set.by_hand), _unknown(data_set):
+    with (
+        TemporaryDirectory() as cache,
+        hub_errors(data_set.spec, data_set.by_hand),
+        _unknown(data_set),
+    ):
         builder = datasets.load_dataset_builder(data_set.name, cache_dir=cache, **_asked(data_set))
         found: Mapping[Any, Any] = builder.config.data_files or {}
         return {str(split): [str(file) for file in files] for split, files in found.items()}
 
 
 def _asked(data_set: DataSet) -> dict[str, Any]:
-    """Arguments for the configuration and the commit; in the converted branch a configuration is a folder."""
+    """Arguments for the configuration and the commit; in the converted branch a configuration is a
+    folder.
+    """
     if data_set.is_folder:
         return {"name": data_set.config}
     from huggingface_hub import HfApi
@@ -171,7 +195,9 @@ def _asked(data_set: DataSet) -> dict[str, Any]:
 
 @contextmanager
 def _unknown(data_set: DataSet) -> Iterator[None]:
-    """Raises: DataError for a data set that `datasets` does not find or support; the hub's own errors pass."""
+    """Raises: DataError for a data set that `datasets` does not find or support; the hub's own
+    errors pass.
+    """
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -184,14 +210,20 @@ def _unknown(data_set: DataSet) -> Iterator[None]:
         if isinstance(error, RuntimeError) and "script" in str(error):
             reason = f"it is a script, and code of others is never run{data_set.as_parquet}"
         else:
-            reason = " ".join(str(error).split()).partition(" Example of usage")[0][:400].rstrip(".")
+            reason = (
+                " ".join(str(error).split()).partition(" Example of usage")[0][:400].rstrip(".")
+            )
         raise DataError(f"{data_set.spec} cannot be read as a data set: {reason}.") from None
 
 
 def _in_repository(data_set: DataSet, file: str) -> tuple[str, str]:
-    """Commit and path of `hf://datasets/NAME@COMMIT/PATH`. Raises: DataError for a file from elsewhere."""
+    """Commit and path of `hf://datasets/NAME@COMMIT/PATH`. Raises: DataError for a file from
+    elsewhere.
+    """
     begin = f"hf://datasets/{data_set.name}@"
     commit, slash, inside = file.removeprefix(begin).partition("/")
     if not file.startswith(begin) or not slash:
-        raise DataError(f"{data_set.spec} names a file outside of its repository ({file}): download it by yourself.")
+        raise DataError(
+            f"{data_set.spec} names a file outside of its repository ({file}): download it by yourself."
+        )
     return commit, inside

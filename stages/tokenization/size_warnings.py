@@ -1,4 +1,6 @@
-"""Warnings about vocabularies and splits that are too large, too small, alike, or of different form."""
+"""Warnings about vocabularies and splits that are too large, too small, alike, or of different
+form.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +30,9 @@ def warn_of_shared_files(inputs: Inputs, reporter: Reporter) -> None:
         if file.role.split(".")[0] in SPLITS:
             by_content.setdefault(file.digest, []).append(file)
     for files in by_content.values():
-        shared.setdefault(tuple(dict.fromkeys(file.role.split(".")[0] for file in files)), []).append(files[0].path)
+        shared.setdefault(
+            tuple(dict.fromkeys(file.role.split(".")[0] for file in files)), []
+        ).append(files[0].path)
     for splits, paths in shared.items():
         if len(splits) > 1:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -42,7 +46,8 @@ def warn_of_shared_files(inputs: Inputs, reporter: Reporter) -> None:
 def report_figures(
     config: TokenizeConfig, types: int, splits: Mapping[str, dict[str, Any]], reporter: Reporter
 ) -> None:
-    """Warn of a vocabulary of many types, and of splits that differ in form, are small or have unknown tokens.
+    """Warn of a vocabulary of many types, and of splits that differ in form, are small or have
+    unknown tokens.
 
     Adds the share of the text to the figures of each split, if shares were given.
     """
@@ -53,8 +58,16 @@ def report_figures(
             f"the vocabulary has {types:,} types: training a Transformer of {LAYERS} layers of width {WIDTH}, it takes "
             f"{cost}. --tokenizer bpe, --vocab-size or --min-count make it smaller; a model may have adaptive softmax."
         )
-    others = {split: figures for split, figures in splits.items() if split != "train" and "train" in splits}
-    phrases = [phrase for split, own in others.items() for phrase in differences(split, splits["train"], own)]
+    others = {
+        split: figures
+        for split, figures in splits.items()
+        if split != "train" and "train" in splits
+    }
+    phrases = [
+        phrase
+        for split, own in others.items()
+        for phrase in differences(split, splits["train"], own)
+    ]
     if phrases:
         reporter.warning(DIFFER_IN_FORM.format(**form_words(phrases)))
     for split, figures in splits.items():
@@ -76,7 +89,11 @@ def report_figures(
         for split, figures in splits.items():
             figures["share"] = figures["characters"] / total
             if figures["tokens"] < FEW_TOKENS:
-                rough = "too few to learn much from" if split == "train" else "so that what is measured there is rough"
+                rough = (
+                    "too few to learn much from"
+                    if split == "train"
+                    else "so that what is measured there is rough"
+                )
                 reporter.warning(
                     f"{split} has only {figures['tokens']:,} tokens, below {FEW_TOKENS:,}, {rough}: give more text, or "
                     "give this split a larger share (--split)"

@@ -1,4 +1,6 @@
-"""The text and tokenizer given by a user, as files and artifacts by role, and settings that depend on them."""
+"""The text and tokenizer given by a user, as files and artifacts by role, and settings that depend
+on them.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +10,14 @@ from stages.artifacts.stage import InputFile, Inputs
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.numbers import size as bytes_size
-from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate, location_of
+from stages.pretrained.location import (
+    TOKENIZER_FILES,
+    Location,
+    digest,
+    is_location,
+    locate,
+    location_of,
+)
 from stages.reporting import Reporter
 from stages.text.config import DEFAULT_SHARES, GIVEN, TEXT, UNTRAINED, TokenizeConfig
 from stages.text.files import file_digest, format_of
@@ -31,8 +40,9 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
 
     Args:
         config: see TokenizeConfig.
-        references: `source` (files to be split) or `train`, `valid`, `test`, each a list of files, directories,
-            `builtin:pydocs` or data sets (`hf:NAME`); `tokenizer`, a `tokenizer.json` or a tokens artifact.
+        references: `source` (files to be split) or `train`, `valid`, `test`, each a list of files,
+            directories, `builtin:pydocs` or data sets (`hf:NAME`); `tokenizer`, a `tokenizer.json`
+            or a tokens artifact.
         store: where tokens artifacts are.
     """
     specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
@@ -44,7 +54,9 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
         named = named_files(config, specs, store.root, left_out.append)
         _check_vocabulary_source(config, list(named), tokenizer)
         files = [_input_file(role, file, config) for role, found in named.items() for file in found]
-        if config.column is not None and not any(_has_columns(format_of(file.path), config) for file in files):
+        if config.column is not None and not any(
+            _has_columns(format_of(file.path), config) for file in files
+        ):
             raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
     if tokenizer is None:
         return Inputs(files=tuple(files), left_out=tuple(left_out))
@@ -75,7 +87,9 @@ def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[Text
             format = format_of(file.path)
             format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
             column = _column_of(file)
-            found.append(TextFile(file.path, format, file.digest, config.max_record_bytes, column, joined))
+            found.append(
+                TextFile(file.path, format, file.digest, config.max_record_bytes, column, joined)
+            )
     return found
 
 
@@ -86,9 +100,15 @@ def given_tokenizer(inputs: Inputs) -> Path | None:
     return next((Path(file.path) for file in inputs.files if file.role == TOKENIZER), None)
 
 
-def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], tokenizer: str | None) -> None:
-    if tokenizer is not None and (config.lowercase or config.vocab_size is not None or config.min_count is not None):
-        raise UsageError("A given tokenizer has its own vocabulary and letter case: neither can be set.")
+def _check_vocabulary_source(
+    config: TokenizeConfig, roles: Sequence[str], tokenizer: str | None
+) -> None:
+    if tokenizer is not None and (
+        config.lowercase or config.vocab_size is not None or config.min_count is not None
+    ):
+        raise UsageError(
+            "A given tokenizer has its own vocabulary and letter case: neither can be set."
+        )
     if tokenizer is None and config.tokenizer == GIVEN:
         raise UsageError("Which tokenizer? Name a tokenizer.json or a tokens artifact.")
     trained = tokenizer is None and config.tokenizer not in UNTRAINED
@@ -100,11 +120,14 @@ def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], token
 
 
 def _has_columns(format: str, config: TokenizeConfig) -> bool:
-    return format in ("parquet", "arrow", "jsonl") or (format == "txt" and config.documents == "jsonl")
+    return format in ("parquet", "arrow", "jsonl") or (
+        format == "txt" and config.documents == "jsonl"
+    )
 
 
 def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile:
-    """The file with a role that includes its format and text column, because an id does not cover file names.
+    """The file with a role that includes its format and text column, because an id does not cover
+    file names.
 
     Raises: DataError for a table without that column.
     """
@@ -125,9 +148,13 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
     """The automatic settings that depend on these inputs, by name."""
     read = [file for file in inputs.files if file.role.split(".")[0] in (ONE_CORPUS, *SPLITS)]
     columns = {_column_of(file) for file in read} - {TEXT}
-    changes: dict[str, Any] = {"column": columns.pop() if len(columns) == 1 and not config.is_aligned else None}
+    changes: dict[str, Any] = {
+        "column": columns.pop() if len(columns) == 1 and not config.is_aligned else None
+    }
     if config.tasks:
-        changes["task_names"] = tuple(Path(file.path).parent.name for file in text_files(inputs, config, "train"))
+        changes["task_names"] = tuple(
+            Path(file.path).parent.name for file in text_files(inputs, config, "train")
+        )
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
         changes["split"] = DEFAULT_SHARES
     if given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None:
@@ -144,7 +171,9 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
         shares = changes.get("split", config.split)
         size = (shares[0] if shares else 1.0) * text_bytes(files)
         changes["vocab_size"] = types = bpe_vocabulary(size)
-        reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")
+        reporter.info(
+            f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text"
+        )
     elif config.tokenizer == "word" and config.min_count is None:
         known = holds_unknown(files)
         changes["min_count"] = 1 if known else 2

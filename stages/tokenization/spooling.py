@@ -1,4 +1,6 @@
-"""Prepares the shards once: reads all text into a spool, and makes the tokenizer from the part of train."""
+"""Prepares the shards once: reads all text into a spool, and makes the tokenizer from the part of
+train.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,13 +14,27 @@ from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.huggingface import PretrainedTokenizer, open_tokenizer
 from stages.text.records import read_corpus
-from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, cut_by_shares, whole, write_spool
+from stages.text.spool import (
+    Pieces,
+    Spool,
+    SpoolShard,
+    TextRange,
+    cut_by_shares,
+    whole,
+    write_spool,
+)
 from stages.text.survey import lacks_words
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.aligned import SIDES, Side, aligned_text, report_pairs
 from stages.tokenization.corpora import ONE_CORPUS
-from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, given_tokenizer, pretrained_tokenizer, text_files
+from stages.tokenization.sources import (
+    TOKENIZER,
+    TOKENIZER_FILE,
+    given_tokenizer,
+    pretrained_tokenizer,
+    text_files,
+)
 from stages.tokenization.tasks import read_tasks
 
 SPOOL = "scratch/text"
@@ -28,7 +44,9 @@ TOKENIZER_MADE = "tokenizer"
 LONG = 2**24
 """Characters of an uncut shard above which a warning states its cost in memory."""
 BYTES_A_CHARACTER = 130
-"""Bytes of memory per character while a text is encoded at once, with offsets. Measured on 8 and 32 MB of English."""
+"""Bytes of memory per character while a text is encoded at once, with offsets. Measured on 8 and 32
+MB of English.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +60,9 @@ class TextShard(Shard):
 
 
 def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
-    """The shards of every split's text. Reads the text and makes a tokenizer, unless done already or made of words."""
+    """The shards of every split's text. Reads the text and makes a tokenizer, unless done already
+    or made of words.
+    """
     spool, given = Spool(job.folder / SPOOL), job.config.tokenizer == GIVEN
     if given and not job.draft.done(TOKENIZER_MADE):
         _make_tokenizer(job, spool, [])  # it decides where documents may be cut
@@ -106,7 +126,10 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
 
 def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
     """The spool's shards; a shard across the border of two splits is divided."""
-    scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED)["shards"].items()}
+    scanned = {
+        role: [SpoolShard(**s) for s in shards]
+        for role, shards in job.draft.record(SCANNED)["shards"].items()
+    }
     if ONE_CORPUS in scanned:
         assert job.config.split is not None
         parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split, job.config.documents)
@@ -116,7 +139,12 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
     for role, inside in ranges.items():
         split, _, side = role.partition(".")
         for count, text in enumerate(inside):
-            yield TextShard(f"{role.replace('.', '-')}-{count:05d}", split, text, cast("Side | None", side or None))
+            yield TextShard(
+                f"{role.replace('.', '-')}-{count:05d}",
+                split,
+                text,
+                cast("Side | None", side or None),
+            )
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
@@ -128,7 +156,9 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[Text
     job.draft.flush()
 
 
-def chosen_tokenizer(config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]) -> TextTokenizer:
+def chosen_tokenizer(
+    config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]
+) -> TextTokenizer:
     """The given tokenizer, or else one made from the text of train."""
     given, pretrained = given_tokenizer(inputs), pretrained_tokenizer(inputs)
     if pretrained is not None:

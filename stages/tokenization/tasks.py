@@ -35,20 +35,26 @@ class Answered(NamedTuple):
 
     def dumped(self) -> dict[str, Any]:
         """The fields that scoring reads, as JSON."""
-        return {"answers": self.answers} | ({} if self.dialogue is None else {"dialogue": self.dialogue})
+        return {"answers": self.answers} | (
+            {} if self.dialogue is None else {"dialogue": self.dialogue}
+        )
 
 
 def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) -> Answered:
     """Question and answers of a record.
 
     Args:
-        in_text: whether the first answer must occur in the text: at `answer_start` if given, else anywhere.
-    Raises: DataError, beginning with `where`, for a record without an answer, or with one that is not in the text.
+        in_text: whether the first answer must occur in the text: at `answer_start` if given, else
+        anywhere.
+    Raises: DataError, beginning with `where`, for a record without an answer, or with one that is
+    not in the text.
     """
     given = record.get("answers", record.get("answer"))
     answers = given if isinstance(given, list) else [given]
     if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
-        raise DataError(f"{where}: expected a text in its field answer, or a list of texts in its field answers.")
+        raise DataError(
+            f"{where}: expected a text in its field answer, or a list of texts in its field answers."
+        )
     question = record.get("question", "")
     if not isinstance(question, str):
         raise DataError(f"{where}: its question is no text.")
@@ -56,13 +62,23 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
         require_unicode(f"{where}, {name}", one)
     named, dialogue = record.get("answer_start"), record.get("dialogue")
     if dialogue is not None and type(dialogue) not in (str, int):
-        raise DataError(f"{where}: expected the name of a dialogue, a text or a whole number, in its field dialogue.")
+        raise DataError(
+            f"{where}: expected the name of a dialogue, a text or a whole number, in its field dialogue."
+        )
     if in_text and named is not None and type(named) is not int:
-        raise DataError(f"{where}: expected the number of a character in its field answer_start, counted from 0.")
+        raise DataError(
+            f"{where}: expected the number of a character in its field answer_start, counted from 0."
+        )
     start = None
     if in_text:
         first = answers[0]
-        start = text.find(first) if named is None else named if named >= 0 and text[named:].startswith(first) else -1
+        start = (
+            text.find(first)
+            if named is None
+            else named
+            if named >= 0 and text[named:].startswith(first)
+            else -1
+        )
         if start < 0:
             place = "" if named is None else f" at character {named}"
             raise DataError(
@@ -73,7 +89,9 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
 
 
 class AnswerArrays(NamedTuple):
-    """Questions and answers of a split as tokens, each followed by `<eos>`; see `QUESTIONS` of `form`."""
+    """Questions and answers of a split as tokens, each followed by `<eos>`; see `QUESTIONS` of
+    `form`.
+    """
 
     question_ids: np.ndarray
     question_offsets: np.ndarray
@@ -90,7 +108,9 @@ class AnswerArrays(NamedTuple):
         return counts | {"longest_answer": longest}
 
 
-def answer_arrays(tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Sequence[str]) -> AnswerArrays:
+def answer_arrays(
+    tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Sequence[str]
+) -> AnswerArrays:
     """Encode the questions and answers of a split; `texts` are encoded again to find spans."""
     questions = _encoded(tokenizer, [one.question for one in asked])
     answers = _encoded(tokenizer, [one.answers[0] for one in asked])
@@ -121,8 +141,13 @@ def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
 def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Ids of texts end to end, and where each begins, int64 [D + 1]."""
     # One by one: a pretrained tokenizer may join texts that it gets together.
-    ids = [np.append(tokenizer.encode_texts([text])[0] if text else [], tokenizer.eos_id) for text in texts]
-    return np.concatenate(ids).astype(tokenizer.dtype), np.cumsum([0, *map(len, ids)], dtype=np.int64)
+    ids = [
+        np.append(tokenizer.encode_texts([text])[0] if text else [], tokenizer.eos_id)
+        for text in texts
+    ]
+    return np.concatenate(ids).astype(tokenizer.dtype), np.cumsum(
+        [0, *map(len, ids)], dtype=np.int64
+    )
 
 
 def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> tuple[int, int]:
@@ -138,7 +163,9 @@ def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> t
     return (inside[0], inside[-1] + 1) if inside else (-1, -1)
 
 
-def warn_of_unknown_questions(split: str, made: AnswerArrays, unknown: int | None, reporter: Reporter) -> None:
+def warn_of_unknown_questions(
+    split: str, made: AnswerArrays, unknown: int | None, reporter: Reporter
+) -> None:
     """Warn of questions and answers with words that do not occur in the texts."""
     rate = (np.concatenate((made.question_ids, made.answer_ids)) == unknown).mean()
     if rate > UNKNOWN:
@@ -168,9 +195,10 @@ def read_records(
 
     Args:
         field: the field that holds a label; None: the first of FIELDS present.
-        candidates: the field that holds candidates, if any; each record of a file must have it, or none.
-    Raises: DataError for a record without text, without an answer, or whose label is no string or integer; also if its
-        candidates are no labels, or lack its own label.
+        candidates: the field that holds candidates, if any; each record of a file must have it, or
+        none.
+    Raises: DataError for a record without text, without an answer, or whose label is no string or
+        integer; also if its candidates are no labels, or lack its own label.
     """
     of_label = FIELDS if field is None else (field,)
     fields, found = {"labels": of_label, "text": ()}.get(kind, ASKED), list[TaskRecord]()
@@ -181,23 +209,33 @@ def read_records(
             raise DataError(f"{where}: it has no text.")
         if kind == "labels":
             label = _label(where, record.fields, fields)
-            found.append(TaskRecord(label, candidates=_candidates(where, record.fields, candidates, label)))
+            found.append(
+                TaskRecord(label, candidates=_candidates(where, record.fields, candidates, label))
+            )
         elif kind == "text":
             found.append(TaskRecord())
         else:
-            found.append(TaskRecord(asked=asked_of(where, text, record.fields, in_text=kind == "spans")))
+            found.append(
+                TaskRecord(asked=asked_of(where, text, record.fields, in_text=kind == "spans"))
+            )
     lacking = [number for number, one in enumerate(found, 1) if one.candidates is None]
     if lacking and len(lacking) < len(found):
-        raise DataError(f"{file.path}, record {lacking[0]}: it has no field {candidates}, which others have.")
+        raise DataError(
+            f"{file.path}, record {lacking[0]}: it has no field {candidates}, which others have."
+        )
     return found
 
 
-def _candidates(where: str, record: Mapping[str, Any], field: str | None, label: str) -> tuple[str, ...] | None:
+def _candidates(
+    where: str, record: Mapping[str, Any], field: str | None, label: str
+) -> tuple[str, ...] | None:
     if field is None or field not in record:
         return None
     given = record[field]
     if not isinstance(given, list) or not all(type(one) in (str, int) for one in given):
-        raise DataError(f"{where}: expected a list of labels, texts or whole numbers, in its field {field}.")
+        raise DataError(
+            f"{where}: expected a list of labels, texts or whole numbers, in its field {field}."
+        )
     named = tuple(map(str, given))
     if label not in named or len(set(named)) < len(named):
         fault = "a label stands twice" if label in named else f"its own label {label!r} is missing"
@@ -217,7 +255,8 @@ def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def label_names(tasks: Iterable[Iterable[str]]) -> list[str]:
-    """The distinct labels of all tasks: those of the first task first, each task's in alphabetical order.
+    """The distinct labels of all tasks: those of the first task first, each task's in alphabetical
+    order.
 
     >>> label_names([["Sports", "Business"], ["negative", "Business"]])
     ['Business', 'Sports', 'negative']
@@ -247,7 +286,8 @@ class Tasks(NamedTuple):
     asked: Mapping[str, list[Answered]]
     """Question and answers of each document, by split; empty if records have none."""
     candidates: Mapping[str, list[list[int] | None]]
-    """Numbers of the possible labels of each document, None: all; only for splits with candidates."""
+    """Numbers of the possible labels of each document, None: all; only for splits with candidates.
+    """
 
 
 def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
@@ -257,32 +297,51 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
     """
     read, names, groups = _records(inputs, config), list(config.task_names), config.label_groups
     of_tasks = {
-        split: {name: [one.label for one in found if one.label is not None] for name, found in by_task.items()}
+        split: {
+            name: [one.label for one in found if one.label is not None]
+            for name, found in by_task.items()
+        }
         for split, by_task in read.items()
     }
     labels = label_names(of_tasks["train"].values())
-    numbers: dict[str | None, int] = {None: -1} | {label: number for number, label in enumerate(labels)}
+    numbers: dict[str | None, int] = {None: -1} | {
+        label: number for number, label in enumerate(labels)
+    }
     of_label = dict[str, int]()
     if groups is not None:
         if len(names) > 1:
             raise UsageError("--label-groups deals the labels of one folder: name one.")
         if groups > len(labels):
-            raise UsageError(f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks.")
-        of_label, names = dealt(labels, groups), [f"group-{number:02d}" for number in range(1, groups + 1)]
+            raise UsageError(
+                f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks."
+            )
+        of_label, names = (
+            dealt(labels, groups),
+            [f"group-{number:02d}" for number in range(1, groups + 1)],
+        )
     splits, asked, candidates = {}, {}, {}
     for split, by_task in read.items():
         for task, found in of_tasks[split].items():
             if unknown := sorted(set(found) - set(of_tasks["train"][task])):
-                raise DataError(f"Task {task}: {split} has the label {unknown[0]!r}, which train has not.")
+                raise DataError(
+                    f"Task {task}: {split} has the label {unknown[0]!r}, which train has not."
+                )
         every = [(number, one) for number, task in enumerate(by_task.values()) for one in task]
         tasks = [of_label.get(one.label or "", number) for number, one in every]
-        splits[split] = np.array([numbers[one.label] for _, one in every], np.int32), np.array(tasks, np.int32)
+        splits[split] = (
+            np.array([numbers[one.label] for _, one in every], np.int32),
+            np.array(tasks, np.int32),
+        )
         asked[split] = [one.asked for _, one in every if one.asked is not None]
         if any(one.candidates for _, one in every):
             named = [one.candidates for _, one in every]
             if unknown := [name for some in named for name in some or () if name not in numbers]:
-                raise DataError(f"{split} has the candidate {unknown[0]!r}, which is no label of train.")
-            candidates[split] = [None if some is None else [numbers[name] for name in some] for some in named]
+                raise DataError(
+                    f"{split} has the candidate {unknown[0]!r}, which is no label of train."
+                )
+            candidates[split] = [
+                None if some is None else [numbers[name] for name in some] for some in named
+            ]
     if config.candidates is not None and not candidates:
         raise DataError(f"--candidates {config.candidates}: no record has a field of that name.")
     return Tasks(labels, names, splits, asked, candidates)
@@ -302,4 +361,8 @@ def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list
 
 def texts_of(inputs: Inputs, config: TokenizeConfig, split: str) -> list[str]:
     """The texts of the records of a split."""
-    return ["".join(record.blocks) for file in text_files(inputs, config, split) for record in records(file)]
+    return [
+        "".join(record.blocks)
+        for file in text_files(inputs, config, split)
+        for record in records(file)
+    ]

@@ -19,8 +19,11 @@ NEARLY_RANDOM = 0.75
 """Share of the number of documents in random segments above which a batch counts as random."""
 
 
-def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
-    """Examples of a forward batch over all ranks: the requested number, reduced if the split or the ranks need it.
+def batch_size(
+    config: TrainConfig, count: int, ranks: int, layout: BatchLayout, reporter: Reporter
+) -> int:
+    """Examples of a forward batch over all ranks: the requested number, reduced if the split or the
+    ranks need it.
 
     Args:
         count: examples of the training split.
@@ -29,7 +32,11 @@ def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout,
     wanted, together = config.batch_segments, layout.rows_together
     size = min(wanted, count) // (ranks * together) * ranks * together
     if size == 0:
-        share = f"shared by {ranks} processes" if together == 1 else f"made of {ranks} times {together} of them"
+        share = (
+            f"shared by {ranks} processes"
+            if together == 1
+            else f"made of {ranks} times {together} of them"
+        )
         raise DataError(f"A batch of {min(wanted, count)} segments cannot be {share}.")
     if size < wanted:
         reporter.warning(
@@ -42,9 +49,11 @@ def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout,
 def batches_by_tokens(
     examples: Examples, most: int, seed: int, packing: np.ndarray | None = None, ranks: int = 1
 ) -> list[np.ndarray]:
-    """Cut examples of unequal length into batches of at most `most` tokens, padding included: int64 [B] each.
+    """Cut examples of unequal length into batches of at most `most` tokens, padding included: int64
+    [B] each.
 
-    Examples of a batch are similar in length, or neighbours in a packing; every example is in one batch.
+    Examples of a batch are similar in length, or neighbours in a packing; every example is in one
+    batch.
 
     Raises: DataError for a batch that ranks cannot share.
     """
@@ -52,23 +61,35 @@ def batches_by_tokens(
     batches = [order[first:stop] for first, stop in token_batches(examples.sizes[order], most)]
     fewest = min(map(len, batches))
     if fewest < ranks:
-        raise DataError(f"A batch of {fewest} examples cannot be shared by {ranks} processes: raise --batch-tokens.")
+        raise DataError(
+            f"A batch of {fewest} examples cannot be shared by {ranks} processes: raise --batch-tokens."
+        )
     return batches
 
 
 class TaskOrder:
     """The examples of each update of a run, one task after the other.
 
-    A task has the same share of updates as of batches. So a whole number of epochs is whole for each task.
+    A task has the same share of updates as of batches. So a whole number of epochs is whole for
+    each task.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], method: Method, layout: BatchLayout, size: int, config: TrainConfig, ranks: int = 1
+        self,
+        tasks: Sequence[Task],
+        method: Method,
+        layout: BatchLayout,
+        size: int,
+        config: TrainConfig,
+        ranks: int = 1,
     ) -> None:
         """`size`: examples of a forward batch, over all ranks; unused if batches are cut by tokens."""
         self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
         self._orders = [
-            ExampleOrder(task.examples, method, layout, size, config.seed, config.batch_tokens, ranks) for task in tasks
+            ExampleOrder(
+                task.examples, method, layout, size, config.seed, config.batch_tokens, ranks
+            )
+            for task in tasks
         ]
         batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
         # In integers: a rounded quotient could give a task one more update on another machine.
@@ -92,11 +113,15 @@ class TaskOrder:
         place = self.place(step)
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
-    def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool, float | None]:
-        """A forward batch: its task's examples, the indices [B] that a rank reads, whether streams begin, its weight.
+    def batch(
+        self, step: int, part: int, rank: int, ranks: int
+    ) -> tuple[Examples, np.ndarray, bool, float | None]:
+        """A forward batch: its task's examples, the indices [B] that a rank reads, whether streams
+        begin, its weight.
 
-        The weight of the rank's mean loss lets all tokens of the update count equally. None: all parts and ranks have
-        equal weights. Gradients are means over ranks, so their weights sum to `ranks`.
+        The weight of the rank's mean loss lets all tokens of the update count equally. None: all
+        parts and ranks have equal weights. Gradients are means over ranks, so their weights sum to
+        `ranks`.
         """
         place, numbers = self._forward_batches(step)
         examples, order, weight = self.tasks[place].examples, self._orders[place], None
@@ -111,8 +136,15 @@ class TaskOrder:
         """Tokens that one update reads, over all ranks; a mean if examples differ in length."""
         lengths = self.pass_tokens
         if self.tasks[0].examples.by_tokens:
-            return round(lengths / sum(order.batches_per_epoch for order in self._orders) * self._accumulate)
-        return round(self._orders[0].size * self._accumulate * lengths / sum(t.examples.count for t in self.tasks))
+            return round(
+                lengths / sum(order.batches_per_epoch for order in self._orders) * self._accumulate
+            )
+        return round(
+            self._orders[0].size
+            * self._accumulate
+            * lengths
+            / sum(t.examples.count for t in self.tasks)
+        )
 
     @property
     def pass_tokens(self) -> int:
@@ -136,7 +168,9 @@ class TaskOrder:
 
 
 class ExampleOrder:
-    """The examples of each forward batch; they depend only on its number, from the start, and the seed."""
+    """The examples of each forward batch; they depend only on its number, from the start, and the
+    seed.
+    """
 
     def __init__(
         self,
@@ -160,7 +194,9 @@ class ExampleOrder:
             packing = method.side_inputs.packing
             self._cut = batches_by_tokens(examples, batch_tokens, seed, packing, ranks)
         self._epoch: tuple[int, Sequence[np.ndarray] | np.ndarray] | None = None
-        """The latest epoch, and the examples of its batches, int64 [batches, size] if these are of equal size."""
+        """The latest epoch, and the examples of its batches, int64 [batches, size] if these are of
+        equal size.
+        """
 
     @property
     def batches_per_epoch(self) -> int:
@@ -183,10 +219,15 @@ class ExampleOrder:
 
     def documents_in(self, numbers: Iterable[int]) -> int:
         """Number of documents that some batches read in whole or in part, over all ranks."""
-        return len(self._examples.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
+        return len(
+            self._examples.documents_in(
+                np.concatenate([self.of_batch(number) for number in numbers])
+            )
+        )
 
     def few_documents(self, accumulate: int) -> str | None:
-        """Warning if updates read too few documents, and fewer than random segments would; None: no warning.
+        """Warning if updates read too few documents, and fewer than random segments would; None: no
+        warning.
 
         Args:
             accumulate: forward batches of an update.
@@ -195,9 +236,14 @@ class ExampleOrder:
             return None
         count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
         means = []
-        for order in (self._of_epoch(0), shuffled_order(self._examples.count, self.size, self._seed, 0)):
+        for order in (
+            self._of_epoch(0),
+            shuffled_order(self._examples.count, self.size, self._seed, 0),
+        ):
             updates = np.array_split(np.asarray(order)[:count], max(1, count // accumulate))
-            means.append(float(np.mean([len(self._examples.documents_in(one.flatten())) for one in updates])))
+            means.append(
+                float(np.mean([len(self._examples.documents_in(one.flatten())) for one in updates]))
+            )
         found, random = means
         if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
             return None
@@ -209,7 +255,8 @@ class ExampleOrder:
 
     def _of_epoch(self, epoch: int) -> Sequence[np.ndarray] | np.ndarray:
         if self._cut is not None:
-            # Batches keep examples of similar length, so that they need little padding; only their order is drawn.
+            # Batches keep examples of similar length, so that they need little padding; only their
+            # order is drawn.
             drawn = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
             return [self._cut[place] for place in drawn.tolist()]
         if self._streams:

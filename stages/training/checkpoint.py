@@ -1,4 +1,5 @@
-"""Checkpoints: one file, replaced atomically, with all that a run needs to resume as if it had not stopped.
+"""Checkpoints: one file, replaced atomically, with all that a run needs to resume as if it had not
+stopped.
 
 Next to it lie the weights with the lowest validation loss.
 """
@@ -36,7 +37,9 @@ MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "
 
 @dataclass
 class RankState:
-    """State of one process: its random numbers, and the state carried from its latest batch to the next."""
+    """State of one process: its random numbers, and the state carried from its latest batch to the
+    next.
+    """
 
     random: dict[str, Tensor]
     carried: Carried
@@ -58,7 +61,9 @@ def save_checkpoint(
     progress: dict[str, Any],
     method: Mapping[str, Any],
 ) -> None:
-    """Write weights, optimizer state, the state of each rank, progress as JSON values, and the method's state."""
+    """Write weights, optimizer state, the state of each rank, progress as JSON values, and the
+    method's state.
+    """
     tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
@@ -66,10 +71,17 @@ def save_checkpoint(
     values = {name: value for name, value in method.items() if not isinstance(value, Tensor)}
     for rank, own in enumerate(ranks):
         tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
-        tensors |= {f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()}
+        tensors |= {
+            f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()
+        }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"progress": json.dumps(progress), "ranks": str(len(ranks)), "method": json.dumps(values)}
-    # Straight into the file: serialized bytes in memory would double or triple the memory of the state.
+    header = {
+        "progress": json.dumps(progress),
+        "ranks": str(len(ranks)),
+        "method": json.dumps(values),
+    }
+    # Straight into the file: serialized bytes in memory would double or triple the memory of the
+    # state.
     with replacing_by_name(path) as file:
         save_file(tensors, file, header | {"digest": _digest(tensors, header)})
 
@@ -90,8 +102,8 @@ def load_checkpoint(
 ) -> Saved:
     """Restore model, optimizer and random state from a checkpoint.
 
-    A rank that the saved run did not have keeps its present random state. A different number of ranks divides the
-    streams differently: then no state is carried over.
+    A rank that the saved run did not have keeps its present random state. A different number of
+    ranks divides the streams differently: then no state is carried over.
 
     Returns: the rest of the checkpoint, on the CPU.
     Raises: ArtifactError if the file cannot be read.
@@ -103,8 +115,12 @@ def load_checkpoint(
         if header.pop("digest") != _digest(tensors, header):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
-        # Tensors of a method are stored apart from its other values, since safetensors holds only tensors.
-        saved_ranks, method = int(header["ranks"]), json.loads(header["method"]) | named_below(tensors, METHOD)
+        # Tensors of a method are stored apart from its other values, since safetensors holds only
+        # tensors.
+        saved_ranks, method = (
+            int(header["ranks"]),
+            json.loads(header["method"]) | named_below(tensors, METHOD),
+        )
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
     model.load_state_dict(named_below(tensors, MODEL))
@@ -113,13 +129,18 @@ def load_checkpoint(
         index, key = name.split("/")
         states.setdefault(int(index), {})[key] = tensor
     # Groups and their rates follow from the settings; only moments are restored.
-    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": states, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
     random = named_below(tensors, f"{RANDOM}{rank}/")
     if random:
         set_random_state(random)
     carried = named_below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
-    # A copy is aligned for vector registers, as in the original run: otherwise products differ in the last bit.
-    return Saved(progress, Carried.of({name: tensor.clone() for name, tensor in carried.items()}), method)
+    # A copy is aligned for vector registers, as in the original run: otherwise products differ in
+    # the last bit.
+    return Saved(
+        progress, Carried.of({name: tensor.clone() for name, tensor in carried.items()}), method
+    )
 
 
 def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
@@ -169,7 +190,9 @@ class Saver:
         self._saved_at = time.monotonic()
 
     def is_due(self, progress: Progress) -> bool:
-        """Whether to save after a step: at the end, when the interval is over, or with the best weights so far."""
+        """Whether to save after a step: at the end, when the interval is over, or with the best
+        weights so far.
+        """
         return (
             progress.step == self._run.config.steps
             or time.monotonic() - self._saved_at >= self._run.checkpoint_seconds
@@ -182,10 +205,14 @@ class Saver:
         ranks = gather_over_ranks(run.fabric, RankState(random_state(), carried.each(Tensor.cpu)))
         if journal is not None:
             progress.journal_bytes, progress.journal_digest = journal.sync()
-            fsync(run.folder)  # names of journal and best weights come to the disk before a checkpoint refers to them
+            fsync(
+                run.folder
+                # Names of journal and best weights come to the disk before a checkpoint refers to them.
+            )
             kept = method.state_dict() if isinstance(method, Remembers) else {}
             save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
-            # Only now: until the new checkpoint is on disk, the previous one and its weights may be needed.
+            # Only now: until the new checkpoint is on disk, the previous one and its weights may be
+            # needed.
             for path in run.folder.glob(best_weights("*")):
                 if path.name != best_weights(progress.valid_step):
                     path.unlink()
@@ -207,20 +234,25 @@ class Saver:
     def restore(self) -> tuple[Progress, Carried]:
         """Restore the run from its folder.
 
-        Returns: its progress, at the start if the folder is empty; and the state carried from its latest batch.
+        Returns: its progress, at the start if the folder is empty; and the state carried from its
+        latest batch.
 
         Raises: ArtifactError if the checkpoint, or a file that it names, has changed since.
         """
         if not self._path.is_file():
             return Progress(), Carried()
         run, fabric = self._run, self._run.fabric
-        saved = load_checkpoint(self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size)
+        saved = load_checkpoint(
+            self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size
+        )
         try:
             progress = Progress(**saved.progress)
             if isinstance(run.method, Remembers):
                 run.method.load_state_dict(saved.method)
         except (KeyError, TypeError) as error:  # another version of the package keeps more, or less
-            raise damaged_checkpoint(self._path, f"it was saved by another version: {error}") from error
+            raise damaged_checkpoint(
+                self._path, f"it was saved by another version: {error}"
+            ) from error
         if fabric.is_global_zero:
             best_file(run.folder, progress)
             if not is_whole(run.folder, progress.journal_bytes, progress.journal_digest):
@@ -230,7 +262,9 @@ class Saver:
 
 
 def save_after(model: LanguageModel, folder: Path, place: int) -> None:
-    """Write the weights after the task at a place; a run resumed before it writes the same bytes again."""
+    """Write the weights after the task at a place; a run resumed before it writes the same bytes
+    again.
+    """
     file = folder / after_file(place)
     file.parent.mkdir(exist_ok=True)
     with replacing_by_name(file) as unfinished:

@@ -1,4 +1,6 @@
-"""Compiled forward passes: fewer kernel calls and less memory traffic, after some time of compiling."""
+"""Compiled forward passes: fewer kernel calls and less memory traffic, after some time of
+compiling.
+"""
 
 import os
 import shutil
@@ -20,9 +22,13 @@ CXX = {"darwin": "clang++", "win32": "cl"}
 
 
 def require_compiler(device: str) -> None:
-    """Raises: UsageError, saying what is missing, if nothing can be compiled here for `cpu` or `cuda`."""
+    """Raises: UsageError, saying what is missing, if nothing can be compiled here for `cpu` or
+    `cuda`.
+    """
     if missing := next(_missing(device), None):
-        raise UsageError(f"--compile needs {missing}, which is not installed: install it, or train without --compile.")
+        raise UsageError(
+            f"--compile needs {missing}, which is not installed: install it, or train without --compile."
+        )
 
 
 def _missing(device: str) -> Iterator[str]:
@@ -38,13 +44,15 @@ def _missing(device: str) -> Iterator[str]:
 class Compiled:
     """Parts of a backbone with a compiled forward pass, for tensors of one shape.
 
-    The parts themselves and the names of weights do not change. Callers outside `used`, such as validation with windows
-    of other lengths, run the original forward pass.
+    The parts themselves and the names of weights do not change. Callers outside `used`, such as
+    validation with windows of other lengths, run the original forward pass.
     """
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         # Whole or not at all: a pass that falls back to Python halfway is slow, without a message.
-        self._passes = [(part, torch.compile(part.forward, fullgraph=True, dynamic=False)) for part in parts]
+        self._passes = [
+            (part, torch.compile(part.forward, fullgraph=True, dynamic=False)) for part in parts
+        ]
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -55,7 +63,8 @@ class Compiled:
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         for part, compiled in self._passes:
-            # On the instance, where it hides the class's own: modules and names of weights do not change.
+            # On the instance, where it hides the class's own: modules and names of weights do not
+            # change.
             part.__dict__["forward"] = compiled
         try:
             yield
@@ -69,7 +78,11 @@ class Compiled:
 
 
 def compiled(backbone: Backbone, name: str) -> Compiled:
-    """The parts of the backbone `name` that are worth compiling. Raises: UsageError if there are none."""
+    """The parts of the backbone `name` that are worth compiling. Raises: UsageError if there are
+    none.
+    """
     if not isinstance(backbone, Compilable):
-        raise UsageError(f"The backbone {name!r} has no part that is worth compiling: train it without --compile.")
+        raise UsageError(
+            f"The backbone {name!r} has no part that is worth compiling: train it without --compile."
+        )
     return Compiled(backbone.compiled_parts())

@@ -19,10 +19,14 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 
 AUTO = 0
-"""Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may give."""
+"""Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may
+give.
+"""
 SAID_OTHERWISE: dict[str, None] = {"epochs": None, "long_length": None}
 """Settings of a run that are resolved into others: the steps, and the model's own."""
-Steps = Annotated[Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))]
+Steps = Annotated[
+    Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))
+]
 
 
 class OptimizerConfig(Settings):
@@ -58,7 +62,9 @@ class TrainConfig(StageConfig):
     not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
     not_options = frozenset({"clip_norm", "valid_every", "log_every", "wider", "deeper"})
 
-    method: Annotated[str, Spelling("METHOD", help=f"Training method: {', '.join(METHODS.names())}.")] = "lm"
+    method: Annotated[
+        str, Spelling("METHOD", help=f"Training method: {', '.join(METHODS.names())}.")
+    ] = "lm"
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
     """Settings of the memory, for methods that train with one."""
@@ -74,12 +80,14 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
 
     steps: Annotated[Steps, Spelling("N|auto")] = AUTO
-    """Updates of the weights; auto: a number that suits the text and the model, however fast the machine is."""
+    """Updates of the weights; auto: a number that suits the text and the model, however fast the
+    machine is.
+    """
     epochs: Positive | None = None
     """Passes over the training split in whole batches, instead of `steps`."""
     batch_tokens: Size = 1024
-    """Tokens of one forward batch over all ranks, a multiple of the segment length; for sentence pairs the most,
-    with padding."""
+    """Tokens of one forward batch over all ranks, a multiple of the segment length; for sentence
+    pairs the most, with padding."""
     order: Annotated[tuple[str, ...] | None, Spelling("TASK,TASK,…")] = None
     """Order in which tasks are learnt; None: that of the tokens."""
     accumulate: Size = 1
@@ -87,26 +95,38 @@ class TrainConfig(StageConfig):
     segment_length: Size = 128
     """L, tokens of a segment; segments start at multiples of L in the split."""
     long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries of layers with a memory of their own, beyond carried positions; None: as the model says."""
+    """Slots or entries of layers with a memory of their own, beyond carried positions; None: as the
+    model says.
+    """
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Spelling("RANK")] = None
-    """Rank of LoRA factors, which are trained with the rows of added tokens while the initial model is frozen; None:
+    """Rank of LoRA factors, which are trained with the rows of added tokens while the initial model
+    is frozen; None:
     train the whole model."""
     wider: Size = 1
-    """Factor by which the initial model is made wider; its function stays the same, up to a little noise (ELLE)."""
+    """Factor by which the initial model is made wider; its function stays the same, up to a little
+    noise (ELLE).
+    """
     deeper: Size = 1
-    """Number of copies of each block of the initial model, in sequence; training recovers its function."""
+    """Number of copies of each block of the initial model, in sequence; training recovers its
+    function.
+    """
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """ε: weight in the loss of the mean -log p over the vocabulary; validation does not use it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, dropout and order."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
+    """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto:
+    bf16 on CUDA.
+    """
     compile: bool = False
-    """Compile the network first (torch.compile): updates are faster on a GPU, but hardly on a CPU."""
+    """Compile the network first (torch.compile): updates are faster on a GPU, but hardly on a CPU.
+    """
     valid_every: Annotated[int, Field(ge=0)] = 500
-    """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
+    """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given:
+    a 20th of them.
+    """
     log_every: Size = 50
     """Steps between lines of training.jsonl."""
 
@@ -137,9 +157,13 @@ class TrainConfig(StageConfig):
     @model_validator(mode="after")
     def _smoothed_loss_is_plain(self) -> "TrainConfig":
         if self.label_smoothing and self.method_settings.joint:
-            raise ValueError(f"label_smoothing does not go with the joint loss of method {self.method!r}")
+            raise ValueError(
+                f"label_smoothing does not go with the joint loss of method {self.method!r}"
+            )
         if self.label_smoothing and (self.model.cutoffs or self.model.score_cap):
-            raise ValueError("label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out")
+            raise ValueError(
+                "label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -156,16 +180,22 @@ class TrainConfig(StageConfig):
         if not isinstance(self.model, AttentionConfig) or not any(self.model.lookup.host_table):
             return self
         if self.optimizer.name not in ("adam", "adamw"):
-            raise ValueError(f"model.lookup.on_host learns with adam or adamw, not with {self.optimizer.name}")
+            raise ValueError(
+                f"model.lookup.on_host learns with adam or adamw, not with {self.optimizer.name}"
+            )
         if self.compile:
             raise ValueError("model.lookup.on_host is not compiled: leave it, or compile, out")
         if self.method_settings.learns != "text":
-            raise ValueError(f"method {self.method!r} learns whole tables: leave model.lookup.on_host out")
+            raise ValueError(
+                f"method {self.method!r} learns whole tables: leave model.lookup.on_host out"
+            )
         return self
 
     @model_validator(mode="after")
     def _whole_segments(self) -> "TrainConfig":
-        if self.model.reads.source:  # examples are sentences; a batch holds the number that its tokens allow
+        if (
+            self.model.reads.source
+        ):  # examples are sentences; a batch holds the number that its tokens allow
             return self
         if self.batch_tokens % self.segment_length:
             near = max(1, self.batch_tokens // self.segment_length) * self.segment_length

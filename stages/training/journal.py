@@ -23,7 +23,9 @@ LINES, LOGS = "training.jsonl", "logs"
 def is_whole(folder: Path, size: int, digest: str | None) -> bool:
     """Whether the first `size` bytes of a journal have the digest in the checkpoint."""
     path = folder / LINES
-    return not size or (path.is_file() and hashlib.blake2b(path.read_bytes()[:size]).hexdigest() == digest)
+    return not size or (
+        path.is_file() and hashlib.blake2b(path.read_bytes()[:size]).hexdigest() == digest
+    )
 
 
 @dataclass
@@ -55,7 +57,9 @@ class Progress:
     """BLAKE2b of the first bytes of the journal, up to its saved size."""
 
     def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
-        """Count the loss of an update, the part of it from auxiliary losses, and the number of documents read."""
+        """Count the loss of an update, the part of it from auxiliary losses, and the number of
+        documents read.
+        """
         self.loss_sum += loss
         self.loss_count += 1
         self.document_sum += documents
@@ -77,14 +81,18 @@ class Progress:
 
     @property
     def mean_loss(self) -> float:
-        """Mean training loss since the last line of the journal, or in that line if it has just been written."""
+        """Mean training loss since the last line of the journal, or in that line if it has just
+        been written.
+        """
         if self.loss_count:
             return self.loss_sum / self.loss_count
         return math.nan if self.train_loss is None else self.train_loss
 
     @property
     def steps_per_second(self) -> float:
-        """Updates a second since the last line of the journal; over the whole run if that was just written."""
+        """Updates a second since the last line of the journal; over the whole run if that was just
+        written.
+        """
         since_line = self.step - self.line_step, self.seconds - self.line_seconds
         steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
         return steps / max(seconds, 1e-9)
@@ -94,7 +102,9 @@ class CopiedNumber:
     """A number on the device that is copied while the host continues."""
 
     def __init__(self, number: Tensor) -> None:
-        """`number`: a scalar, the latest result queued on its device, so that `value` waits for no later work."""
+        """`number`: a scalar, the latest result queued on its device, so that `value` waits for no
+        later work.
+        """
         self._copy = number.detach().to("cpu", non_blocking=True)
         # A separate event: waiting for the whole device would include updates queued since.
         self._copied = torch.cuda.Event() if number.is_cuda else None
@@ -173,7 +183,9 @@ class Course:
         if progress.auxiliary_sum is not None:
             auxiliary = progress.auxiliary_sum / max(1, progress.loss_count)
             figures["auxiliary_loss"] = mean_over_ranks(fabric, auxiliary)
-        documents = round(progress.document_sum / progress.loss_count, 1) if progress.loss_count else None
+        documents = (
+            round(progress.document_sum / progress.loss_count, 1) if progress.loss_count else None
+        )
         if self.journal:
             self.journal.write(
                 progress.step,
@@ -190,7 +202,8 @@ class Course:
     def show(self) -> None:
         """Show the progress after a step.
 
-        The speed includes the time between updates, such as validations, as does the remaining time shown next to it.
+        The speed includes the time between updates, such as validations, as does the remaining time
+        shown next to it.
         """
         step, loss, now = self._progress.step, self._progress.mean_loss, time.monotonic()
         config, figures = self._run.config, {"loss": loss}
@@ -198,7 +211,9 @@ class Course:
         first, began = self._began
         if now > began:
             figures["tokens_per_second"] = (step - first) * self._update_tokens / (now - began)
-        if config.method_settings.learns == "text":  # perplexity makes no sense for a loss over labels
+        if (
+            config.method_settings.learns == "text"
+        ):  # perplexity makes no sense for a loss over labels
             figures["perplexity"] = exp(loss)
         self._run.reporter.progress(step, config.steps, "steps", **figures)
 

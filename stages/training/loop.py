@@ -1,4 +1,6 @@
-"""The training loop: batches become losses, losses become updates; then validation, and checkpoints."""
+"""The training loop: batches become losses, losses become updates; then validation, and
+checkpoints.
+"""
 
 import math
 import time
@@ -37,15 +39,18 @@ from stages.training.training_data import Run
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}
-"""Number of updates whose losses the host has not read yet. With one, the device always has work queued."""
+"""Number of updates whose losses the host has not read yet. With one, the device always has work
+queued.
+"""
 
 
 class Trainer:
-    """Trains a model in a folder that keeps checkpoints; the same call resumes where the last one ended.
+    """Trains a model in a folder that keeps checkpoints; the same call resumes where the last one
+    ended.
 
-    On CPU, with the same number of threads, an interrupted run ends with the same bytes as an uninterrupted one.
-    The batches of step s depend on (seed, s) alone. The checkpoint holds weights, optimizer, random state, the state
-    carried between batches, and the method's state.
+    On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
+    uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds
+    weights, optimizer, random state, the state carried between batches, and the method's state.
     """
 
     def __init__(self, run: Run) -> None:
@@ -62,7 +67,8 @@ class Trainer:
         if isinstance(run.method, Grows) and (step := self._saver.saved_step()):
             run.method.resize(run.model, self.order.place(step - 1))
             self.updates.renew_optimizer()
-        # Weights are restored before the wrapper for several processes sends those of the first to all.
+        # Weights are restored before the wrapper for several processes sends those of the first to
+        # all.
         self.progress, self.updates.carried = self._saver.restore()
         self.earlier_seconds = self.progress.seconds
         """Seconds spent in updates before the run was resumed."""
@@ -73,14 +79,17 @@ class Trainer:
         self._made: deque[UpdateFigures] = deque()
 
     def train(self) -> Progress:
-        """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""
+        """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves
+        first.
+        """
         with ExitStack() as stack:
             if self.progress.step == 0 and self.run.keeps_tasks:
                 save_after(self.run.model, self.run.folder, 0)
             course = Course(self.run, self.progress, self.order.update_tokens, stack)
             if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
                 self.run.reporter.warning(warning)
-            # A signal is a request: it takes effect between two updates, where a checkpoint is consistent.
+            # A signal is a request: it takes effect between two updates, where a checkpoint is
+            # consistent.
             stop = stack.enter_context(deferred_signals())
             while self.progress.step < self.run.config.steps:
                 self._update()
@@ -113,7 +122,10 @@ class Trainer:
         """Wait for the losses of all updates except the latest `unread`, and count them."""
         while len(self._made) > unread:
             made = self._made.popleft()
-            loss, auxiliary = made.loss.value(), None if made.auxiliary is None else made.auxiliary.value()
+            loss, auxiliary = (
+                made.loss.value(),
+                None if made.auxiliary is None else made.auxiliary.value(),
+            )
             if not math.isfinite(loss):
                 tasks, place = self.order.tasks, self.order.place(made.step - 1)
                 where = f"step {made.step} of {self.run.config.steps}"
@@ -144,11 +156,15 @@ class Trainer:
             self._settle()
         valid = self._validate() if validates else None
         if writes or valid is not None:
-            course.write_line(valid, learning_rate=self.updates.bare_optimizer.param_groups[0]["lr"])
+            course.write_line(
+                valid, learning_rate=self.updates.bare_optimizer.param_groups[0]["lr"]
+            )
         course.show()
 
     def _validate(self) -> float | None:
-        """Loss on the validation split, if there is one; saves the weights if they are the best so far."""
+        """Loss on the validation split, if there is one; saves the weights if they are the best so
+        far.
+        """
         run, step = self.run, self.progress.step
         if run.valid is None:
             return None
@@ -170,14 +186,18 @@ class Trainer:
 
     def _any_rank(self, flag: bool) -> bool:
         # Clocks and signals differ between processes: if one saves, all must, or they deadlock.
-        return flag if self.run.fabric.world_size == 1 else mean_over_ranks(self.run.fabric, float(flag)) > 0
+        return (
+            flag
+            if self.run.fabric.world_size == 1
+            else mean_over_ranks(self.run.fabric, float(flag)) > 0
+        )
 
 
 class Updates:
     """Makes the updates of a run, one after another; the methods' `Update`.
 
-    Gradients do not reach beyond an update. Within one they reach from batch to batch only if the method or the
-    backbone keeps the graph.
+    Gradients do not reach beyond an update. Within one they reach from batch to batch only if the
+    method or the backbone keeps the graph.
     """
 
     def __init__(self, run: Run, order: TaskOrder) -> None:
@@ -189,7 +209,9 @@ class Updates:
         self.before = Carried()
         """State before the latest batch."""
         replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
-        if replays and run.fabric.world_size > 1:  # they would wait for weights that some segments do not use
+        if (
+            replays and run.fabric.world_size > 1
+        ):  # they would wait for weights that some segments do not use
             raise UsageError(
                 f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
                 "updates."
@@ -200,10 +222,17 @@ class Updates:
         self.number = 0
         self.bare_optimizer = self._new_optimizer()
         """The optimizer whose state is saved."""
-        parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
-        self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
+        parts = (
+            compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
+        )
+        self._bare = Objective(
+            run.model, run.method, run.fabric.device, run.config.precision, parts
+        )
         self._bare.to(run.fabric.device)
-        if run.fabric.world_size > 1 and len({parameter.device for parameter in run.model.parameters()}) > 1:
+        if (
+            run.fabric.world_size > 1
+            and len({parameter.device for parameter in run.model.parameters()}) > 1
+        ):
             raise UsageError(
                 "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
             )
@@ -235,7 +264,7 @@ class Updates:
         set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
         self._auxiliary = []
         documents = self._order.documents_in(step)
-        if isinstance(method, OwnsStep):
+        if isinstance(method, OwnsStep):  # noqa: SIM108
             loss = method.step(self)
         else:
             loss = replay_step(self) if self.replays else plain_step(self)
@@ -250,7 +279,9 @@ class Updates:
             place = (self.number, part, fabric.global_rank, fabric.world_size)
             examples, which, begins, self._weight = self._order.batch(*place)
             self.before = Carried() if begins else self.carried
-            index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
+            index = BatchIndex(
+                self.number * self.accumulate + part, self.number, config.steps, config.seed
+            )
             # Processes exchange gradients once per update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
                 yield method.batch(examples, which, index).to(fabric.device)
@@ -292,8 +323,8 @@ class Updates:
 def plain_step(update: Update) -> Tensor:
     """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
 
-    If carried state keeps its graph, the losses have one backward pass, in the last batch: back-propagation through
-        time over the segments of an update.
+    If carried state keeps its graph, the losses have one backward pass, in the last batch:
+        back-propagation through time over the segments of an update.
 
     Returns: the loss, a scalar: the mean over tokens, in nats.
     """
@@ -301,7 +332,8 @@ def plain_step(update: Update) -> Tensor:
     for number, batch in enumerate(update.batches(), 1):
         loss = update.loss(batch)
         pending.append(update.weighted(loss))
-        # A float64 sum that is read later: `float()` here would make the host wait for the device in every batch.
+        # A float64 sum that is read later: `float()` here would make the host wait for the device
+        # in every batch.
         losses.append(pending[-1].detach().double())
         if number == update.accumulate or not update.keeps_graph:
             update.backward(reduce(torch.add, pending))
@@ -348,7 +380,9 @@ class Objective(nn.Module):
         return sum(auxiliary, start=loss), carried
 
     def advance(self, batch: Batch, carried: Carried) -> Carried:
-        """State after a batch, for a backbone that replays; computed without the loss if the method carries no more."""
+        """State after a batch, for a backbone that replays; computed without the loss if the method
+        carries no more.
+        """
         with autocast(self.device, self.precision):
             if self.method.carries_past:
                 return self.method.loss(self.model, batch, carried)[1]

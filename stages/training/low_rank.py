@@ -1,9 +1,10 @@
 """LoRA: low-rank factors are trained next to a model's frozen weights, by the package peft.
 
-A product with W becomes one with W + 2 B A. B [out, r] begins at 0, which leaves the model's function unchanged, and A
-[r, in] at random. peft computes the products. The saved model has the merged weights W + 2 B A. A method may add tokens
-to the vocabulary (`<ans>`, one for each task), whose rows the initial model never learnt. These rows are trained with
-the factors; all others are frozen.
+A product with W becomes one with W + 2 B A. B [out, r] begins at 0, which leaves the model's
+function unchanged, and A [r, in] at random. peft computes the products. The saved model has the
+merged weights W + 2 B A. A method may add tokens to the vocabulary (`<ans>`, one for each task),
+whose rows the initial model never learnt. These rows are trained with the factors; all others are
+frozen.
 
 Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
 """
@@ -43,13 +44,17 @@ def add_factors(model: LanguageModel, rank: int) -> None:
     except ImportError:
         raise UsageError("--lora needs the package peft: pip install 'memlm[hf]'.") from None
     blocks = _blocks(model)
-    settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)])
+    settings = LoraConfig(
+        r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)]
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the transposed matrices of GPT-2
             inject_adapter_in_model(settings, blocks)
     except ValueError as error:
-        raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
+        raise UsageError(
+            f"--lora does not fit this model ({first_line(error)}): leave it out."
+        ) from None
     for name in _with_added_rows(model):
         register_parametrization(model.vocabulary, name, JoinedRows(_first_added(model)))
 
@@ -75,11 +80,18 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
     learnt = {
         id(weight)
         for name, weight in weights
-        if ADDED in name or name.startswith(ADDED_WEIGHTS) or (name.startswith(WITH_ROWS) and name.endswith(NEW_ROWS))
+        if ADDED in name
+        or name.startswith(ADDED_WEIGHTS)
+        or (name.startswith(WITH_ROWS) and name.endswith(NEW_ROWS))
     }
-    left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
+    left = [
+        group._replace(parameters=[one for one in group.parameters if id(one) in learnt])
+        for group in groups
+    ]
     if sum(len(group.parameters) for group in left) < len(learnt):
-        raise UsageError("The method leaves the model as it is: --lora would learn nothing, leave it out.")
+        raise UsageError(
+            "The method leaves the model as it is: --lora would learn nothing, leave it out."
+        )
     return left
 
 
@@ -91,9 +103,17 @@ def own_parameters(model: nn.Module) -> int:
 @torch.no_grad()
 def whole_weights(model: nn.Module) -> dict[str, Tensor]:
     """All weights and buffers, with factors merged, under the names without factors."""
-    layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")}
-    weights = {name.replace(OWN, ""): weight for name, weight in model.state_dict().items() if ADDED not in name}
-    for name in [name for name in weights if name.startswith(WITH_ROWS) and name.endswith(OLD_ROWS)]:
+    layers = {
+        name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")
+    }
+    weights = {
+        name.replace(OWN, ""): weight
+        for name, weight in model.state_dict().items()
+        if ADDED not in name
+    }
+    for name in [
+        name for name in weights if name.startswith(WITH_ROWS) and name.endswith(OLD_ROWS)
+    ]:
         plain = f"vocabulary.{name.removeprefix(WITH_ROWS).removesuffix(OLD_ROWS)}"
         new = weights.pop(f"{name.removesuffix(OLD_ROWS)}{NEW_ROWS}")
         weights[plain] = torch.cat((weights.pop(name), new))

@@ -1,6 +1,8 @@
-"""Optimizers by name, with fused kernels if torch has them; learning rates of groups and of each step.
+"""Optimizers by name, with fused kernels if torch has them; learning rates of groups and of each
+step.
 
-Tables in the host's memory learn by the rows that an update read: other rows are neither read nor changed.
+Tables in the host's memory learn by the rows that an update read: other rows are neither read nor
+changed.
 """
 
 import math
@@ -17,38 +19,59 @@ from stages.models.layers.sublayer import LearnsApart
 from stages.training.config import OptimizerConfig, ScheduleConfig
 
 
-def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
+def make_optimizer(
+    config: OptimizerConfig, learnt: Iterable[ParameterGroup]
+) -> torch.optim.Optimizer:
     """The optimizer of the trained parameters; vectors (biases and norms) have no weight decay."""
     groups: list[dict[str, Any]] = []
     for group in learnt:
-        matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
-        # Tables have no weight decay: a row that few positions read would decay faster than it learns.
+        matrices, vectors = (
+            [p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False)
+        )
+        # Tables have no weight decay: a row that few positions read would decay faster than it
+        # learns.
         decay = config.weight_decay if group.constant_lr is None else 0.0
         rates = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
-        halves = {"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}
+        halves = (
+            {"params": matrices, "weight_decay": decay},
+            {"params": vectors, "weight_decay": 0.0},
+        )
         groups += [half | rates for half in halves if half["params"]]
     match config.name:
         case "adam" | "adamw":
             decoupled = config.name == "adamw"
-            return RowAdam(groups, config.lr, config.betas, config.eps, fused=True, decoupled_weight_decay=decoupled)
+            return RowAdam(
+                groups,
+                config.lr,
+                config.betas,
+                config.eps,
+                fused=True,
+                decoupled_weight_decay=decoupled,
+            )
         case "adagrad":
             # torch has a fused Adagrad only for the CPU.
             on_cpu = groups[0]["params"][0].device.type == "cpu"
             return torch.optim.Adagrad(groups, config.lr, eps=config.eps, fused=on_cpu)
         case "sgd":
             nesterov = config.momentum > 0
-            return torch.optim.SGD(groups, config.lr, config.momentum, nesterov=nesterov, fused=True)
+            return torch.optim.SGD(
+                groups, config.lr, config.momentum, nesterov=nesterov, fused=True
+            )
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the rate of every group of `make_optimizer`: its factor times the run's rate, or its own constant rate."""
+    """Set the rate of every group of `make_optimizer`: its factor times the run's rate, or its own
+    constant rate.
+    """
     for group in optimizer.param_groups:
         constant = group["constant_lr"]
         group["lr"] = group["lr_factor"] * (lr if constant is None else constant)
 
 
 def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
-    """Turn off gradients of untrained parameters; modules without trained ones also run without dropout."""
+    """Turn off gradients of untrained parameters; modules without trained ones also run without
+    dropout.
+    """
     wanted = {id(parameter) for group in learnt for parameter in group.parameters}
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in wanted)
@@ -62,7 +85,10 @@ def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[Parame
     """The groups without parameters that layers train separately, followed by groups of these."""
     asked = [part.apart() for part in model.modules() if isinstance(part, LearnsApart)]
     apart = {id(parameter) for one in asked for parameter in one.parameters}
-    common = [group._replace(parameters=[p for p in group.parameters if id(p) not in apart]) for group in learnt]
+    common = [
+        group._replace(parameters=[p for p in group.parameters if id(p) not in apart])
+        for group in learnt
+    ]
     for group, one in product(learnt, asked):
         wanted = {id(parameter) for parameter in one.parameters}
         if both := [parameter for parameter in group.parameters if id(parameter) in wanted]:
@@ -70,8 +96,12 @@ def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[Parame
     return common
 
 
-def clipped_together(model: nn.Module, groups: Sequence[ParameterGroup]) -> list[list[nn.Parameter]]:
-    """Sets of parameters clipped by a common norm: all ordinary ones, and each group that is clipped separately."""
+def clipped_together(
+    model: nn.Module, groups: Sequence[ParameterGroup]
+) -> list[list[nn.Parameter]]:
+    """Sets of parameters clipped by a common norm: all ordinary ones, and each group that is
+    clipped separately.
+    """
     alone = [group.parameters for group in groups if group.apart]
     apart = {id(parameter) for parameters in alone for parameter in parameters}
     return [[parameter for parameter in model.parameters() if id(parameter) not in apart], *alone]
@@ -80,8 +110,8 @@ def clipped_together(model: nn.Module, groups: Sequence[ParameterGroup]) -> list
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
     """Learning rate of an update as a multiple of the highest one.
 
-    Rises linearly over the warm-up, then: `cosine` falls to `final` at the last step, `inverse-sqrt`
-    falls as sqrt(warmup / step), `constant` stays.
+    Rises linearly over the warm-up, then: `cosine` falls to `final` at the last step,
+    `inverse-sqrt` falls as sqrt(warmup / step), `constant` stays.
 
     Args:
         step: number of the update, from 1.
@@ -93,7 +123,10 @@ def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> flo
     match schedule.name:
         case "cosine":
             progress = (step - warmup) / max(1, steps - warmup)
-            return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+            return (
+                schedule.final
+                + (1 - schedule.final) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+            )
         case "inverse-sqrt":
             return math.sqrt(max(1, warmup) / step)
         case _:
@@ -101,7 +134,9 @@ def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> flo
 
 
 State = dict[str, Tensor]
-"""Tensors of a table [R, e]: `exp_avg` and `exp_avg_sq` [R, e], and `step` [R], the updates that read each row."""
+"""Tensors of a table [R, e]: `exp_avg` and `exp_avg_sq` [R, e], and `step` [R], the updates that
+read each row.
+"""
 
 
 def step_rows(
@@ -115,8 +150,9 @@ def step_rows(
 ) -> None:
     """Update some rows of a table, and their moments, in place.
 
-    Each row has its own Adam, whose steps are the updates that read the row. Its moments do not decay in between. Rows
-    that every update reads learn as with plain Adam. Work and temporary memory grow with n, not with R.
+    Each row has its own Adam, whose steps are the updates that read the row. Its moments do not
+    decay in between. Rows that every update reads learn as with plain Adam. Work and temporary
+    memory grow with n, not with R.
 
     Args:
         rows: indices, each once.
@@ -159,12 +195,16 @@ class RowAdam(torch.optim.Adam):
 
 
 def clip(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale the gradients of some parameters by a common factor, so that their joint norm is at most `most`."""
+    """Scale the gradients of some parameters by a common factor, so that their joint norm is at
+    most `most`.
+    """
     nn.utils.clip_grad_norm_([_dense(parameter) for parameter in parameters], most)
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:
-    """The parameter; if its gradient is sparse, a tensor whose gradient is the rows of that gradient."""
+    """The parameter; if its gradient is sparse, a tensor whose gradient is the rows of that
+    gradient.
+    """
     if parameter.grad is None or not parameter.grad.is_sparse:
         return parameter
     parameter.grad = parameter.grad.coalesce()

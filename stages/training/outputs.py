@@ -29,7 +29,9 @@ from stages.training.training_data import mapped_bytes, passing_bytes
 
 
 def bytes_to_write(job: Job[TrainConfig]) -> int:
-    """Bytes of disk that training still needs: mapped arrays, and old and new checkpoint and best weights."""
+    """Bytes of disk that training still needs: mapped arrays, and old and new checkpoint and best
+    weights.
+    """
     weight_bytes = 4 * parameter_count(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
     # Twice: a file stays until its replacement is complete.
@@ -53,7 +55,9 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
         save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(KEPT))
     if isinstance(trainer.run.method, WritesFiles):
         tokenizer = tokenizer_of(job.inputs["tokens"]).huggingface()
-        trainer.run.method.write_files(lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add)
+        trainer.run.method.write_files(
+            lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add
+        )
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
     training = job.config.stored()
@@ -61,7 +65,13 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
-    settings = {"model": architecture, "method": method, "memory": memory, **stream, "training": training}
+    settings = {
+        "model": architecture,
+        "method": method,
+        "memory": memory,
+        **stream,
+        "training": training,
+    }
     draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
@@ -105,15 +115,20 @@ class Validation(NamedTuple):
 def read_validations(lines: Path) -> list[Validation]:
     """All validations of a journal (`training.jsonl`), in order."""
     records = (json.loads(line) for line in lines.read_text("utf-8").splitlines())
-    return [Validation(line["step"], line["valid_loss"]) for line in records if line.get("valid_loss") is not None]
+    return [
+        Validation(line["step"], line["valid_loss"])
+        for line in records
+        if line.get("valid_loss") is not None
+    ]
 
 
 def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:
     """Metrics of a model that describe convergence.
 
-    `passes`: over the training split. `last_validations`: the last one before the end of the run begins, then the last
-    of all. `still_falling`: whether the lowest loss comes after the former, notably below it, and the loss stayed
-    there; None without both. An overfitted model's loss may also fall at the end, but from far above its minimum.
+    `passes`: over the training split. `last_validations`: the last one before the end of the run
+    begins, then the last of all. `still_falling`: whether the lowest loss comes after the former,
+    notably below it, and the loss stayed there; None without both. An overfitted model's loss may
+    also fall at the end, but from far above its minimum.
     """
     last = validations[-1:]
     before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]

@@ -7,7 +7,11 @@ from typing import Any
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
-from stages.models.backbones.stream_configs import carrying_backbones, remembering_layers, require_carried
+from stages.models.backbones.stream_configs import (
+    carrying_backbones,
+    remembering_layers,
+    require_carried,
+)
 from stages.models.config import settings_left_open, spelled_out
 
 DEFAULT = "tiny"
@@ -33,7 +37,8 @@ def preset_file(name: str) -> Path:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The settings of a preset, or of a TOML file of the user's, as nested tables for `TrainConfig`.
+    """The settings of a preset, or of a TOML file of the user's, as nested tables for
+    `TrainConfig`.
 
     Raises: UsageError if there is no such preset, or the file cannot be read or is no TOML.
     """
@@ -42,13 +47,18 @@ def load_preset(name: str) -> dict[str, Any]:
     return read_toml(preset_file(name))
 
 
-def choose_preset(name: str | None, backbone: str | None, method: str | None = None) -> dict[str, Any]:
+def choose_preset(
+    name: str | None, backbone: str | None, method: str | None = None
+) -> dict[str, Any]:
     """The settings under the user's own.
 
     Args:
-        name: a preset, or a TOML file; None: the smallest of the backbone, its steps chosen from the text.
-        backbone: the requested one, or a name that stands for one; None: the preset's, or the method's usual one.
-    Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
+        name: a preset, or a TOML file; None: the smallest of the backbone, its steps chosen from
+        the text.
+        backbone: the requested one, or a name that stands for one; None: the preset's, or the
+        method's usual one.
+    Raises: UsageError if there is no such preset or backbone, or the preset is for another
+    backbone.
     """
     if backbone is not None:
         backbone = backbone_of(backbone)
@@ -73,15 +83,17 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     return preset
 
 
-def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[str, Any] | None) -> dict[str, Any]:
+def training_preset(
+    name: str | None, asked: Mapping[str, Any], init: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """The preset under the user's settings; both must be compatible.
 
     Args:
         name: as of `choose_preset`.
         asked: nested settings.
         init: settings of the initial model; its backbone is the run's if none is named.
-    Raises: UsageError as `choose_preset` does, for a length that the backbone does not have, and for settings of the
-        model that `init` fixes.
+    Raises: UsageError as `choose_preset` does, for a length that the backbone does not have, and
+        for settings of the model that `init` fixes.
     """
     model = asked.get("model", {})
     backbone = model.get("backbone")
@@ -92,7 +104,9 @@ def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[st
     preset = choose_preset(name, backbone, asked.get("method"))
     if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
         preset.pop("valid_every", None)  # like the steps, it follows from the text
-    require_carried(model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
+    require_carried(
+        model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None
+    )
     return preset
 
 

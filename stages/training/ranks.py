@@ -16,7 +16,9 @@ def world_size() -> int:
 
 
 def make_fabric(device: "torch.device") -> "Fabric":
-    """Fabric on one device or, under torchrun, on one device per process (distributed data parallel)."""
+    """Fabric on one device or, under torchrun, on one device per process (distributed data
+    parallel).
+    """
     from lightning_fabric import Fabric
 
     # Its messages below a warning advise to compute less exactly.

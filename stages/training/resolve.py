@@ -1,4 +1,5 @@
-"""Settings of a training run that follow from its inputs, never from the clock, so that ids agree on all machines.
+"""Settings of a training run that follow from its inputs, never from the clock, so that ids agree
+on all machines.
 
 Free of torch until a model must be counted.
 """
@@ -30,7 +31,9 @@ TOKENS_A_WEIGHT = 20
 MOST_STEPS = 2**31 - 1
 """Maximum of `steps`."""
 VALIDATIONS = 20
-"""Number of validations of a run. The best weights are kept, so validations must be frequent enough to find them."""
+"""Number of validations of a run. The best weights are kept, so validations must be frequent enough
+to find them.
+"""
 
 
 def worthwhile_passes(tokens: int, weights: int) -> float:
@@ -61,7 +64,9 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         raise UsageError(
             f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
         )
-    model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
+    model = config.method_settings.fitted(
+        _lengthened(model.sized(size, config.segment_length), config)
+    )
     if "init" not in inputs and (config.wider > 1 or config.deeper > 1):
         raise UsageError("wider and deeper are of a model to begin from: name it with --init-from.")
     if model.head is not None:
@@ -70,18 +75,26 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         model = config.method_settings.for_tasks(model, tokens)
     if config.lora is not None:
         if isinstance(model.head, LanguageSettings):
-            model = model.model_copy(update={"head": model.head.model_copy(update={"learns_rows": True})})
+            model = model.model_copy(
+                update={"head": model.head.model_copy(update={"learns_rows": True})}
+            )
         _require_factors(config, model, inputs)
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
-        raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
+        raise UsageError(
+            f"model.gate: method {config.method!r} reads no neighbours; use --method {able}."
+        )
     return model
 
 
 def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> None:
-    """Raises: UsageError for LoRA factors on weights that begin at random, or that layers read directly."""
+    """Raises: UsageError for LoRA factors on weights that begin at random, or that layers read
+    directly.
+    """
     if "init" not in inputs:
-        raise UsageError("--lora is for a model to begin from, whose weights stay: name it with --init-from.")
+        raise UsageError(
+            "--lora is for a model to begin from, whose weights stay: name it with --init-from."
+        )
     if model.backbone not in FACTORED:
         raise UsageError(
             f"--lora is for the backbones {', '.join(FACTORED)}: train this {model.backbone} whole, without it."
@@ -97,33 +110,46 @@ def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs)
 def task_order(config: TrainConfig, tokens: Artifact) -> tuple[str, ...] | None:
     """The order in which tasks are learnt; None: there is none.
 
-    Raises: UsageError for an order that does not contain all tasks, or for a method that does not learn them in turn.
+    Raises: UsageError for an order that does not contain all tasks, or for a method that does not
+    learn them in turn.
     """
     if config.method_settings.learns != "tasks":
         if config.order is not None:
-            raise UsageError(f"--order: method {config.method!r} learns no tasks one after the other; leave it out.")
+            raise UsageError(
+                f"--order: method {config.method!r} learns no tasks one after the other; leave it out."
+            )
         return None
     names: list[str] = tokens.metrics["tasks"]
     order = tuple(names) if config.order is None else config.order
     for name in order:
         if name not in names:
-            raise UsageError(f"--order: {tokens.reference} has no task {name!r}; {did_you_mean(name, names)}")
+            raise UsageError(
+                f"--order: {tokens.reference} has no task {name!r}; {did_you_mean(name, names)}"
+            )
     if sorted(order) != sorted(names):
-        raise UsageError(f"--order names each task of {tokens.reference} once: {','.join(names)}, in any order.")
+        raise UsageError(
+            f"--order names each task of {tokens.reference} once: {','.join(names)}, in any order."
+        )
     return order
 
 
 def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
-    """The model with its memory layers sized by `long_length`. Raises: UsageError if it has no such layer."""
+    """The model with its memory layers sized by `long_length`. Raises: UsageError if it has no such
+    layer.
+    """
     if config.long_length is None:
         return model
     if model.lengths.remembered is None:
-        able = " or ".join(backbone for backbone, name in NAMED.items() if name in remembering_layers())
+        able = " or ".join(
+            backbone for backbone, name in NAMED.items() if name in remembering_layers()
+        )
         raise UsageError(
             f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
             "leave --long-length out."
         )
-    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.carried, config.long_length)
+    windows = WindowSettings(
+        config.segment_length, config.segment_length, model.lengths.carried, config.long_length
+    )
     return model.reading(windows)
 
 
@@ -135,13 +161,19 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     if config.wider > 1 or config.deeper > 1:
         model = grown_config(model, config.wider, config.deeper)
     length, (carried, remembered) = config.segment_length, config.model.lengths
-    if "long_length" not in getattr(getattr(config.model, "attention", None), "model_fields_set", ()):
+    if "long_length" not in getattr(
+        getattr(config.model, "attention", None), "model_fields_set", ()
+    ):
         remembered = None  # a default of the settings is not what the user asks for
     return model.reading(WindowSettings(length, length, carried, remembered))
 
 
-def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:
-    """Number of updates: as requested, from a number of epochs of whole batches, or as many as still improve."""
+def resolved_length(
+    config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution
+) -> dict[str, int]:
+    """Number of updates: as requested, from a number of epochs of whole batches, or as many as
+    still improve.
+    """
     if epochs is not None:
         return {"steps": _steps(config, inputs, epochs)}
     if config.steps != AUTO:
@@ -157,12 +189,14 @@ def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, e
     execution.reporter.info(
         f"{steps:,} steps, {passes(found)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
-    return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+    return {"steps": steps} | (
+        {} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)}
+    )
 
 
 def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
-    """How many numbers the model learns, as a trained one of the same settings says, if the store has one: so a command
-    whose model is there loads no torch."""
+    """How many numbers the model learns, as a trained one of the same settings says, if the store
+    has one: so a command whose model is there loads no torch."""
     wanted = config.model_dump(mode="json", include={"model"})["model"]
     for model in tokens.store.artifacts("model"):
         if model.config.get("model") == wanted:
@@ -174,15 +208,18 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
 
 
 def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
-    """Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError for segments of
-    pairs; DataError for text of less than one segment, and for a pair that is longer than a batch.
+    """Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError
+    for segments of pairs; DataError for text of less than one segment, and for a pair that is
+    longer than a batch.
     """
     kind = tokens.metrics.get("examples", STREAMS)
     require_sources(model, tokens)
     if not cut_by_tokens(tokens):
         require_segment(train_tokens(tokens), config.segment_length)
     elif config.segment_length != TrainConfig.model_fields["segment_length"].default:
-        raise UsageError(f"{tokens.reference} holds {kind}, and each is a segment: leave --segment-length out.")
+        raise UsageError(
+            f"{tokens.reference} holds {kind}, and each is a segment: leave --segment-length out."
+        )
     else:
         _require_batches(config, model, tokens)
 
@@ -214,15 +251,21 @@ def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) 
 
 
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
-    """Number of updates of some epochs of whole batches. Raises: UsageError for more than the maximum of `steps`."""
+    """Number of updates of some epochs of whole batches. Raises: UsageError for more than the
+    maximum of `steps`.
+    """
     steps = max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
     if steps > MOST_STEPS:
-        raise UsageError(f"--epochs {epochs:g} takes {steps:.3g} updates; at most {MOST_STEPS:,} are made.")
+        raise UsageError(
+            f"--epochs {epochs:g} takes {steps:.3g} updates; at most {MOST_STEPS:,} are made."
+        )
     return steps
 
 
 def require_documents_near(config: TrainConfig, tokens: Artifact) -> None:
-    """Raises: UsageError if meta-mbpa would never adapt because memory never has `memory.k` documents."""
+    """Raises: UsageError if meta-mbpa would never adapt because memory never has `memory.k`
+    documents.
+    """
     settings = config.method_settings
     if not isinstance(settings, MetaMbpaConfig) or config.steps == AUTO:
         return
@@ -242,7 +285,9 @@ def train_tokens(tokens: Artifact) -> int:
     return int(tokens.metrics["splits"][TRAIN]["tokens"])
 
 
-def resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> MethodSettings | None:
+def resolved_memory(
+    config: TrainConfig, model: BackboneConfig, inputs: Inputs
+) -> MethodSettings | None:
     """The settings of memory, completed from the backbone and the batches."""
     from stages.training.ranks import world_size
 
@@ -254,4 +299,6 @@ def resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) 
         batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
-    return config.memory.sized(model, Batches(batch, world_size(), config.accumulate, borders, same))
+    return config.memory.sized(
+        model, Batches(batch, world_size(), config.accumulate, borders, same)
+    )

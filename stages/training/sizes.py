@@ -23,7 +23,8 @@ MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
 
 
 def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: str) -> None:
-    """Refuse a training that cannot fit: weights, gradients, moments, and a batch's hidden states and layer memories.
+    """Refuse a training that cannot fit: weights, gradients, moments, and a batch's hidden states
+    and layer memories.
 
     Args:
         model: the model to train, with its sizes filled in.
@@ -31,7 +32,11 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
         device: cpu or cuda.
     Raises: ResourceError with the needed and the available memory.
     """
-    memory, weights, a_segment = _memory(device), _weight_bytes(config, model), _hidden_bytes(config, model)
+    memory, weights, a_segment = (
+        _memory(device),
+        _weight_bytes(config, model),
+        _hidden_bytes(config, model),
+    )
     if device != "cpu" and (tables := _host_bytes(config, model)):
         if tables > memory_bytes():
             raise ResourceError(
@@ -41,7 +46,9 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
         weights -= tables
     if weights + a_segment > memory:
         remembered = _remembered_bytes(config, model)
-        of_layers = f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
+        of_layers = (
+            f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
+        )
         raise ResourceError(
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), a sequence of {config.segment_length:,} tokens more than "
@@ -84,7 +91,9 @@ def _host_table(model: BackboneConfig) -> tuple[int, int]:
 
 
 def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Bytes of host tables: weights, moments, and a count of reads per row; gradients hold only the rows read."""
+    """Bytes of host tables: weights, moments, and a count of reads per row; gradients hold only the
+    rows read.
+    """
     rows, width = _host_table(model)
     return NUMBER * rows * (width * (1 + MOMENTS[config.optimizer.name]) + 1)
 
@@ -106,19 +115,23 @@ def _memory(device: str) -> int:
 
 
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
-    layers remember."""
+    """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients
+    need; and what layers remember."""
     layers: int = getattr(model, "layers", 1) + getattr(model, "encoder_layers", 0)
     numbers = model.width * (layers + 1)
     if isinstance(model, AttentionConfig) and isinstance(model.attention, StreamAttentionSettings):
-        blocks = len(model.attention.layers or range(model.layers))  # no list of layers: there may be very many
+        blocks = len(
+            model.attention.layers or range(model.layers)
+        )  # no list of layers: there may be very many
         numbers += blocks * model.attention.taken_numbers(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
-    return model.state_bytes(config.segment_length) if remembers(model, config.segment_length) else 0
+    return (
+        model.state_bytes(config.segment_length) if remembers(model, config.segment_length) else 0
+    )
 
 
 def _parameters(model: BackboneConfig) -> int:
@@ -145,18 +158,24 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
 
 
 def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
-    """Bytes of a checkpoint: all weights, moments and copies of trained ones, and the carried state of streams."""
+    """Bytes of a checkpoint: all weights, moments and copies of trained ones, and the carried state
+    of streams.
+    """
     carried, beside = 0, MOST_MOMENTS + config.method_settings.copies
     if config.model.carries_state:
         batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
         carried = batch * config.model.state_bytes(config.segment_length)
     if config.lora is None:
         return (1 + beside) * weight_bytes + carried
-    return weight_bytes + (1 + beside) * NUMBER * factor_numbers(config.model, config.lora) + carried
+    return (
+        weight_bytes + (1 + beside) * NUMBER * factor_numbers(config.model, config.lora) + carried
+    )
 
 
 def segments(config: TrainConfig, tokens: Artifact) -> int:
-    """Number of examples of the training split: its documents, if these are examples, else its whole segments."""
+    """Number of examples of the training split: its documents, if these are examples, else its
+    whole segments.
+    """
     split = tokens.metrics["splits"][TRAIN]
     if EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).tasks:
         return int(split["documents"])
@@ -164,7 +183,9 @@ def segments(config: TrainConfig, tokens: Artifact) -> int:
 
 
 def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
-    """Whole forward batches of one pass; if tasks are learnt in turn, each batch belongs to one task."""
+    """Whole forward batches of one pass; if tasks are learnt in turn, each batch belongs to one
+    task.
+    """
     tokens = inputs["tokens"]
     if cut_by_tokens(tokens):
         return len(_batches_by_tokens(config, inputs))
@@ -178,7 +199,11 @@ def cut_by_tokens(tokens: Artifact) -> bool:
     """Whether batches are cut by tokens, since examples differ in length."""
     kind = tokens.metrics.get("examples", STREAMS)
     # Code is loaded only for a few kinds, since it needs torch.
-    return kind != STREAMS and not EXAMPLES.settings(kind).tasks and bool(EXAMPLES.load(kind).by_tokens)
+    return (
+        kind != STREAMS
+        and not EXAMPLES.settings(kind).tasks
+        and bool(EXAMPLES.load(kind).by_tokens)
+    )
 
 
 def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":

@@ -1,4 +1,6 @@
-"""Inputs of a training run, and checks that they fit each other. Importing this module does not import torch."""
+"""Inputs of a training run, and checks that they fit each other. Importing this module does not
+import torch.
+"""
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
@@ -17,10 +19,12 @@ TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
-    """Find the inputs of training by role: the tokens, and the source itself if it was made from tokens.
+    """Find the inputs of training by role: the tokens, and the source itself if it was made from
+    tokens.
 
-    Raises: ArtifactError if the method cannot learn from the source (the message names a command that helps), if
-        neighbours are missing or their datastore is gone, or if keys are not of the training split.
+    Raises: ArtifactError if the method cannot learn from the source (the message names a command
+        that helps), if neighbours are missing or their datastore is gone, or if keys are not of the
+        training split.
     """
     takes = config.method_settings.takes
     if source.kind not in takes:
@@ -43,7 +47,9 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
             return {"tokens": tokens, "batches": source}
         case "neighbors":
             for split in splits_read(tokens):
-                require_neighbors(source, split, config.method_settings.neighbors_read, "train --set memory.k=")
+                require_neighbors(
+                    source, split, config.method_settings.neighbors_read, "train --set memory.k="
+                )
                 require_some(source, split)
             source.find("datastore")
             return {"tokens": tokens, "neighbors": source}
@@ -95,8 +101,9 @@ def splits_read(tokens: Artifact) -> list[str]:
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
     """Check that training can begin from a model, and return it.
 
-    Raises: ArtifactError if its tokenizer differs, or if the method needs token scores and the model has none;
-        UsageError if the settings name another backbone, or if the model reads neighbours and the method has none.
+    Raises: ArtifactError if its tokenizer differs, or if the method needs token scores and the
+        model has none; UsageError if the settings name another backbone, or if the model reads
+        neighbours and the method has none.
     """
     require = require_scoring if config.method_settings.scores_tokens else require_text
     require(init)
@@ -124,7 +131,10 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
     own, named_model = model_of(init), config.model
     if not isinstance(own, AttentionConfig) or not isinstance(named_model, AttentionConfig):
         return
-    if "attention" in named_model.model_fields_set and named_model.attention.name != own.attention.name:
+    if (
+        "attention" in named_model.model_fields_set
+        and named_model.attention.name != own.attention.name
+    ):
         raise UsageError(
             f"{init.reference} has attention {own.attention.name!r}: leave out the backbone or preset "
             f"with attention {named_model.attention.name!r}."

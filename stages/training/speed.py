@@ -1,4 +1,6 @@
-"""Speed of training on this machine, measured on a few updates for forecasts. No artifact depends on it."""
+"""Speed of training on this machine, measured on a few updates for forecasts. No artifact depends
+on it.
+"""
 
 import time
 from contextlib import suppress
@@ -13,13 +15,21 @@ from stages.training.config import TrainConfig
 WARM_UP = 2
 """Updates before timing starts: the first ones take longer, while memory is allocated."""
 MIN_UPDATES, MAX_UPDATES = 6, 180
-"""Minimum and maximum number of timed updates; a fast machine reaches the maximum before the time is over."""
+"""Minimum and maximum number of timed updates; a fast machine reaches the maximum before the time
+is over.
+"""
 ENOUGH_SECONDS, MAX_SECONDS = 6.0, 20.0
-"""Seconds of timed updates that suffice; and seconds in all after which timing ends, even with too few updates."""
+"""Seconds of timed updates that suffice; and seconds in all after which timing ends, even with too
+few updates.
+"""
 SLOW_SECONDS, SLOW_FACTOR = 3.0, 2.0
-"""Seconds of timed updates after which timing ends if the machine is slower than `least` by this factor."""
+"""Seconds of timed updates after which timing ends if the machine is slower than `least` by this
+factor.
+"""
 PARTS = 3
-"""Parts of the timed updates. The speed is the median over them, because a machine may be busy for some seconds."""
+"""Parts of the timed updates. The speed is the median over them, because a machine may be busy for
+some seconds.
+"""
 
 
 class _Stopwatch(Silent):
@@ -40,7 +50,12 @@ class _Stopwatch(Silent):
         seconds = self._ends[-1] - self._ends[WARM_UP - 1] if timed > 0 else 0.0
         late = len(self._ends) > 1 and self._ends[-1] - self._began >= MAX_SECONDS
         slow = seconds >= SLOW_SECONDS and timed < self._too_slow * seconds
-        if (timed >= MIN_UPDATES and seconds >= ENOUGH_SECONDS) or timed >= MAX_UPDATES or late or slow:
+        if (
+            (timed >= MIN_UPDATES and seconds >= ENOUGH_SECONDS)
+            or timed >= MAX_UPDATES
+            or late
+            or slow
+        ):
             raise _EnoughError
 
     def updates_per_second(self) -> float:
@@ -63,7 +78,8 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
         config: settings of training, with a method that learns from tokens alone.
         vocabulary: number of token types.
         device: auto, cpu or cuda.
-        least: tokens per second below which the speed is too low to be of use; far below it, timing ends early.
+        least: tokens per second below which the speed is too low to be of use; far below it, timing
+        ends early.
     """
     import numpy as np
 
@@ -91,7 +107,19 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, timed.cutting))]
     stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:
-        trainer = Trainer(Run(make_fabric(place), timed, model, method, tasks, None, Path(folder), stopwatch, 3600.0))
+        trainer = Trainer(
+            Run(
+                make_fabric(place),
+                timed,
+                model,
+                method,
+                tasks,
+                None,
+                Path(folder),
+                stopwatch,
+                3600.0,
+            )
+        )
         with suppress(_EnoughError):
             trainer.train()
     return stopwatch.updates_per_second() * trainer.order.update_tokens

@@ -1,4 +1,5 @@
-"""Opens the inputs of a training run: examples, the model, and artifacts of other stages for its method.
+"""Opens the inputs of a training run: examples, the model, and artifacts of other stages for its
+method.
 
 Arrays that are read at random stay on disk, so that memory does not grow with the corpus.
 """
@@ -66,16 +67,23 @@ class Run:
 
 
 def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> Run:
-    """Open model and data, with checkpoints in `folder`; the first rank sends its path to the others."""
+    """Open model and data, with checkpoints in `folder`; the first rank sends its path to the
+    others.
+    """
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
     folder = Path(fabric.broadcast(str(folder)))
     # The first process writes the files that all processes map.
     with fabric.rank_zero_first():
-        corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
+        corpus, side_inputs = (
+            read_corpus(inputs["tokens"], folder),
+            open_side_inputs(inputs, config, folder),
+        )
     learns_text = config.method_settings.learns == "text"
     if not learns_text and fabric.world_size > 1:
-        raise UsageError(f"Method {config.method!r} learns in one process: start it without torchrun.")
+        raise UsageError(
+            f"Method {config.method!r} learns in one process: start it without torchrun."
+        )
     cutting = config.cutting
     return Run(
         fabric,
@@ -83,7 +91,9 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
         _make_model(config, inputs, corpus, fabric.global_rank),
         METHODS.load(config.method)(config.method_settings, side_inputs),
         corpus.tasks(TRAIN, cutting, config.order),
-        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) and learns_text else None,
+        corpus.examples(VALID, cutting)
+        if VALID in splits_read(inputs["tokens"]) and learns_text
+        else None,
         folder,
         execution.reporter,
         execution.checkpoint_seconds,
@@ -91,14 +101,18 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
 
 
 def read_corpus(tokens: Artifact, folder: Path) -> Corpus:
-    """The splits that training reads: ids of the training split are mapped from `folder`, the rest is in memory."""
+    """The splits that training reads: ids of the training split are mapped from `folder`, the rest
+    is in memory.
+    """
     stored, arrays = Corpus.of(tokens), dict[str, Any]()
     for split in splits_read(tokens):
         for name in stored.read:
             array = stored.arrays[f"{split}/{name}"]
             if split == TRAIN and name.endswith("ids"):  # these are large
                 rows = partial(_rows, array)
-                arrays[f"{split}/{name}"] = mapped(folder / f"{name}-{split}.npy", array.shape, array.dtype, rows)
+                arrays[f"{split}/{name}"] = mapped(
+                    folder / f"{name}-{split}.npy", array.shape, array.dtype, rows
+                )
             else:
                 arrays[f"{split}/{name}"] = array[:]
     return Corpus.of(tokens, arrays)
@@ -109,11 +123,15 @@ def _rows(array: Any, start: int, stop: int) -> np.ndarray:
 
 
 def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) -> LanguageModel:
-    """The model before the first step, the same on every rank; each rank then draws its own dropout."""
+    """The model before the first step, the same on every rank; each rank then draws its own
+    dropout.
+    """
     # All processes draw the same weights; after that each has its own dropout.
     torch.manual_seed(config.seed)
     settings = config.method_settings
-    model = LanguageModel(settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model)
+    model = LanguageModel(
+        settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model
+    )
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
         file, smaller = inputs["init"].file("model.safetensors"), model_of(inputs["init"])
@@ -123,7 +141,9 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
             factors = (config.wider, config.deeper, NOISE, config.seed)
             start_from(model, file, lambda weights: grown(weights, smaller, *factors))
     elif isinstance(model.vocabulary, AdaptiveVocabulary):
-        model.vocabulary.sort_by(_token_counts(corpus.arrays[f"{TRAIN}/ids"], len(model.vocabulary.rank)))
+        model.vocabulary.sort_by(
+            _token_counts(corpus.arrays[f"{TRAIN}/ids"], len(model.vocabulary.rank))
+        )
     if config.lora is not None:
         add_factors(model, config.lora)
     torch.manual_seed(config.seed + rank)
@@ -140,17 +160,23 @@ def _token_counts(ids: np.ndarray, types: int) -> Tensor:
 
 
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
-    """The packing, the neighbours or the keys given to a run; large arrays are mapped from files in `folder`."""
+    """The packing, the neighbours or the keys given to a run; large arrays are mapped from files in
+    `folder`.
+    """
     if "batches" in inputs:
         return SideInputs(packing=packing_of(inputs))
     if config.method_settings.reads_background:
-        return SideInputs(background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, config.cutting))
+        return SideInputs(
+            background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, config.cutting)
+        )
     if "episodes" in inputs:
         return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
     if "neighbors" in inputs:
         splits = splits_read(inputs["tokens"])
         return SideInputs(
-            neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.method_settings.neighbors_read, folder)
+            neighbor_tokens=map_neighbors(
+                inputs["neighbors"], splits, config.method_settings.neighbors_read, folder
+            )
         )
     return SideInputs()
 
@@ -159,7 +185,9 @@ def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
     """Bytes of disk that the mapped arrays of a run take until it ends."""
     splits = inputs["tokens"].metrics["splits"]
     looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
-    return (int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read) * DTYPE.itemsize
+    return (
+        int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read
+    ) * DTYPE.itemsize
 
 
 def passing_bytes(inputs: Inputs) -> int:
@@ -178,7 +206,8 @@ ReadRows = Callable[[int, int], np.ndarray]
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np.ndarray:
-    """An array in a file, memory-mapped for reading; the file is written if it is missing or changed.
+    """An array in a file, memory-mapped for reading; the file is written if it is missing or
+    changed.
 
     Args:
         path: an `.npy` file; it appears once it is complete, with its digest in a file next to it.
@@ -187,14 +216,19 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np
     if not _is_whole(path):
         with replacing_by_name(path) as unfinished:
             _write(unfinished, shape, np.dtype(dtype), rows)
-            # A crash between the two leaves a file that does not match its digest; it is then written again.
+            # A crash between the two leaves a file that does not match its digest; it is then
+            # written again.
             write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
     return np.load(path, mmap_mode="r")
 
 
 def _is_whole(path: Path) -> bool:
     beside = _digest_file(path)
-    return path.is_file() and beside.is_file() and beside.read_bytes() == file_entry(path)["blake2b"].encode()
+    return (
+        path.is_file()
+        and beside.is_file()
+        and beside.read_bytes() == file_entry(path)["blake2b"].encode()
+    )
 
 
 def _digest_file(path: Path) -> Path:
@@ -202,7 +236,9 @@ def _digest_file(path: Path) -> Path:
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: ReadRows) -> None:
-    """Write an array by ordinary writes: on a full disk, writing through a map would kill the process."""
+    """Write an array by ordinary writes: on a full disk, writing through a map would kill the
+    process.
+    """
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -214,13 +250,16 @@ def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: ReadR
 DTYPE = np.dtype(np.int32)
 
 
-def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Path) -> dict[str, np.ndarray]:
-    """Tokens of the k best neighbours of every token, by split, int32 [T, k], -1 where one is missing.
+def map_neighbors(
+    neighbors: Artifact, splits: Iterable[str], k: int, folder: Path
+) -> dict[str, np.ndarray]:
+    """Tokens of the k best neighbours of every token, by split, int32 [T, k], -1 where one is
+    missing.
 
     Args:
         neighbors: an artifact with at least k neighbours for every token of these splits.
-        folder: holds the arrays, which are written there if missing. Meanwhile the values of the datastore lie there,
-            too.
+        folder: holds the arrays, which are written there if missing. Meanwhile the values of the
+            datastore lie there, too.
     """
     group: Any = neighbors.zarr("neighbors.zarr")
     beside = folder / "values.npy"

@@ -24,7 +24,9 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
 
 
 def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
-    """Warning if a method that learns from packed batches gets no packing, so that batches are random."""
+    """Warning if a method that learns from packed batches gets no packing, so that batches are
+    random.
+    """
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     tokens = inputs["tokens"]
@@ -38,7 +40,9 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
 
 
 def untrained_memory(config: TrainConfig) -> str | None:
-    """Warning if a method reads each segment separately, so that memory layers are always empty in training."""
+    """Warning if a method reads each segment separately, so that memory layers are always empty in
+    training.
+    """
     model = config.model
     if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
         return None
@@ -91,7 +95,11 @@ def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
     """Warning if examples differ in length and a norm over all positions of a batch counts padding."""
     layer = getattr(config.model, "feed_forward", None)
     padded = inputs["tokens"].metrics.get("examples", STREAMS) != STREAMS
-    if not padded or config.method_settings.reads_background or getattr(layer, "query_norm", None) != "batch":
+    if (
+        not padded
+        or config.method_settings.reads_background
+        or getattr(layer, "query_norm", None) != "batch"
+    ):
         return None
     return (
         "means and variances of queries are over all positions of a batch, padding counted. Where a model begins here "
@@ -100,7 +108,9 @@ def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
 
 
 def cost_of_vocabulary(model: BackboneConfig) -> str | None:
-    """Warning about the cost of a full softmax over many types; None for few types or an adaptive softmax."""
+    """Warning about the cost of a full softmax over many types; None for few types or an adaptive
+    softmax.
+    """
     from stages.models.language_model import unfilled_model
     from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 

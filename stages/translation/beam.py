@@ -18,7 +18,9 @@ class BeamSettings(NamedTuple):
     beam: int = 4
     """B, maximum number of live hypotheses of a sentence; 1 is greedy search."""
     length_penalty: float = 0.6
-    """α of score = log p / length^α. Larger favours longer translations; 0 chooses the most probable."""
+    """α of score = log p / length^α. Larger favours longer translations; 0 chooses the most
+    probable.
+    """
 
 
 DEFAULT = BeamSettings()
@@ -59,10 +61,13 @@ class Candidates(NamedTuple):
     """The new token, int64 [R, C]."""
 
 
-def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], count: int) -> Candidates:
+def best_tokens(
+    log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], count: int
+) -> Candidates:
     """The best `count` continuations of each row; ties in order of token id.
 
-    `topk` alone breaks ties in any way. So a row is sorted completely if not all ties for its last place fit.
+    `topk` alone breaks ties in any way. So a row is sorted completely if not all ties for its last
+    place fit.
 
     >>> best_tokens(torch.tensor([[-2.0, -1.0, -2.0, -1.0]]), torch.zeros(1, dtype=torch.float64), 3).token
     tensor([[1, 3, 0]])
@@ -71,7 +76,9 @@ def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], coun
     values, tokens = log_probs.topk(count)
     ambiguous = ((log_probs >= values[:, -1:]).sum(-1) > count).nonzero()[:, 0]
     if len(ambiguous):
-        tokens[ambiguous] = log_probs[ambiguous].sort(descending=True, stable=True).indices[:, :count]
+        tokens[ambiguous] = (
+            log_probs[ambiguous].sort(descending=True, stable=True).indices[:, :count]
+        )
     tokens = tokens.sort().values
     values, order = log_probs.gather(1, tokens).sort(descending=True, stable=True)
     return Candidates(sums[:, None] + values.double(), tokens.gather(1, order))
@@ -88,9 +95,10 @@ def beam_search(
 ) -> list[Hypothesis]:
     """Translate N sentences; a translation depends only on its own sentence.
 
-    An end token among the best B continuations of a sentence finishes a hypothesis. The best B other continuations
-    stay live. A sentence is done when B hypotheses are finished, or when no live one can beat the best of them. At
-    the maximum length, live hypotheses are finished without an end token. Rows of finished sentences leave the batch.
+    An end token among the best B continuations of a sentence finishes a hypothesis. The best B
+    other continuations stay live. A sentence is done when B hypotheses are finished, or when no
+    live one can beat the best of them. At the maximum length, live hypotheses are finished without
+    an end token. Rows of finished sentences leave the batch.
 
     Args:
         source: tokens, padded.
@@ -98,7 +106,8 @@ def beam_search(
         longest: maximum number of tokens in each sentence's translation, end token included.
         memory: computes log-probabilities with memory; None: the model alone.
     Raises: ArtifactError if no token has a probability.
-    Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as fairseq has it.
+    Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as
+    fairseq has it.
     """
     device = source.device
     sentences = [_Sentence(length) for length in longest]
@@ -108,16 +117,24 @@ def beam_search(
     of_row = list(range(len(source)))
     while of_row:
         step = decoder.step(history[:, -1], state)
-        log_probs = step.log_probs if memory is None else memory(step, torch.tensor(of_row, device=device))
+        log_probs = (
+            step.log_probs if memory is None else memory(step, torch.tensor(of_row, device=device))
+        )
         if decoder.never:
-            log_probs = log_probs.index_fill(1, torch.tensor(decoder.never, device=device), -torch.inf)
+            log_probs = log_probs.index_fill(
+                1, torch.tensor(decoder.never, device=device), -torch.inf
+            )
         found = best_tokens(log_probs, sums, 2 * settings.beam)
         if not (found.log_prob[:, 0] > -torch.inf).all():
-            raise ArtifactError("The model gives no token a valid probability: train or import it again.")
+            raise ArtifactError(
+                "The model gives no token a valid probability: train or import it again."
+            )
         going = _advance(sentences, of_row, found, history, decoder.eos, settings)
         chosen = torch.tensor([row for row, _, _ in going], dtype=torch.long, device=device)
         tokens = torch.tensor([token for _, token, _ in going], dtype=torch.long, device=device)
-        sums = torch.tensor([log_prob for _, _, log_prob in going], dtype=torch.float64, device=device)
+        sums = torch.tensor(
+            [log_prob for _, _, log_prob in going], dtype=torch.float64, device=device
+        )
         of_row = [of_row[row] for row, _, _ in going]
         if of_row:
             history = torch.cat((history[chosen], tokens[:, None]), 1)
@@ -145,7 +162,9 @@ def _advance(
         live: list[_LiveRow] = []
         for place, (log_prob, row, token) in enumerate(candidates[: 2 * settings.beam]):
             if token == eos and place < settings.beam:
-                sentence.finished.append(_finished(history[row], log_prob, length, settings, cut=False))
+                sentence.finished.append(
+                    _finished(history[row], log_prob, length, settings, cut=False)
+                )
             elif token != eos and len(live) < settings.beam:
                 live.append((row, token, log_prob))
         if len(sentence.finished) >= settings.beam or not live:
@@ -159,19 +178,32 @@ def _advance(
     return going
 
 
-def _by_sentence(of_row: Sequence[int], found: Candidates) -> list[tuple[int, list[tuple[float, int, int]]]]:
-    """Candidates (log p, row, token) of each live sentence, the best first; ties by row, then token."""
+def _by_sentence(
+    of_row: Sequence[int], found: Candidates
+) -> list[tuple[int, list[tuple[float, int, int]]]]:
+    """Candidates (log p, row, token) of each live sentence, the best first; ties by row, then
+    token.
+    """
     candidates: dict[int, list[tuple[float, int, int]]] = {}
     log_probs, tokens = found.log_prob.tolist(), found.token.tolist()
     for row, number in enumerate(of_row):
         several = zip(log_probs[row], tokens[row], strict=True)
-        candidates.setdefault(number, []).extend((p, row, token) for p, token in several if p > float("-inf"))
-    order = {number: sorted(some, key=lambda one: (-one[0], *one[1:])) for number, some in candidates.items()}
+        candidates.setdefault(number, []).extend(
+            (p, row, token) for p, token in several if p > float("-inf")
+        )
+    order = {
+        number: sorted(some, key=lambda one: (-one[0], *one[1:]))
+        for number, some in candidates.items()
+    }
     return list(order.items())
 
 
-def _finished(tokens: Tensor, log_prob: float, length: int, settings: BeamSettings, cut: bool) -> Hypothesis:
-    return Hypothesis(tokens[1:].tolist(), log_prob / length**settings.length_penalty, log_prob, cut)
+def _finished(
+    tokens: Tensor, log_prob: float, length: int, settings: BeamSettings, cut: bool
+) -> Hypothesis:
+    return Hypothesis(
+        tokens[1:].tolist(), log_prob / length**settings.length_penalty, log_prob, cut
+    )
 
 
 def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:

@@ -1,4 +1,6 @@
-"""Decoders, which read a source sentence once, then its target token by token; a language model as a decoder."""
+"""Decoders, which read a source sentence once, then its target token by token; a language model as
+a decoder.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ class Step(NamedTuple):
     """Distributions of the next token for R rows, each of which is a partial translation."""
 
     tokens: Tensor
-    """Previous token of each row, int64 [R]; `<eos>` at the start, even if the model reads another token there."""
+    """Previous token of each row, int64 [R]; `<eos>` at the start, even if the model reads another
+    token there.
+    """
     log_probs: Tensor
     """Log-probabilities of every token, natural log, [R, V]."""
     log_z: Tensor | None
@@ -31,7 +35,9 @@ class Step(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Interface of a translation model. Results of a row depend neither on other rows nor on padding."""
+    """Interface of a translation model. Results of a row depend neither on other rows nor on
+    padding.
+    """
 
     @property
     def start(self) -> int:
@@ -58,9 +64,11 @@ class Decoder(Protocol):
 
 
 ReadMemory = Callable[[Step, Tensor], Tensor]
-"""Function from a step, and the sentence that each row translates, to log-probabilities [R, V] with memory read.
+"""Function from a step, and the sentence that each row translates, to log-probabilities [R, V] with
+memory read.
 
-Sentences are indices within the batch, int64 [R]. All rows come in one call, so that a step needs one search.
+Sentences are indices within the batch, int64 [R]. All rows come in one call, so that a step needs
+one search.
 """
 
 
@@ -75,7 +83,9 @@ class ModelDecoder:
 
     model: LanguageModel
     eos: int
-    """Token that ends sources and targets; it is also the first input of a target, unless the model has a prompt."""
+    """Token that ends sources and targets; it is also the first input of a target, unless the model
+    has a prompt.
+    """
     key: str = "hidden"
     """Representation that is the query of a memory: `ffn-input` or `hidden`."""
     never: tuple[int, ...] = ()
@@ -99,14 +109,18 @@ class ModelDecoder:
     def steps(self, target: Tensor, source: Tensor) -> Step:
         """All steps of one translation with tokens int64 [n]; row i predicts token i."""
         inputs = torch.cat((target.new_tensor([self.start]), target[:-1]))
-        return self._steps(inputs[None], self.begin(source[None], torch.ones_like(source[None], dtype=torch.bool)))
+        return self._steps(
+            inputs[None], self.begin(source[None], torch.ones_like(source[None], dtype=torch.bool))
+        )
 
     def _steps(self, tokens: Tensor, state: State) -> Step:
         """Read tokens [B, L]; the result has a row for each, B · L in all."""
         with torch.no_grad(), autocast(tokens.device, self.precision):
             encoding = self.model.encode(tokens, state)
         after = encoding.state or {}
-        if not state.keys() <= after.keys() or any(len(tensor) != len(tokens) for tensor in after.values()):
+        if not state.keys() <= after.keys() or any(
+            len(tensor) != len(tokens) for tensor in after.values()
+        ):
             shapes = {name: tuple(tensor.shape) for name, tensor in after.items()}
             raise UsageError(
                 f"The backbone {self.model.config.backbone!r} gives a state of {shapes} for {len(tokens)} rows: `read` "

@@ -14,9 +14,11 @@ from stages.text.excerpt import TokenText
 
 @dataclass(frozen=True)
 class PairTexts:
-    """Text of rows by pair: row i is token i of `ids`, and pair p has the rows from `offsets[p]` to `offsets[p + 1]`.
+    """Text of rows by pair: row i is token i of `ids`, and pair p has the rows from `offsets[p]` to
+    `offsets[p + 1]`.
 
-    `sources`: tokens of the source side, and offsets of its sentences; None if they are not known any more.
+    `sources`: tokens of the source side, and offsets of its sentences; None if they are not known
+    any more.
     """
 
     ids: Any
@@ -25,13 +27,21 @@ class PairTexts:
     text: TokenText
 
     def of_row(self, row: int) -> dict[str, Any]:
-        """The pair that has a row as a token: its number, both sides, and the part of the target before the token."""
+        """The pair that has a row as a token: its number, both sides, and the part of the target
+        before the token.
+        """
         pair = int(np.searchsorted(self.offsets, row, side="right")) - 1
         begin, end = self.offsets[pair : pair + 2].tolist()
         ids = np.asarray(self.ids[begin:end]).tolist()
         pieces = self.text.pieces(ids[:-1])
         before = "".join(pieces[: row - begin])
-        return {"row": row, "pair": pair, "source": self._source(pair), "target": "".join(pieces), "before": before}
+        return {
+            "row": row,
+            "pair": pair,
+            "source": self._source(pair),
+            "target": "".join(pieces),
+            "before": before,
+        }
 
     def _source(self, pair: int) -> str | None:
         if self.sources is None:
@@ -42,7 +52,8 @@ class PairTexts:
 
 
 def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
-    """Texts of the pairs to which neighbours belong: those of `similar-pairs`, if it is read, else the datastore's.
+    """Texts of the pairs to which neighbours belong: those of `similar-pairs`, if it is read, else
+    the datastore's.
 
     Args:
         read: artifacts by role.
@@ -50,7 +61,9 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     if PAIRS in read:
         arrays: Any = read[PAIRS].zarr("tokens.zarr")
         offsets = np.asarray(arrays[f"{PAIRS_SPLIT}/doc_offsets"][:])
-        return PairTexts(arrays[f"{PAIRS_SPLIT}/ids"], offsets, _sources(read[PAIRS], PAIRS_SPLIT), text)
+        return PairTexts(
+            arrays[f"{PAIRS_SPLIT}/ids"], offsets, _sources(read[PAIRS], PAIRS_SPLIT), text
+        )
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
     known = not is_updated(datastore)  # after an update, rows come from several splits

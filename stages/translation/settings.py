@@ -24,11 +24,14 @@ class Longest(NamedTuple):
         except ValueError:
             found = cls(-1, 0)
         if not (0 <= found.factor < 1 << 20 and 0 <= found.more < 1 << 20):
-            raise UsageError(f"--max-length {text}: expected a factor and a number of tokens, as 1.2,10.")
+            raise UsageError(
+                f"--max-length {text}: expected a factor and a number of tokens, as 1.2,10."
+            )
         return found
 
     def of(self, source: Sized) -> int:
-        """Maximum length of the translation of a source, in tokens; at least 2, for a token and an end.
+        """Maximum length of the translation of a source, in tokens; at least 2, for a token and an
+        end.
 
         >>> Longest.parse("1.2,10").of(range(5))
         16

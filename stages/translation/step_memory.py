@@ -1,4 +1,6 @@
-"""Memory that is read at every step of beam search, with one retrieval for the rows of all sentences."""
+"""Memory that is read at every step of beam search, with one retrieval for the rows of all
+sentences.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +27,8 @@ from stages.translation.decoder import Step
 class IndexSteps:
     """Searches an index for the rows of all sentences together.
 
-    `own`: rows of the translated split, if the datastore was built from it: a sentence must not find its own rows.
+    `own`: rows of the translated split, if the datastore was built from it: a sentence must not
+    find its own rows.
     """
 
     index: IndexSearch
@@ -33,10 +36,14 @@ class IndexSteps:
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their
+        sources.
+        """
         self._numbers = np.asarray(numbers, np.int64)
 
-    def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
+    def search(
+        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
+    ) -> FoundNeighbors:
         """Find neighbours of queries float32 [R, d].
 
         Args:
@@ -47,7 +54,9 @@ class IndexSteps:
             return self.index.search(queries, None, rows)
         firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
         each = [self.own.forbidden("document", first, first + 1) for first in firsts]
-        return self.index.search(queries, np.concatenate([one for one in each if one is not None]), rows)
+        return self.index.search(
+            queries, np.concatenate([one for one in each if one is not None]), rows
+        )
 
 
 @dataclass
@@ -64,7 +73,9 @@ class PairSteps:
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
         self._found = self.pairs.open(sources, np.asarray(numbers, np.int64) if self.own else None)
 
-    def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
+    def search(
+        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
+    ) -> FoundNeighbors:
         assert rows is None, "all rows are searched for"
         return FoundNeighbors(*self.pairs.nearest(queries, sentences, self._found))
 
@@ -96,7 +107,9 @@ class Evidence(NamedTuple):
     log_p: Tensor
     """Log-probability with memory read."""
     row: Tensor
-    """Datastore row of the neighbour with the largest weight that holds the token; -1 if no neighbour holds it."""
+    """Datastore row of the neighbour with the largest weight that holds the token; -1 if no
+    neighbour holds it.
+    """
     share: Tensor
     """Share of that neighbour in the weight of all neighbours that hold the token."""
 
@@ -116,7 +129,9 @@ class StepMemory:
     """Number of queries so far."""
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their
+        sources.
+        """
         self.search.begin(numbers, sources)
 
     def __call__(self, step: Step, sentences: Tensor) -> Tensor:
@@ -134,27 +149,42 @@ class StepMemory:
             logits = last.logits(point.scale, point.cutoff).masked_fill(~right, -torch.inf)
             weights = logits.softmax(-1).nan_to_num(nan=0.0)
             share, best = weights.max(-1)
-            parts.append((log_p, torch.where(share > 0, last.ids.gather(1, best[:, None])[:, 0], -1), share))
+            parts.append(
+                (log_p, torch.where(share > 0, last.ids.gather(1, best[:, None])[:, 0], -1), share)
+            )
         return Evidence(block.lm.log_p, *map(torch.cat, zip(*parts, strict=True)))
 
-    def _retrieve(self, step: Step, sentences: Tensor, targets: Tensor | None = None) -> ScoredRange:
+    def _retrieve(
+        self, step: Step, sentences: Tensor, targets: Tensor | None = None
+    ) -> ScoredRange:
         """Search for all rows together."""
         queries = search_keys(step.key.to(self.dtype))
-        context, where = self._context(step) if self.policy.needs.context else None, self.policy.searches_where
+        context, where = (
+            self._context(step) if self.policy.needs.context else None,
+            self.policy.searches_where,
+        )
         opened = None if where is None or context is None else where.worth(context.cpu()).numpy()
         self.searches += len(queries) if opened is None else int(opened.sum())
         found = self.search.search(queries, sentences.cpu().numpy(), opened)
         targets = torch.zeros_like(step.tokens) if targets is None else targets
         log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
-        scored = LMScores(0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None)
+        scored = LMScores(
+            0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None
+        )
         return ScoredRange(scored, CarriedState(0), NOWHERE, None, found, queries, context)
 
     def _context(self, step: Step) -> Tensor:
-        """Features of each context, float [R, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""
+        """Features of each context, float [R, 3]: those of
+        `stages.retrieval.weights.learned.CONTEXT`.
+        """
         log_p = step.log_probs
         entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
         datastore = self.policy.row.sources[-1].inputs.datastore
         assert datastore is not None, "weights of each context are learned for an index"
         frequency = datastore.token_counts
-        counts = frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)].float().log1p()
+        counts = (
+            frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)]
+            .float()
+            .log1p()
+        )
         return torch.stack((log_p.amax(-1), entropy, counts.to(log_p)), -1)

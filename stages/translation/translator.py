@@ -17,14 +17,17 @@ from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
 SENTENCES, PROBABILITIES = (32, 128), 1 << 22
-"""Minimum and maximum number of sentences in a batch, and the number of probabilities for a step in between.
+"""Minimum and maximum number of sentences in a batch, and the number of probabilities for a step in
+between.
 
 Many rows share the lists of a search, but with a large vocabulary few rows fit into memory."""
 
 
 @dataclass(frozen=True)
 class Translator:
-    """A translation model, the settings of its search, and the memory that it reads at every step; None: no memory."""
+    """A translation model, the settings of its search, and the memory that it reads at every step;
+    None: no memory.
+    """
 
     decoder: ModelDecoder
     settings: DecodingSettings
@@ -35,7 +38,8 @@ class Translator:
     """Maximum length of a translation by the model, in tokens."""
 
     def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> list[Hypothesis]:
-        """Translate sentences; results are in their order. Sentences of similar length are searched together.
+        """Translate sentences; results are in their order. Sentences of similar length are searched
+        together.
 
         Args:
             sources: tokens of each sentence, with `<eos>` at the end.
@@ -45,7 +49,9 @@ class Translator:
         found: dict[int, Hypothesis] = {}
         for start in range(0, len(order), self.batch):
             numbers = order[start : start + self.batch]
-            translated = self._translated([sources[n] for n in numbers], [first + n for n in numbers])
+            translated = self._translated(
+                [sources[n] for n in numbers], [first + n for n in numbers]
+            )
             found |= zip(numbers, translated, strict=True)
         return [found[number] for number in range(len(sources))]
 
@@ -53,14 +59,20 @@ class Translator:
     def batch(self) -> int:
         """Number of sentences that are searched together."""
         least, most = SENTENCES
-        return min(most, max(least, PROBABILITIES // (self.settings.beam * self.text.vocabulary_size)))
+        return min(
+            most, max(least, PROBABILITIES // (self.settings.beam * self.text.vocabulary_size))
+        )
 
-    def _translated(self, sources: Sequence[np.ndarray], numbers: Sequence[int]) -> list[Hypothesis]:
+    def _translated(
+        self, sources: Sequence[np.ndarray], numbers: Sequence[int]
+    ) -> list[Hypothesis]:
         if self.memory is not None:
             self.memory.begin(numbers, sources)
         longest = [min(self.settings.longest.of(source), self.most) for source in sources]
         beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
-        rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
+        rows, mask = (
+            torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos)
+        )
         return beam_search(self.decoder, rows, mask, longest, beam, self.memory)
 
     def written(self, found: Hypothesis) -> list[int]:
@@ -68,14 +80,17 @@ class Translator:
         return found.tokens if found.cut else [*found.tokens, self.decoder.eos]
 
     def evidence(self, source: np.ndarray, found: Hypothesis, number: int = 0) -> Evidence:
-        """Evidence for the tokens that `written` gives; `number` is that of the sentence in its split.
+        """Evidence for the tokens that `written` gives; `number` is that of the sentence in its
+        split.
 
         Only for a translator with a memory.
         """
         assert self.memory is not None, "evidence is of a memory"
         self.memory.begin([number], [source])
         target = torch.tensor(self.written(found), device=self.device)
-        step = self.decoder.steps(target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device))
+        step = self.decoder.steps(
+            target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device)
+        )
         return self.memory.evidence(step, torch.zeros_like(target), target)
 
     def text_of(self, tokens: Sequence[int]) -> str:
@@ -99,9 +114,13 @@ def open_translator(
         key: representation that is the query of the memory; None: no memory.
     """
     text = token_text(tokens)
-    beyond = range(text.vocabulary_size, model.config.vocab_size or 0)  # rows of an imported model that no token uses
+    beyond = range(
+        text.vocabulary_size, model.config.vocab_size or 0
+    )  # rows of an imported model that no token uses
     never = (*(id for id in text.special if id != text.eos), *beyond)
-    scores = memory is not None and any(s.reading.reader_settings.needs_scores for s in memory.policy.row.sources)
+    scores = memory is not None and any(
+        s.reading.reader_settings.needs_scores for s in memory.policy.row.sources
+    )
     decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
     most = model.config.reads.longest_context or Translator.most
     return Translator(decoder, settings, device, text, memory, most)

@@ -1,4 +1,6 @@
-"""A change of a datastore: forgotten documents, the added split, and the origins of rows afterwards."""
+"""A change of a datastore: forgotten documents, the added split, and the origins of rows
+afterwards.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,11 +34,13 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
     """Numbers of the given documents, int64 [F], sorted and distinct.
 
     Args:
-        words: `12`; `3-7`, the last one included; a name, for all documents with this name; `name:12` for a name that
-            would read as a number; `@FILE`, with one of these on each line.
+        words: `12`; `3-7`, the last one included; a name, for all documents with this name;
+            `name:12` for a name that would read as a number; `@FILE`, with one of these on each
+            line.
         names: names of the documents, in order.
         total: number of documents.
-    Raises: UsageError for unknown documents, with similar names, and for a file that cannot be read.
+    Raises: UsageError for unknown documents, with similar names, and for a file that cannot be
+    read.
     """
     ends = [0, *accumulate(run.documents for run in names)]
     chosen = np.zeros(total, bool)
@@ -45,7 +49,9 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
         if numbers:
             first, last = int(numbers[1]), int(numbers[2] or numbers[1])
             if not first <= last < total:
-                raise UsageError(f"There is no document {word}: the datastore has 0 to {total - 1:,}.")
+                raise UsageError(
+                    f"There is no document {word}: the datastore has 0 to {total - 1:,}."
+                )
             chosen[first : last + 1] = True
         else:
             name = word.removeprefix(NAMED)
@@ -78,7 +84,9 @@ def _words(words: Iterable[str]) -> Iterable[str]:
             lines = read_regular(Path(word[1:])).split("\n")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is no UTF-8"
-            raise UsageError(f"{word[1:]}, which names documents, cannot be read: {reason}.") from None
+            raise UsageError(
+                f"{word[1:]}, which names documents, cannot be read: {reason}."
+            ) from None
         yield from (line.removesuffix("\r") for line in lines if line.strip())
 
 
@@ -87,7 +95,9 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
     if not known:
         return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
     stem = _stem(name)
-    alike = [one for one in known if stem and _stem(one) == stem] + get_close_matches(name, known, n=SHOWN, cutoff=0.6)
+    alike = [one for one in known if stem and _stem(one) == stem] + get_close_matches(
+        name, known, n=SHOWN, cutoff=0.6
+    )
     near = list(dict.fromkeys(alike))[:SHOWN]
     if near:
         return f"No document is called {name!r}; did you mean {' or '.join(map(repr, near))}?"
@@ -96,7 +106,9 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
 
 
 def _stem(name: str) -> str:
-    """The last part of a path without endings, in lower case: `doc/A.rst` and `a.md` have the same stem."""
+    """The last part of a path without endings, in lower case: `doc/A.rst` and `a.md` have the same
+    stem.
+    """
     return PurePath(name).name.partition(".")[0].lower()
 
 
@@ -104,7 +116,8 @@ def _stem(name: str) -> str:
 class RowTables:
     """Origins of rows: all their data except keys and values.
 
-    `doc_offsets` int64 [D + 1]; `paragraph_ends` int64 [P]; `paragraph_hashes` uint64 [P]; `names` of the D documents.
+    `doc_offsets` int64 [D + 1]; `paragraph_ends` int64 [P]; `paragraph_hashes` uint64 [P]; `names`
+    of the D documents.
     """
 
     sources: list[RowSource]
@@ -132,7 +145,11 @@ class RowTables:
         """Tables of a datastore."""
         names = _as_many(rows.named_runs, len(rows.doc_offsets) - 1)
         complete = rows.text.ids.shape[0] == rows.rows
-        sources = rows.sources if complete else [s.model_copy(update={"paragraphs": None}) for s in rows.sources]
+        sources = (
+            rows.sources
+            if complete
+            else [s.model_copy(update={"paragraphs": None}) for s in rows.sources]
+        )
         return cls(sources, rows.runs, rows.doc_offsets, *rows.paragraphs(), names)
 
     def without(self, forgotten: np.ndarray) -> "RowTables":
@@ -158,10 +175,16 @@ class RowTables:
         )
 
     def _source_left(self, number: int, runs: Runs) -> RowSource:
-        """A source after the change; it loses the digest of its paragraphs if some of its rows are gone."""
+        """A source after the change; it loses the digest of its paragraphs if some of its rows are
+        gone.
+        """
         (before, end), (first, last) = self.runs.block(number), runs.block(number)
         source = self.sources[number]
-        return source if last - first == end - before else source.model_copy(update={"paragraphs": None})
+        return (
+            source
+            if last - first == end - before
+            else source.model_copy(update={"paragraphs": None})
+        )
 
     def followed_by(self, tokens: Artifact, split: str) -> "RowTables":
         """The same tables, followed by all rows of a split."""
@@ -179,7 +202,8 @@ class RowTables:
 
 
 def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarray:
-    """For each range that stays, number of rows at its start that had forgotten rows in their window, int64 [K].
+    """For each range that stays, number of rows at its start that had forgotten rows in their
+    window, int64 [K].
 
     Args:
         runs: runs of all rows, which were encoded in windows over their sources.
@@ -255,7 +279,8 @@ class Change:
 class UnchangedKeys:
     """Rows that stay with unchanged keys. Rows that are encoded again stay too, but with new keys.
 
-    `kept`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that are encoded again.
+    `kept`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that
+    are encoded again.
 
     >>> keys = UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2]))
     >>> keys.rows, keys.contains(np.array([2, 4, 5, 6, 7])).tolist()
@@ -273,7 +298,9 @@ class UnchangedKeys:
         return self._unchanged.rows
 
     def contains(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each given row of the previous datastore stays with its key, bool of the same shape."""
+        """Whether each given row of the previous datastore stays with its key, bool of the same
+        shape.
+        """
         return self._unchanged.contains(rows)
 
     def before(self, rows: np.ndarray) -> np.ndarray:
@@ -284,7 +311,9 @@ class UnchangedKeys:
         """Whether each given row of the changed datastore has a new key, bool of the same shape."""
         starts = self.kept.new_starts
         range_ = np.searchsorted(starts, rows, side="right") - 1
-        return (range_ == len(self.reread)) | (rows - starts[range_] < np.append(self.reread, 0)[range_])
+        return (range_ == len(self.reread)) | (
+            rows - starts[range_] < np.append(self.reread, 0)[range_]
+        )
 
     def shards_of_new(self, rows: int, rows_per_shard: int) -> list[int]:
         """Numbers of the shards that hold new keys, sorted, for a datastore with `rows` rows.
@@ -295,12 +324,21 @@ class UnchangedKeys:
         firsts = self.kept.new_starts
         stops = np.append(firsts[:-1] + self.reread, rows)
         pieces = zip(firsts.tolist(), stops.tolist(), strict=True)
-        return sorted({n for a, b in pieces if a < b for n in range(a // rows_per_shard, -(-b // rows_per_shard))})
+        return sorted(
+            {
+                n
+                for a, b in pieces
+                if a < b
+                for n in range(a // rows_per_shard, -(-b // rows_per_shard))
+            }
+        )
 
     @cached_property
     def _unchanged(self) -> KeptRows:
         """The old rows that stay with their keys; a range may be empty."""
-        return KeptRows(np.stack([self.kept.ranges[:, 0] + self.reread, self.kept.ranges[:, 1]], axis=1))
+        return KeptRows(
+            np.stack([self.kept.ranges[:, 0] + self.reread, self.kept.ranges[:, 1]], axis=1)
+        )
 
 
 def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
@@ -315,7 +353,10 @@ def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
     if datastore.metrics["encoded_again"]:
         reread = seen_behind(before.runs, kept, UpdateConfig(**datastore.config).windows)
     metrics = datastore.metrics
-    if (kept.rows + metrics["added"], int(reread.sum())) != (metrics["rows"], metrics["encoded_again"]):
+    if (kept.rows + metrics["added"], int(reread.sum())) != (
+        metrics["rows"],
+        metrics["encoded_again"],
+    ):
         raise ArtifactError(
             f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
         )

@@ -1,4 +1,6 @@
-"""Indexes changed from that of the previous datastore: the settings that stay, and whether its lists still fit."""
+"""Indexes changed from that of the previous datastore: the settings that stay, and whether its
+lists still fit.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,8 +29,8 @@ def why_not(previous: Artifact, datastore: Artifact) -> str:
 
 
 def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
-    """Settings of a changed index: learned parts stay; the number of probed lists, and of queries to measure, may
-    change."""
+    """Settings of a changed index: learned parts stay; the number of probed lists, and of queries
+    to measure, may change."""
     probe = before["probe"] if config.probe in ("auto", None) else config.probe
     assert isinstance(probe, int)
     check_probe(probe, before["lists"], before["index"])
@@ -39,7 +41,8 @@ def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexC
 def compared(
     job: Job[IndexConfig], merge: str, recall: Mapping[str, float], error: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Comparison of a changed index with the one whose lists were learned; empty for an index built anew.
+    """Comparison of a changed index with the one whose lists were learned; empty for an index built
+    anew.
 
     Args:
         merge: key of the shard whose record has the evenness of the lists.
@@ -51,7 +54,9 @@ def compared(
     before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(merge)
     first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
     learned = Learned(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(learned, described_keys(job.inputs["datastore"]).rows, recall, error, lists["imbalance"])
+    reason = no_longer_fits(
+        learned, described_keys(job.inputs["datastore"]).rows, recall, error, lists["imbalance"]
+    )
     if reason is not None:
         datastore = job.inputs["datastore"]
         job.reporter.warning(

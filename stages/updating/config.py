@@ -15,15 +15,19 @@ TAKEN_OVER = ("key", "dtype", "reset", *WindowedConfig.model_fields)
 
 
 class UpdateConfig(WindowedConfig):
-    """Settings of update-datastore. What its rows are made with is taken over from the datastore before."""
+    """Settings of update-datastore. What its rows are made with is taken over from the datastore
+    before.
+    """
 
     not_options = frozenset(TAKEN_OVER)
 
     split: str | None = None
     """Split of the added tokens, all of which is added; None: train."""
-    forget: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Spelling("DOCUMENT|@FILE", repeated=True)] = ()
-    """Documents to leave out: 12, 3-7, the name of one (name:12, where it reads as something else), or a file with one
-    of these a line; repeatable."""
+    forget: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], Spelling("DOCUMENT|@FILE", repeated=True)
+    ] = ()
+    """Documents to leave out: 12, 3-7, the name of one (name:12, where it reads as something else),
+    or a file with one of these a line; repeatable."""
     key: Literal["ffn-input", "hidden"] | None = None
     """Representation that is stored."""
     dtype: Literal["float16", "float32"] | None = None

@@ -43,7 +43,9 @@ def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout
     for name, array in _arrays(rows).items():
         shape = (len(array) + more.get(COUNTED[name], 0), *array.shape[1:])
         row_bytes = array.itemsize * math.prod(shape[1:]) if shape[0] else 1
-        layouts.append(ArrayLayout(f"{GROUP}/{name}", shape, array.dtype, rows_per_shard(row_bytes)))
+        layouts.append(
+            ArrayLayout(f"{GROUP}/{name}", shape, array.dtype, rows_per_shard(row_bytes))
+        )
     return layouts
 
 
@@ -56,8 +58,12 @@ def write_sources_and_names(rows: RowTables, draft: Draft) -> None:
         draft.commit(SOURCES)
 
 
-def bytes_of_sources_and_names(rows: RowTables, added: Artifact | None, split: str | None) -> dict[str, int]:
-    """Sizes, in bytes, of the files of sources and names, after a split is added; `added` None: none is."""
+def bytes_of_sources_and_names(
+    rows: RowTables, added: Artifact | None, split: str | None
+) -> dict[str, int]:
+    """Sizes, in bytes, of the files of sources and names, after a split is added; `added` None:
+    none is.
+    """
     sources, names = rows.sources, sum(len(run.dumps()) for run in rows.names)
     if added is not None and split is not None:
         sources = [*sources, RowSource.of(added, split)]
@@ -67,7 +73,10 @@ def bytes_of_sources_and_names(rows: RowTables, added: Artifact | None, split: s
 
 
 def _arrays(rows: RowTables) -> dict[str, np.ndarray]:
-    return {"runs": rows.run_table, **{name: getattr(rows, name) for name in COUNTED if name != "runs"}}
+    return {
+        "runs": rows.run_table,
+        **{name: getattr(rows, name) for name in COUNTED if name != "runs"},
+    }
 
 
 TABLES = "documents"
@@ -84,14 +93,16 @@ class Plan(ShardPlan[Shard]):
     documents: int
     kept: KeptRows
     reread: np.ndarray
-    """For each range that stays, rows at its start that are encoded again because their windows had forgotten rows;
-    int64 [K]."""
+    """For each range that stays, rows at its start that are encoded again because their windows had
+    forgotten rows; int64 [K]."""
     carries_state: bool
 
     def added(self, number: int) -> TokenRange:
         """Tokens of the added split in a shard of rows, perhaps none."""
         rows = self.layouts.keys.rows(number)
-        return TokenRange(_key(number), max(0, rows.start - self.kept.rows), max(0, rows.stop - self.kept.rows))
+        return TokenRange(
+            _key(number), max(0, rows.start - self.kept.rows), max(0, rows.stop - self.kept.rows)
+        )
 
     def added_before(self, number: int) -> Iterator[TokenRange]:
         """Tokens of the added split in the shards before shard `number`, in reverse order."""
@@ -103,7 +114,10 @@ class Plan(ShardPlan[Shard]):
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
     """Plan a change of the rows; `encoder`: the model of their keys."""
-    carries, layouts = model_of(encoder).carries_state, row_layouts(config, encoder, change.after.rows)
+    carries, layouts = (
+        model_of(encoder).carries_state,
+        row_layouts(config, encoder, change.after.rows),
+    )
     tables = stored_tables(change.after)
     # None by document, and none with a state, which cannot be undone.
     reread = np.zeros(len(change.kept.ranges), np.int64)
@@ -125,8 +139,12 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
 def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
     """Shards of keys and values. The first `kept` rows stay; shards after them may carry a state."""
     ends = [keys.rows(number).stop for number in range(keys.shards)]
-    # Rows that stay are copied in any order; only a carried state makes shards depend on each other.
-    return [Shard(_key(n), chain=ADDED if carries_state and end > kept else None) for n, end in enumerate(ends)]
+    # Rows that stay are copied in any order; only a carried state makes shards depend on each
+    # other.
+    return [
+        Shard(_key(n), chain=ADDED if carries_state and end > kept else None)
+        for n, end in enumerate(ends)
+    ]
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:

@@ -1,4 +1,6 @@
-"""The frame of every web page, its colours and tables, and the filling of a template with escaped data."""
+"""The frame of every web page, its colours and tables, and the filling of a template with escaped
+data.
+"""
 
 import base64
 import math
@@ -42,19 +44,26 @@ def render(template: Path, **values: Any) -> str:
         "passage": passage,
         "strength": strength,
     }
-    return environment.get_template(template.name).render(chart_style=Markup(page_style()), **values)
+    return environment.get_template(template.name).render(
+        chart_style=Markup(page_style()), **values
+    )
 
 
 def check_page_file(option: str, path: Path, mark: str = MARK) -> None:
-    """Raises UsageError if a file may not be written there: another's file, a folder, or no folder around it.
+    """Raises UsageError if a file may not be written there: another's file, a folder, or no folder
+    around it.
 
     Args:
         mark: at the head of every such file; that of pages by default.
     """
     if not path.parent.is_dir():
-        raise UsageError(f"{option} {path}: there is no folder {path.parent}; make it, or name another.")
+        raise UsageError(
+            f"{option} {path}: there is no folder {path.parent}; make it, or name another."
+        )
     if path.exists() and not marked(path, mark):
-        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
+        raise UsageError(
+            f"{option} {path} is there and was not written by memlm; name another file."
+        )
 
 
 def write_page(option: str, path: Path, html: str) -> bool:
@@ -62,7 +71,9 @@ def write_page(option: str, path: Path, html: str) -> bool:
 
     Raises: UsageError as `check_page_file`; OSError.
     """
-    check_page_file(option, path)  # making a page takes minutes, in which somebody may have saved something there
+    check_page_file(
+        option, path
+    )  # making a page takes minutes, in which somebody may have saved something there
     replaces = path.exists() and path.read_bytes() != html.encode()
     write_atomically(path, html)
     return replaces
@@ -109,10 +120,15 @@ def spelled(text: str) -> str:
 
 
 def passage(text: str) -> str:
-    r"""A token within its passage: line breaks with a sign before them, and a sign for what is white space alone.
+    r"""A token within its passage: line breaks with a sign before them, and a sign for what is
+    white space alone.
 
     >>> passage(" cat"), passage(" "), passage("\n  ")
     (' cat', '␣', '⏎\n␣␣')
     """
-    shown = text if text.strip() else "".join(SIGNS.get(c, c) for c in text.replace("\n", "\0")).replace("\0", "\n")
+    shown = (
+        text
+        if text.strip()
+        else "".join(SIGNS.get(c, c) for c in text.replace("\n", "\0")).replace("\0", "\n")
+    )
     return shown.replace("\n", "⏎\n")

@@ -57,7 +57,9 @@ class Artificial(SerialStage[ArtificialConfig]):
 
     Config = ArtificialConfig
 
-    def inputs(self, config: ArtificialConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+    def inputs(
+        self, config: ArtificialConfig, references: Mapping[str, Any], store: Store
+    ) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
 
 
@@ -78,13 +80,21 @@ class Tokens(Artificial):
                 "paragraph_hashes": np.array([len(split)], np.uint64),
             }
             for name, block in arrays.items():
-                layout = ArrayLayout(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24)
+                layout = ArrayLayout(
+                    f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24
+                )
                 job.draft.write_whole(layout, block)
         units = ("tokens", "characters", "bytes", "words")
         splits = {
-            s: {**dict.fromkeys(units, n), "documents": 1, "unknown_rate": 0.0} for s, n in job.config.splits.items()
+            s: {**dict.fromkeys(units, n), "documents": 1, "unknown_rate": 0.0}
+            for s, n in job.config.splits.items()
         }
-        same = {"tokenizer": "word", "eos_id": 0, "eos_after": "line", "vocabulary_size": VOCABULARY}
+        same = {
+            "tokenizer": "word",
+            "eos_id": 0,
+            "eos_after": "line",
+            "vocabulary_size": VOCABULARY,
+        }
         return {"splits": splits, **same}
 
 
@@ -117,8 +127,12 @@ class Datastore(Artificial):
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         rows = job.config.rows
         keys, values = np.zeros((rows, 1), np.float16), zipf(rows).astype(np.int32)
-        job.draft.write_whole(ArrayLayout("datastore.zarr/keys", keys.shape, keys.dtype, rows), keys)
-        job.draft.write_whole(ArrayLayout("datastore.zarr/values", values.shape, values.dtype, rows), values)
+        job.draft.write_whole(
+            ArrayLayout("datastore.zarr/keys", keys.shape, keys.dtype, rows), keys
+        )
+        job.draft.write_whole(
+            ArrayLayout("datastore.zarr/values", values.shape, values.dtype, rows), values
+        )
         return {"rows": rows, "dim": 1, "dtype": "float16"}
 
 
@@ -145,19 +159,30 @@ class Neighbors(Artificial):
         per_shard = (16 << 20) // (8 * k)
         for split, length in config.splits.items():
             ids = ArrayLayout(f"neighbors.zarr/{split}/ids", (length, k), np.int64, per_shard)
-            distances = ArrayLayout(f"neighbors.zarr/{split}/distances", (length, k), np.float32, per_shard)
+            distances = ArrayLayout(
+                f"neighbors.zarr/{split}/distances", (length, k), np.float32, per_shard
+            )
             job.draft.create(ids)
             job.draft.create(distances)
             for shard in range(ids.shards):
                 rows = ids.rows(shard)
                 shape = (rows.stop - rows.start, k)
                 job.draft.write(ids, shard, random.integers(0, config.rows, shape))
-                job.draft.write(distances, shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
+                job.draft.write(
+                    distances, shard, np.sort(random.random(shape, np.float32), axis=1) + 10
+                )
                 job.draft.commit(f"{split}-{shard}")
-        return {"splits": {split: {"missing": 0.0, "queries": length} for split, length in config.splits.items()}}
+        return {
+            "splits": {
+                split: {"missing": 0.0, "queries": length}
+                for split, length in config.splits.items()
+            }
+        }
 
 
-STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Tokens, Model, Datastore, Index, Neighbors)}
+STAGES.targets |= {
+    one.name: f"{__name__}:{one.__name__}" for one in (Tokens, Model, Datastore, Index, Neighbors)
+}
 
 
 def zipf(length: int) -> np.ndarray:
@@ -167,7 +192,9 @@ def zipf(length: int) -> np.ndarray:
     return np.searchsorted(steps, np.random.default_rng(0).random(length)).clip(max=VOCABULARY - 1)
 
 
-def artificial(store: Store, stage: Artificial, inputs: Mapping[str, Artifact], **settings: Any) -> Artifact:
+def artificial(
+    store: Store, stage: Artificial, inputs: Mapping[str, Artifact], **settings: Any
+) -> Artifact:
     """Make one artifact."""
     references = {role: artifact.reference for role, artifact in inputs.items()}
     return make(stage, ArtificialConfig(**settings), references, store, Execution()).artifact

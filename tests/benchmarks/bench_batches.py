@@ -1,10 +1,13 @@
-"""How many segments drawn at random a batch of each kind is worth to the plain loss, and how many documents it reads.
+"""How many segments drawn at random a batch of each kind is worth to the plain loss, and how many
+documents it reads.
 
-    python -m tests.benchmarks.bench_batches MODEL [BATCHES…] [--batches 60 --segments 16 --segment-length 256]
+    python -m tests.benchmarks.bench_batches MODEL [BATCHES…] [--batches 60 --segments 16
+    --segment-length 256]
 
-Of every kind so many batches are drawn, and the gradient of the plain loss of each is taken, without dropout and
-without change of weights. The mean of n independent segments varies by 1/n of what one does, so a batch of n is worth
-n · (variance of random batches) / (variance of its kind). `BATCHES`: of `pack-batches`, of the model's tokens.
+Of every kind so many batches are drawn, and the gradient of the plain loss of each is taken,
+without dropout and without change of weights. The mean of n independent segments varies by 1/n of
+what one does, so a batch of n is worth n · (variance of random batches) / (variance of its kind).
+`BATCHES`: of `pack-batches`, of the model's tokens.
 """
 
 import argparse
@@ -63,20 +66,29 @@ def measure(store: Store, arguments: argparse.Namespace) -> Iterator[dict[str, o
     packings = {}
     for reference in arguments.packings:
         batches = store.get(reference, "batches")
-        name = "packed across documents" if batches.config.get("exclude") == "document" else "packed"
+        name = (
+            "packed across documents" if batches.config.get("exclude") == "document" else "packed"
+        )
         packings[name] = np.asarray(batches.zarr("batches.zarr")["order"][:])
     of_random = math.nan
     for name, method in kinds(arguments.segments, packings):
-        epochs = (method.order(split.count, arguments.segments, arguments.seed, epoch) for epoch in range(10**9))
+        epochs = (
+            method.order(split.count, arguments.segments, arguments.seed, epoch)
+            for epoch in range(10**9)
+        )
         drawn: list[np.ndarray] = []
         while len(drawn) < arguments.batches:
             drawn += list(next(epochs))
-        batches = np.random.default_rng(arguments.seed).permutation(np.stack(drawn))[: arguments.batches]
+        batches = np.random.default_rng(arguments.seed).permutation(np.stack(drawn))[
+            : arguments.batches
+        ]
         found = variance(model, split, batches)
         of_random = found if math.isnan(of_random) else of_random
         yield {
             "batches": name,
-            "documents": round(float(np.mean([len(split.documents_in(batch)) for batch in batches])), 1),
+            "documents": round(
+                float(np.mean([len(split.documents_in(batch)) for batch in batches])), 1
+            ),
             "worth_of_random_segments": round(arguments.segments * of_random / found, 1),
         }
 
@@ -88,7 +100,9 @@ def _segments(tokens: Artifact, length: int) -> Examples:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("packings", nargs="*", metavar="BATCHES")
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))

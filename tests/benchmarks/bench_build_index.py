@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.bench_build_index [--store STORE --index INDEX] [--rows 200000]
 
-Without an index: clustered vectors of width 128. The settings are those of the index, which has lists. `train` draws
-a sample of the keys, learns lists (and codes) of it and writes the empty index; `add` finds the list of every key, part
-by part; `merge` writes the index. FAISS does the same with one index in memory: `train` of the same sample, `add` of
-the same keys in blocks, `write_index`. Both take turns in one process. `products` is the floor of the machine: products
-of the sample with the means, as often as k-means has rounds, and of all keys with the means. A line of JSON a part:
+Without an index: clustered vectors of width 128. The settings are those of the index, which has
+lists. `train` draws a sample of the keys, learns lists (and codes) of it and writes the empty
+index; `add` finds the list of every key, part by part; `merge` writes the index. FAISS does the
+same with one index in memory: `train` of the same sample, `add` of the same keys in blocks,
+`write_index`. Both take turns in one process. `products` is the floor of the machine: products of
+the sample with the means, as often as k-means has rounds, and of all keys with the means. A line of
+JSON a part:
 medians, seconds by the clock and of the processors, and what ours takes in times of the other two.
 """
 
@@ -47,7 +49,10 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[StoredKeys, IndexCon
         return
     with tempfile.TemporaryDirectory() as folder:
         keys = _keys(clustered(Store(folder), arguments.rows))
-        yield keys, resolve(IndexConfig(index="ivf-flat"), Keys(keys.rows, keys.dim, keys.dtype.name))
+        yield (
+            keys,
+            resolve(IndexConfig(index="ivf-flat"), Keys(keys.rows, keys.dim, keys.dtype.name)),
+        )
 
 
 def _keys(datastore: Artifact) -> StoredKeys:
@@ -71,7 +76,9 @@ def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> 
     return taken
 
 
-def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Path) -> tuple[dict[str, Seconds], Any]:
+def theirs(
+    config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Path
+) -> tuple[dict[str, Seconds], Any]:
     """Seconds of the same with FAISS's index alone, and that index."""
     index = empty_index(config, keys.dim, keys.dtype.name)
     taken = {"train": timed(lambda: index.train(sample))[0]}
@@ -107,13 +114,22 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             means = ivf.quantizer.reconstruct_n(0, ivf.nlist)
             once, _ = timed(lambda means=means: products(sample, means))
             often = {"train": ivf.cp.niter, "add": keys.rows / len(sample)}
-            times["products"].append({part: Seconds(*(s * n for s in once)) for part, n in often.items()})
+            times["products"].append(
+                {part: Seconds(*(s * n for s in once)) for part, n in often.items()}
+            )
         threads = faiss.omp_get_max_threads()
-        yield {"keys": f"{keys.rows} x {keys.dim}", "lists": config.lists, "sample": len(sample), "threads": threads}
+        yield {
+            "keys": f"{keys.rows} x {keys.dim}",
+            "lists": config.lists,
+            "sample": len(sample),
+            "threads": threads,
+        }
         for part in ("train", "add", "merge"):
             yield {
                 "part": part,
-                **told({name: [one[part] for one in all if part in one] for name, all in times.items()}),
+                **told(
+                    {name: [one[part] for one in all if part in one] for name, all in times.items()}
+                ),
             }
 
 
@@ -132,7 +148,9 @@ def told(times: dict[str, list[Seconds]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--store")
     parser.add_argument("--index")
     parser.add_argument("--rows", type=int, default=200_000)

@@ -1,13 +1,14 @@
-"""Evaluation with a neural cache against plain evaluation of the same tokens, and what a grid costs.
+"""Evaluation with a neural cache against plain evaluation of the same tokens, and what a grid
+costs.
 
     python -m tests.benchmarks.bench_cache [--backbone transformer|lstm --tokens 32768 --size 2000]
     python -m tests.benchmarks.bench_cache --memory [--size 100000]
 
 Models with random weights: of the shape of `wikitext2-small`, or of `lstm-1024`. Plain and cached
 evaluations take turns in one process, each a whole stage; the ratio is that of the median times,
-`cpu_ratio` that of processor time, which other processes disturb less. `grid_share` is what tuning ten θ
-and ten λ on as many tokens costs beside one more pass of the model, in processor time. With `--memory` one
-evaluation runs in a process of its own, whose peak memory is told.
+`cpu_ratio` that of processor time, which other processes disturb less. `grid_share` is what tuning
+ten θ and ten λ on as many tokens costs beside one more pass of the model, in processor time. With
+`--memory` one evaluation runs in a process of its own, whose peak memory is told.
 """
 
 import argparse
@@ -23,14 +24,22 @@ from stages.artifacts.store import Store
 from tests.benchmarks.artificial import VOCABULARY, Model, Tokens, artificial
 from tests.benchmarks.timing import Seconds, evaluation_time, medians
 
-LSTM_1024: dict[str, Any] = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 1024, "tied": False}
+LSTM_1024: dict[str, Any] = {
+    "backbone": "lstm",
+    "vocab_size": VOCABULARY,
+    "layers": 1,
+    "width": 1024,
+    "tied": False,
+}
 THETAS = "0/0.01/0.02/0.03/0.05/0.08/0.1/0.2/0.3/0.5"
 LAMBDAS = "0.02/0.05/0.08/0.1/0.15/0.2/0.25/0.3/0.4/0.5"
 
 
 def prepare(store: Store, backbone: str, tokens: int) -> Artifact:
     """A model whose corpus has a test and a valid split of so many tokens."""
-    corpus = artificial(store, Tokens(), {}, splits={"train": 1000, "valid": tokens, "test": tokens})
+    corpus = artificial(
+        store, Tokens(), {}, splits={"train": 1000, "valid": tokens, "test": tokens}
+    )
     settings = {"model": LSTM_1024, "segment_length": 30} if backbone == "lstm" else {}
     return artificial(store, Model(), {"tokens": corpus}, **settings)
 
@@ -61,7 +70,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def peak_memory(arguments: argparse.Namespace) -> dict[str, float]:
-    """Peak memory of one evaluation in this process, in MB, and the size of the keys that the cache holds."""
+    """Peak memory of one evaluation in this process, in MB, and the size of the keys that the cache
+    holds.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         source = prepare(store, arguments.backbone, arguments.tokens)
@@ -76,7 +87,9 @@ def peak_memory(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backbone", choices=("transformer", "lstm"), default="transformer")
     parser.add_argument("--tokens", type=int, default=32_768)
     parser.add_argument("--size", type=int, default=2000)

@@ -33,7 +33,9 @@ from tests.benchmarks.artificial import Model, Tokens, artificial
 def forward_pass(model: Artifact, tokens: int, precision: str) -> Callable[[], None]:
     device = resolve_device("auto")
     loaded = load_model(model.path, device)
-    examples = Corpus.of(model.input("tokens")).examples("train", loaded.config.cutting(WindowSettings(256, 256)))
+    examples = Corpus.of(model.input("tokens")).examples(
+        "train", loaded.config.cutting(WindowSettings(256, 256))
+    )
 
     def run() -> None:
         for _ in encode(loaded, examples.blocks(0, tokens), precision=precision):
@@ -70,7 +72,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
             forward_pass(model, arguments.tokens, arguments.precision),
             stage(store, model, arguments.precision),
         ]
-        times = [[second for run in runs for second in timed(run)] for _ in range(arguments.rounds + 1)]
+        times = [
+            [second for run in runs for second in timed(run)] for _ in range(arguments.rounds + 1)
+        ]
         medians = [statistics.median(column) for column in zip(*times[1:], strict=True)]
         forward, forward_cpu, whole, whole_cpu = medians
     return {
@@ -83,7 +87,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,18 +1,21 @@
-"""Search on a GPU beside the plainest search there, one product with all keys and `topk`, and beside other engines.
+"""Search on a GPU beside the plainest search there, one product with all keys and `topk`, and
+beside other engines.
 
-    python -m tests.benchmarks.bench_device_search [--keys 524288 --lists 1024 --queries 32768 --k 4 64 1024]
-    python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024 --rounds 2 --rivals
-    python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only lists exact --profile
-    python -m tests.benchmarks.bench_device_search --kernels
+    python -m tests.benchmarks.bench_device_search [--keys 524288 --lists 1024 --queries 32768 --k 4
+    64 1024] python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024
+    --rounds 2 --rivals python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only
+    lists exact --profile python -m tests.benchmarks.bench_device_search --kernels
 
-Keys are made around random centres, each in the list of its own, 64 of which are read. A row for each k and engine, as
-JSON: queries/s, and how many times those of the plain search, which is exact; the share of its neighbours that are
-found, and of queries whose neighbours come nearest first; the peak of the GPU's memory; and how many ids with lists are
-those that the CPU finds for a few queries. `--rivals` adds FAISS on the host, and on the GPU where such a build is
-installed; `notes` says which is not.
+Keys are made around random centres, each in the list of its own, 64 of which are read. A row for
+each k and engine, as JSON: queries/s, and how many times those of the plain search, which is exact;
+the share of its neighbours that are found, and of queries whose neighbours come nearest first; the
+peak of the GPU's memory; and how many ids with lists are those that the CPU finds for a few
+queries. `--rivals` adds FAISS on the host, and on the GPU where such a build is installed; `notes`
+says which is not.
 
-`--profile` shows what the host and the GPU do in one search of ours. `--kernels` times other ways to compute its parts.
-`--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`) tries other sizes of them.
+`--profile` shows what the host and the GPU do in one search of ours. `--kernels` times other ways
+to compute its parts. `--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`) tries other sizes
+of them.
 """
 
 import argparse
@@ -43,14 +46,17 @@ from tests.benchmarks.device_rivals import ON_THE_HOST, rivals
 PROBE, AT_ONCE, PLAIN_SCORES = 64, 1024, 1 << 29
 """Lists that are read; queries of one product of the plain search, and scores at the most."""
 COMPARED, ON_THE_CPU, FEW = 4096, 512, 64
-"""Queries whose neighbours are compared with the plain search's; those that the CPU searches too; those before all."""
+"""Queries whose neighbours are compared with the plain search's; those that the CPU searches too;
+those before all.
+"""
 ROWS_PER_SHARD, KEYS_AT_ONCE = 1 << 16, 1 << 20
 Found = tuple[np.ndarray, np.ndarray]
 """Rows and squared distances [n, k] of the neighbours of queries."""
 
 
 class Made:
-    """Keys float16 around random centres, sorted by the list of each, and queries that are moved keys.
+    """Keys float16 around random centres, sorted by the list of each, and queries that are moved
+    keys.
 
     Attributes:
         index: holds a copy of the keys, in lists.
@@ -74,7 +80,9 @@ class Made:
         first = 0
         for number, size in enumerate(torch.bincount(owners, minlength=lists).tolist()):
             ids, codes = np.arange(first, first + size), self.keys[first : first + size]
-            self.index.invlists.add_entries(number, size, faiss.swig_ptr(ids), faiss.swig_ptr(codes.view(np.uint8)))
+            self.index.invlists.add_entries(
+                number, size, faiss.swig_ptr(ids), faiss.swig_ptr(codes.view(np.uint8))
+            )
             first += size
 
     def searcher(self, device: str) -> Searcher:
@@ -86,7 +94,9 @@ def _trained(centres: np.ndarray) -> faiss.IndexIVF:
     lists, dim = centres.shape
     quantizer = faiss.IndexFlatL2(dim)
     quantizer.add(centres)
-    index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_L2, False)
+    index = faiss.IndexIVFScalarQuantizer(
+        quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_L2, False
+    )
     index.is_trained = True
     return index
 
@@ -104,7 +114,11 @@ class PlainSearch:
         self.squares, self.device = self.keys.square().sum(dim=1), device
 
     def search(self, queries: np.ndarray, k: int) -> Found:
-        parts = torch.from_numpy(queries).to(self.device).split(min(AT_ONCE, PLAIN_SCORES // len(self.keys)))
+        parts = (
+            torch.from_numpy(queries)
+            .to(self.device)
+            .split(min(AT_ONCE, PLAIN_SCORES // len(self.keys)))
+        )
         scores = (self.squares - 2 * part @ self.keys.T for part in parts)
         best = [own.topk(k, dim=1, largest=False) for own in scores]
         rows, rough = (torch.cat([one[place] for one in best]).cpu().numpy() for place in (1, 0))
@@ -142,7 +156,12 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> dict[str, An
         best, per_query = found[0], of_plain / len(made.queries)
 
         def row(
-            name: str, seconds: float, found: Found, k: int = k, per_query: float = per_query, best: np.ndarray = best
+            name: str,
+            seconds: float,
+            found: Found,
+            k: int = k,
+            per_query: float = per_query,
+            best: np.ndarray = best,
         ) -> dict[str, Any]:
             rows, distances = found
             compared = min(COMPARED, len(rows))
@@ -165,14 +184,18 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> dict[str, An
                 rows[-1]["peak"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
             if kind == "lists":
                 few = slice(ON_THE_CPU)
-                again, _ = on_cpu.search(made.queries[few], k, None if exclude is None else exclude[few])
+                again, _ = on_cpu.search(
+                    made.queries[few], k, None if exclude is None else exclude[few]
+                )
                 rows[-1]["as on the CPU"] = float((again == found[0][few]).mean())
             if arguments.profile:
                 profiled(search, device)
         for name, engine in others.items():
             queries = made.queries[: ON_THE_HOST if "host" in name else None]
             try:
-                rows.append(row(name, *shortest(partial(engine, queries, k), device, arguments.rounds)))
+                rows.append(
+                    row(name, *shortest(partial(engine, queries, k), device, arguments.rounds))
+                )
             except RuntimeError as error:
                 notes.append(f"{name}, k = {k:,}: {str(error).splitlines()[0]}")
     return {"rows": rows, "notes": notes}
@@ -204,15 +227,22 @@ def kernels(arguments: argparse.Namespace, device: torch.device) -> None:
         "product with squares as bias": lambda: torch.addmm(squares, some, vectors.T, alpha=-2),
         "product with squares as bias, no factor": lambda: torch.addmm(squares, some, vectors.T),
         **{
-            f"product with squares in {width} columns": lambda own=own: own[0] @ own[1].T for width, own in wide.items()
+            f"product with squares in {width} columns": lambda own=own: own[0] @ own[1].T
+            for width, own in wide.items()
         },
         "product in half precision, scores too": lambda: some.half() @ half.T,
-        "product in half precision, scores in fp32": lambda: torch.mm(some.half(), half.T, out_dtype=torch.float32),
-        "minima of groups of 32, every w-th": lambda: scores.unflatten(1, (32, keys // 32)).amin(dim=1),
+        "product in half precision, scores in fp32": lambda: torch.mm(
+            some.half(), half.T, out_dtype=torch.float32
+        ),
+        "minima of groups of 32, every w-th": lambda: scores.unflatten(1, (32, keys // 32)).amin(
+            dim=1
+        ),
         "minima of groups of 31, every w-th": lambda: (
             scores[:, : keys // 31 * 31].unflatten(1, (31, keys // 31)).amin(dim=1)
         ),
-        "minima of groups of 32, side by side": lambda: scores.unflatten(1, (keys // 32, 32)).amin(dim=2),
+        "minima of groups of 32, side by side": lambda: scores.unflatten(1, (keys // 32, 32)).amin(
+            dim=2
+        ),
         "minima of groups of 32, min pooling": lambda: max_pool1d(scores, 32),
     }
     for k in arguments.k:
@@ -220,14 +250,24 @@ def kernels(arguments: argparse.Namespace, device: torch.device) -> None:
         pairs = torch.randint(1 << 60, (many, k + k // 32), device=device)
         ways |= {
             f"topk, k = {k}": lambda k=k: scores.topk(k, dim=1, largest=False),
-            f"topk unsorted, k = {k}": lambda k=k: scores.topk(k, dim=1, largest=False, sorted=False),
+            f"topk unsorted, k = {k}": lambda k=k: scores.topk(
+                k, dim=1, largest=False, sorted=False
+            ),
             f"ours, k = {k}": lambda k=k: smallest(scores, k),
             f"keys of pairs, k = {k}": lambda places=places: half[places],
-            f"keys of pairs by 8 bytes, k = {k}": lambda places=places: half.view(torch.int64)[places],
-            f"keys of pairs by 16 bytes, k = {k}": lambda places=places: half.view(torch.complex128)[places],
-            f"keys of pairs, index_select, k = {k}": lambda places=places: half.index_select(0, places.flatten()),
+            f"keys of pairs by 8 bytes, k = {k}": lambda places=places: half.view(torch.int64)[
+                places
+            ],
+            f"keys of pairs by 16 bytes, k = {k}": lambda places=places: half.view(
+                torch.complex128
+            )[places],
+            f"keys of pairs, index_select, k = {k}": lambda places=places: half.index_select(
+                0, places.flatten()
+            ),
             f"keys of pairs, embedding, k = {k}": lambda places=places: embedding(places, half),
-            f"differences, k = {k}": lambda places=places: (some[:, None] - half[places]).square_().sum(dim=2),
+            f"differences, k = {k}": lambda places=places: (
+                (some[:, None] - half[places]).square_().sum(dim=2)
+            ),
             f"sort, k = {k}": lambda pairs=pairs: pairs.sort(dim=1),
             f"topk of pairs, k = {k}": lambda pairs=pairs, k=k: pairs.topk(k, dim=1, largest=False),
         }
@@ -246,11 +286,15 @@ def errors(queries: Tensor, keys: Tensor) -> None:
     lengths = queries.double().norm(dim=1)[:, None] * keys.double().norm(dim=1)
     ways = {
         "fp32": lambda: queries @ keys.T,
-        "half precision, summed in fp32": lambda: torch.mm(queries.half(), keys.half().T, out_dtype=torch.float32),
+        "half precision, summed in fp32": lambda: torch.mm(
+            queries.half(), keys.half().T, out_dtype=torch.float32
+        ),
     }
     for name, way in ways.items():
         try:
-            print(f"error, {name:38} {float(((way() - want) / lengths).abs().max()):.2e}", flush=True)
+            print(
+                f"error, {name:38} {float(((way() - want) / lengths).abs().max()):.2e}", flush=True
+            )
         except (RuntimeError, TypeError, NotImplementedError) as error:
             print(f"error, {name:38} {str(error).splitlines()[0][:60]}", flush=True)
 
@@ -280,17 +324,23 @@ def change(settings: list[str]) -> None:
         numbers = tuple(map(int, value.split(",")))
         place = importlib.import_module(f"stages.search.{module}")
         assert hasattr(place, constant), setting
-        setattr(place, constant, numbers if isinstance(getattr(place, constant), tuple) else numbers[0])
+        setattr(
+            place, constant, numbers if isinstance(getattr(place, constant), tuple) else numbers[0]
+        )
 
 
 def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keys", type=int, default=1 << 19)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--lists", type=int, default=1024)
     parser.add_argument("--queries", type=int, default=1 << 15)
     parser.add_argument("--k", type=int, nargs="+", default=[4, 64, 1024])
-    parser.add_argument("--exclude", type=int, help="rows around that of its key that a query may not see, in ours")
+    parser.add_argument(
+        "--exclude", type=int, help="rows around that of its key that a query may not see, in ours"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=("lists", "exact"), default=["lists", "exact"])
     parser.add_argument("--rivals", action="store_true", help="other engines, too")

@@ -1,14 +1,18 @@
-"""Evaluation that searches an index, k = 1,024, beside the plain model and beside FAISS's search alone.
+"""Evaluation that searches an index, k = 1,024, beside the plain model and beside FAISS's search
+alone.
 
-    python -m tests.benchmarks.bench_evaluate_search --store STORE --index INDEX [--tokens 32768 --k 1024]
+    python -m tests.benchmarks.bench_evaluate_search --store STORE --index INDEX [--tokens 32768 --k
+    1024]
 
-The index has lists, and its datastore's model is evaluated on the first tokens of the test split. All take turns in one
-process: `plain`, the whole evaluation without memory, from opening the artifacts to the published report; `knn-lm`, the
-same with neighbours found in the index, λ and τ given; `faiss`, `index.search` of the same queries in the same index,
-the same lists read; `ours`, our search of them; `products`, the floor of the machine, matrix products of the queries
-with the keys of the lists that they read. Told in tokens a second and microseconds of the processors a token, medians;
-ratios are knn-lm's rate to another's, and to that of plain evaluation and FAISS's search one after the other. `shared`
-is the share of FAISS's neighbours that ours finds. OMP_WAIT_POLICY is PASSIVE, as the command line sets it.
+The index has lists, and its datastore's model is evaluated on the first tokens of the test split.
+All take turns in one process: `plain`, the whole evaluation without memory, from opening the
+artifacts to the published report; `knn-lm`, the same with neighbours found in the index, λ and τ
+given; `faiss`, `index.search` of the same queries in the same index, the same lists read; `ours`,
+our search of them; `products`, the floor of the machine, matrix products of the queries with the
+keys of the lists that they read. Told in tokens a second and microseconds of the processors a
+token, medians; ratios are knn-lm's rate to another's, and to that of plain evaluation and FAISS's
+search one after the other. `shared` is the share of FAISS's neighbours that ours finds.
+OMP_WAIT_POLICY is PASSIVE, as the command line sets it.
 """
 
 import os
@@ -60,7 +64,9 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     def evaluated(source: Artifact, memory: str) -> Seconds:
         return evaluation_time(store, source, memory, tokens=tokens, precision="fp32")
 
-    times: dict[str, list[Seconds]] = {name: [] for name in ("plain", "knn-lm", "faiss", "ours", "products")}
+    times: dict[str, list[Seconds]] = {
+        name: [] for name in ("plain", "knn-lm", "faiss", "ours", "products")
+    }
     shared = 0.0
     for number in range(arguments.rounds + 1):
         searched, true = timed(lambda: theirs.search(queries, k)[1])
@@ -85,7 +91,9 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
 def told(taken: dict[str, Seconds], tokens: int) -> dict[str, Any]:
     """Rates and ratios."""
     knn = taken["knn-lm"]
-    beside = taken | {"plain + faiss": Seconds(*map(sum, zip(taken["plain"], taken["faiss"], strict=True)))}
+    beside = taken | {
+        "plain + faiss": Seconds(*map(sum, zip(taken["plain"], taken["faiss"], strict=True)))
+    }
     del beside["knn-lm"]
     return {
         "tokens_per_second": {name: round(tokens / one.wall) for name, one in taken.items()},
@@ -96,7 +104,9 @@ def told(taken: dict[str, Seconds], tokens: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--store", required=True)
     parser.add_argument("--index", required=True)
     parser.add_argument("--tokens", type=int, default=32_768)

@@ -29,7 +29,9 @@ def prepare(store: Store, tokens: int, k: int, rows: int) -> Artifact:
     datastore = artificial(store, Datastore(), {"encoder": model, "corpus": corpus}, rows=rows)
     index = artificial(store, Index(), {"datastore": datastore}, rows=rows)
     found = {"valid": tokens, "test": tokens}
-    return artificial(store, Neighbors(), {"index": index, "queries": corpus}, splits=found, k=k, rows=rows)
+    return artificial(
+        store, Neighbors(), {"index": index, "queries": corpus}, splits=found, k=k, rows=rows
+    )
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
@@ -57,7 +59,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=32_768)
     parser.add_argument("--k", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=2_088_628)

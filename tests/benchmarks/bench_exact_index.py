@@ -1,7 +1,9 @@
-"""Build, change and search an exact index of a made text within little memory: `… --tokens 20 --limit 400`.
+"""Build, change and search an exact index of a made text within little memory: `… --tokens 20
+--limit 400`.
 
-The limit is of what a process allocates (RLIMIT_DATA); what is mapped from files is not counted. Words follow Zipf's
-law, and a tenth of the text stands there twice. The changed text lacks the first tenth, and has another one behind.
+The limit is of what a process allocates (RLIMIT_DATA); what is mapped from files is not counted.
+Words follow Zipf's law, and a tenth of the text stands there twice. The changed text lacks the
+first tenth, and has another one behind.
 """
 
 import argparse
@@ -31,15 +33,21 @@ VOCABULARY, DOCUMENT, QUERIES, AT_ONCE = 32_000, 1_000, 20_000, 1 << 20
 
 
 class MadeTokens(SmallTokens):
-    """A split `train` of documents of the same length; `seed` is how many are left out, of a tenth more."""
+    """A split `train` of documents of the same length; `seed` is how many are left out, of a tenth
+    more.
+    """
 
     def run(self, job: Job[TokensConfig]) -> dict[str, Any]:
         tokens, first = job.config.lengths["valid"], job.config.seed * DOCUMENT
         chances = 1 / np.arange(2, VOCABULARY + 2)
         random = np.random.default_rng(0)
         bounds = np.cumsum(chances / chances.sum())
-        ids = np.searchsorted(bounds, random.random(tokens + tokens // 10, np.float32)).astype(np.uint16)
-        ids[tokens // 2 : tokens // 2 + tokens // 10] = ids[tokens // 4 : tokens // 4 + tokens // 10]
+        ids = np.searchsorted(bounds, random.random(tokens + tokens // 10, np.float32)).astype(
+            np.uint16
+        )
+        ids[tokens // 2 : tokens // 2 + tokens // 10] = ids[
+            tokens // 4 : tokens // 4 + tokens // 10
+        ]
         ends = np.arange(DOCUMENT, tokens + 1, DOCUMENT)
         arrays = {
             "ids": ids[first : first + tokens],
@@ -50,14 +58,20 @@ class MadeTokens(SmallTokens):
         for name, values in arrays.items():
             layout = ArrayLayout(f"tokens.zarr/train/{name}", values.shape, values.dtype, AT_ONCE)
             job.draft.write_whole(layout, values)
-        figures = super().run(replace(job, config=job.config.model_copy(update={"lengths": {"valid": 9}})))
-        counts = dict.fromkeys(("tokens", "words", "characters", "bytes"), tokens) | {"documents": len(ends)}
+        figures = super().run(
+            replace(job, config=job.config.model_copy(update={"lengths": {"valid": 9}}))
+        )
+        counts = dict.fromkeys(("tokens", "words", "characters", "bytes"), tokens) | {
+            "documents": len(ends)
+        }
         splits = figures["splits"] | {"train": {**counts, "unknown_rate": 0.0}}
         return figures | {"vocabulary_size": VOCABULARY, "splits": splits}
 
 
 def main() -> int:
-    """Print what each step takes of the processor and the clock; the changed index must be the one built anew."""
+    """Print what each step takes of the processor and the clock; the changed index must be the one
+    built anew.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=float, default=2, help="millions")
     parser.add_argument("--limit", type=int, help="MB that the process may allocate")
@@ -76,7 +90,10 @@ def main() -> int:
         contexts = shown("opened", lambda: open_contexts(changed))
         places = np.random.default_rng(1).integers(0, tokens, QUERIES)
         asking = Text(contexts.text.ids, contexts.text.known, VOCABULARY)
-        shown(f"{QUERIES:,} contexts, 64 matches each", lambda: contexts.best(contexts.locate(asking, places), 64))
+        shown(
+            f"{QUERIES:,} contexts, 64 matches each",
+            lambda: contexts.best(contexts.locate(asking, places), 64),
+        )
     return 0
 
 
@@ -86,8 +103,13 @@ def made_text(store: Store, tokens: int, left_out: int) -> Artifact:
 
 
 def built(store: Store, tokens: Artifact, before: Artifact | None = None) -> Artifact:
-    references = {"source": tokens.reference, "update": None if before is None else before.reference}
-    return make(BuildIndex(), IndexConfig(index="exact"), references, store, Execution("cpu")).artifact
+    references = {
+        "source": tokens.reference,
+        "update": None if before is None else before.reference,
+    }
+    return make(
+        BuildIndex(), IndexConfig(index="exact"), references, store, Execution("cpu")
+    ).artifact
 
 
 def shown(name: str, call: Callable[[], T]) -> T:

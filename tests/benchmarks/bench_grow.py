@@ -1,12 +1,14 @@
 """A datastore grown in ten steps and cut in half, against those that are built at once.
 
-    python -m tests.benchmarks.bench_grow wikitext-2/train.txt [--width 64 --layers 2 --articles 600]
+    python -m tests.benchmarks.bench_grow wikitext-2/train.txt [--width 64 --layers 2 --articles
+    600]
 
-The articles of a text in WikiText's format are tokenized together, and in ten parts; a model with random weights, which
-reads each article by itself, makes keys. A tenth of the text is added nine times, index and all; then every other
-article is forgotten. Told are: the share of neighbours of 2,000 tokens that are those of the datastore built at once
-(flat), recall of the changed IVF index and of one built anew, and what the last tenth and the cut cost, in processor
-seconds, in shares of building anew. Of an index its recall is measured as build-index does it; what that costs is also
+The articles of a text in WikiText's format are tokenized together, and in ten parts; a model with
+random weights, which reads each article by itself, makes keys. A tenth of the text is added nine
+times, index and all; then every other article is forgotten. Told are: the share of neighbours of
+2,000 tokens that are those of the datastore built at once (flat), recall of the changed IVF index
+and of one built anew, and what the last tenth and the cut cost, in processor seconds, in shares of
+building anew. Of an index its recall is measured as build-index does it; what that costs is also
 told apart. Threads that wait must not count, so that OMP_NUM_THREADS=1 is set, and the like.
 """
 
@@ -79,7 +81,11 @@ class Timed:
         return {"index": self.seconds - Measuring.seconds, "recall": Measuring.seconds}
 
     def make(self, stage: Stage[Any], config: Any, **references: Any) -> Artifact:
-        given = {name: getattr(one, "reference", one) for name, one in references.items() if one is not None}
+        given = {
+            name: getattr(one, "reference", one)
+            for name, one in references.items()
+            if one is not None
+        }
         Measuring.seconds, started = 0.0, time.process_time()
         artifact = make(stage, config, given, self.store, Execution("cpu")).artifact
         self.seconds = time.process_time() - started
@@ -94,7 +100,11 @@ class Timed:
 
 def read_articles(path: Path, most: int | None) -> list[str]:
     text = (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8").read()
-    starts = [0, *(found.start() + BLANK for found in TITLE.finditer(text) if found.start()), len(text)]
+    starts = [
+        0,
+        *(found.start() + BLANK for found in TITLE.finditer(text) if found.start()),
+        len(text),
+    ]
     return [text[a:b] for a, b in pairwise(starts)][:most]
 
 
@@ -103,7 +113,9 @@ def keys_of(datastore: Artifact) -> StoredKeys:
 
 
 def told(what: str, **figures: Any) -> None:
-    rounded = {name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()}
+    rounded = {
+        name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()
+    }
     print(json.dumps({"of": what, **rounded}), flush=True)
 
 
@@ -127,7 +139,9 @@ def compare(what: str, changed: Artifact, anew: Artifact) -> None:
 
 
 def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -> None:
-    """Recall of as many queries in both; the index that was built anew reads as many lists as it does by itself."""
+    """Recall of as many queries in both; the index that was built anew reads as many lists as it
+    does by itself.
+    """
     for name, index in (("changed", changed), ("built at once", anew)):
         keys = keys_of(index.input("datastore"))
         searcher = open_searcher(index.file("index.faiss"), index.config, (keys.rows, keys.dim))
@@ -139,7 +153,9 @@ def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -
             recall=figures["recall"],
             error=figures["recall_error"],
             measured={
-                name: index.metrics[name] for name in ("queries", "recall", "recall_error") if name in index.metrics
+                name: index.metrics[name]
+                for name in ("queries", "recall", "recall_error")
+                if name in index.metrics
             },
         )
 
@@ -147,7 +163,10 @@ def compare_recall(what: str, changed: Artifact, anew: Artifact, queries: int) -
 def shares(step: dict[str, float], cost: dict[str, float]) -> dict[str, float]:
     """Of building anew: of all, and of all but measuring recall on either side."""
     but_recall = [sum(of[name] for name in ("datastore", "index")) for of in (step, cost)]
-    return {"share": sum(step.values()) / sum(cost.values()), "share_but_recall": but_recall[0] / but_recall[1]}
+    return {
+        "share": sum(step.values()) / sum(cost.values()),
+        "share_but_recall": but_recall[0] / but_recall[1],
+    }
 
 
 def main() -> None:
@@ -167,11 +186,16 @@ def run(timed: Timed, arguments: argparse.Namespace) -> None:
     articles = read_articles(arguments.text, arguments.articles)
     everything = timed.tokens("all", articles)
     cut = [round(n * len(articles) / PARTS) for n in range(PARTS + 1)]
-    parts = [timed.tokens(f"part-{n}", articles[a:b], everything) for n, (a, b) in enumerate(pairwise(cut))]
+    parts = [
+        timed.tokens(f"part-{n}", articles[a:b], everything)
+        for n, (a, b) in enumerate(pairwise(cut))
+    ]
     shape = {"width": arguments.width, "layers": arguments.layers, "ffn_width": 4 * arguments.width}
     shape |= {"backbone": "transformer", "heads": 4, "max_positions": 128, "positions": "learned"}
     shape |= {"vocab_size": everything.metrics["vocabulary_size"]}
-    model = artificial(timed.store, Model(), {"tokens": everything}, model=shape, segment_length=128)
+    model = artificial(
+        timed.store, Model(), {"tokens": everything}, model=shape, segment_length=128
+    )
     lists = IndexConfig(index="ivf-flat", recall=arguments.recall)
     settings = DatastoreConfig(reset="document")
 

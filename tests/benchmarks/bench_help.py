@@ -1,11 +1,12 @@
-"""How long memlm takes to begin: help, a command whose artifact is there, `evaluate` up to its first shard.
+"""How long memlm takes to begin: help, a command whose artifact is there, `evaluate` up to its
+first shard.
 
     python -m tests.benchmarks.bench_help [--rounds 9] [--commands train evaluate]
 
-Beside them the floors: an empty Python process, an empty Typer application, PyTorch imported and nothing else. All are
-processes of their own, in turn, on a store of a few kilobytes; figures are medians of the clock and of processor time.
-Wanted of help and of the cached command: at most 1.5 times the empty application; of the first shard: 3 seconds, with
-the model, index and inputs open.
+Beside them the floors: an empty Python process, an empty Typer application, PyTorch imported and
+nothing else. All are processes of their own, in turn, on a store of a few kilobytes; figures are
+medians of the clock and of processor time. Wanted of help and of the cached command: at most 1.5
+times the empty application; of the first shard: 3 seconds, with the model, index and inputs open.
 """
 
 import argparse
@@ -34,9 +35,26 @@ from stages.evaluate import Evaluate
 Evaluate.run_shard = lambda *_: os._exit(0)
 sys.exit(main(sys.argv[1:]))
 """
-STAGES = ["tokenize", "train", "build-datastore", "build-index", "precompute-neighbors", "pack-batches", "evaluate"]
+STAGES = [
+    "tokenize",
+    "train",
+    "build-datastore",
+    "build-index",
+    "precompute-neighbors",
+    "pack-batches",
+    "evaluate",
+]
 COMMANDS = [*STAGES, "run", "artifacts", "presets"]
-TINY = ["--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=2", "--set", "segment_length=8"]
+TINY = [
+    "--set",
+    "model.layers=1",
+    "--set",
+    "model.width=8",
+    "--set",
+    "model.heads=2",
+    "--set",
+    "segment_length=8",
+]
 TRAINING = [*TINY, "--set", "batch_tokens=16", "--steps", "2"]
 
 
@@ -49,7 +67,11 @@ def small_store(folder: Path) -> str:
     text = folder / "text.txt"
     text.write_text("".join(f"one two {number % 7} three {number % 11}\n" for number in range(300)))
     reference = ""
-    for words in (["tokenize", "--train", text.name, "--valid", text.name], ["train", *TRAINING], ["build-datastore"]):
+    for words in (
+        ["tokenize", "--train", text.name, "--valid", text.name],
+        ["train", *TRAINING],
+        ["build-datastore"],
+    ):
         command = memlm(*words[:1], *([reference] if reference else []), *words[1:])
         made = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
         reference = made.stdout.split()[-1]
@@ -63,8 +85,19 @@ def measure(rounds: int, commands: list[str]) -> dict[str, Any]:
         (folder / "first_shard.py").write_text(FIRST_SHARD)
         empty = [sys.executable, "empty.py"]
         cached = memlm("build-index", small_store(folder))
-        index = subprocess.run(cached, cwd=folder, check=True, capture_output=True, text=True).stdout.split()[-1]
-        shard = [sys.executable, "first_shard.py", "evaluate", index, "--split", "valid", "--exclude", "self"]
+        index = subprocess.run(
+            cached, cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.split()[-1]
+        shard = [
+            sys.executable,
+            "first_shard.py",
+            "evaluate",
+            index,
+            "--split",
+            "valid",
+            "--exclude",
+            "self",
+        ]
         timed = {
             "python": [sys.executable, "-c", "pass"],
             "torch": [sys.executable, "-c", "import torch"],
@@ -89,11 +122,17 @@ def row(taken: dict[str, Seconds], name: str) -> dict[str, float]:
     if floor is None or name.startswith("empty"):
         return seconds
     least = taken[floor]
-    return {**seconds, "ratio": round(own.wall / least.wall, 2), "cpu_ratio": round(own.cpu / least.cpu, 2)}
+    return {
+        **seconds,
+        "ratio": round(own.wall / least.wall, 2),
+        "cpu_ratio": round(own.cpu / least.cpu, 2),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--commands", nargs="*", default=COMMANDS, help="whose own help is timed")
     given = parser.parse_args()

@@ -1,10 +1,11 @@
-"""What an update takes of hashed n-grams, by rows of their tables: tables that learn by rows beside whole ones.
+"""What an update takes of hashed n-grams, by rows of their tables: tables that learn by rows beside
+whole ones.
 
     python -m tests.benchmarks.bench_host_tables [--rows 65536 1048576 4194304 --rounds 7]
 
-The layer alone, of width 128, with eight tables of rows of 16 numbers; 2,048 tokens by Zipf's law, one thread. An
-update is forward, backward, clipping and AdamW. The median of processor times, in turn; and the peak of the bytes of
-all tensors that an update makes, counted operation by operation.
+The layer alone, of width 128, with eight tables of rows of 16 numbers; 2,048 tokens by Zipf's law,
+one thread. An update is forward, backward, clipping and AdamW. The median of processor times, in
+turn; and the peak of the bytes of all tensors that an update makes, counted operation by operation.
 """
 
 import argparse
@@ -46,7 +47,10 @@ def updates(rows: int, by_rows: bool) -> tuple[Callable[[], None], list[Tensor]]
         optimizer.zero_grad()
 
     update()
-    return update, [*layer.parameters(), *(one for state in optimizer.state.values() for one in state.values())]
+    return update, [
+        *layer.parameters(),
+        *(one for state in optimizer.state.values() for one in state.values()),
+    ]
 
 
 def seconds(update: Callable[[], None]) -> float:
@@ -56,7 +60,9 @@ def seconds(update: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[1 << 16, 1 << 20, 1 << 22])
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()

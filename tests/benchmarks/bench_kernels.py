@@ -1,12 +1,15 @@
-"""Kernels in Triton beside PyTorch's way of the same function, and beside the products that both need.
+"""Kernels in Triton beside PyTorch's way of the same function, and beside the products that both
+need.
 
-    python -m tests.benchmarks.bench_kernels local [--positions 24576 --segment-length 3072 --width 128]
-    python -m tests.benchmarks.bench_kernels cells --positions 16384 --segment-length 512 --width 1024
+    python -m tests.benchmarks.bench_kernels local [--positions 24576 --segment-length 3072 --width
+    128] python -m tests.benchmarks.bench_kernels cells --positions 16384 --segment-length 512
+    --width 1024
 
-`local`, `long` and `others` are in-batch memory as trime, trime-long and trime-ext read it, `cells` is the recurrence
-of SRU++. Times are medians of a forward and a backward pass, in turn. `floor`: three products of all queries with the
-keys of their segment (`local`), or of the batch; of cells, a copy of all that is read and written. Without a GPU the
-kernels run in Triton's interpreter (`TRITON_INTERPRET=1`), which tells nothing of their time.
+`local`, `long` and `others` are in-batch memory as trime, trime-long and trime-ext read it, `cells`
+is the recurrence of SRU++. Times are medians of a forward and a backward pass, in turn. `floor`:
+three products of all queries with the keys of their segment (`local`), or of the batch; of cells, a
+copy of all that is read and written. Without a GPU the kernels run in Triton's interpreter
+(`TRITON_INTERPRET=1`), which tells nothing of their time.
 """
 
 import argparse
@@ -28,7 +31,9 @@ WORDS = 8192
 """Token types, drawn evenly."""
 
 
-def memory(given: argparse.Namespace, device: torch.device) -> tuple[Callable[[], object], Callable[[], object]]:
+def memory(
+    given: argparse.Namespace, device: torch.device
+) -> tuple[Callable[[], object], Callable[[], object]]:
     """A pass over in-batch memory, and its floor."""
     own = torch.arange(given.positions, device=device)
     first = own - own % given.segment_length
@@ -45,7 +50,9 @@ def memory(given: argparse.Namespace, device: torch.device) -> tuple[Callable[[]
 
     def step() -> None:
         with autocast(device, given.precision):
-            both = log_sums.in_batch_log_sums(hidden, hidden, words, words, visible, given.width**-0.5)
+            both = log_sums.in_batch_log_sums(
+                hidden, hidden, words, words, visible, given.width**-0.5
+            )
         torch.autograd.backward(both, [(part.isfinite()).float() for part in both])
         hidden.grad = None
         finish(device)
@@ -59,12 +66,19 @@ def memory(given: argparse.Namespace, device: torch.device) -> tuple[Callable[[]
     return step, floor
 
 
-def cells(given: argparse.Namespace, device: torch.device) -> tuple[Callable[[], object], Callable[[], object]]:
+def cells(
+    given: argparse.Namespace, device: torch.device
+) -> tuple[Callable[[], object], Callable[[], object]]:
     """A pass over the cells of a layer, and its floor."""
     length = given.segment_length
     rows = given.positions // length
-    u, z = (torch.randn(length, rows, given.width, device=device, requires_grad=True) for _ in range(2))
-    v, before = torch.randn(given.width, device=device), torch.zeros(rows, given.width, device=device)
+    u, z = (
+        torch.randn(length, rows, given.width, device=device, requires_grad=True) for _ in range(2)
+    )
+    v, before = (
+        torch.randn(given.width, device=device),
+        torch.zeros(rows, given.width, device=device),
+    )
     seed = torch.randn(length, rows, given.width, device=device)
 
     def step() -> None:
@@ -120,7 +134,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _peak(step: Callable[[], None], device: torch.device) -> float:
-    """Bytes that a step takes at most, beside what is there; 0 where the device does not count them."""
+    """Bytes that a step takes at most, beside what is there; 0 where the device does not count
+    them.
+    """
     if device.type != "cuda":
         return 0
     before = torch.cuda.memory_allocated()
@@ -130,7 +146,9 @@ def _peak(step: Callable[[], None], device: torch.device) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("case", choices=("local", "long", "others", "cells"))
     parser.add_argument("--positions", type=int, default=24576)
     parser.add_argument("--segment-length", type=int, default=3072)

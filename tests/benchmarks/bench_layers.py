@@ -1,16 +1,20 @@
-"""What memories of layers are worth on text, and what they cost: equal updates, every model with the same seeds.
+"""What memories of layers are worth on text, and what they cost: equal updates, every model with
+the same seeds.
 
-    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl [--store S --seeds 0 1 2 --updates 400 --together 2]
-    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl --models transformer-xl memorizing --small-vocabulary
-    python -m tests.benchmarks.bench_layers TOKENS R.jsonl --models memorizing-0 memorizing --init-from MODEL --lr 0.001
+    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl [--store S --seeds 0 1 2 --updates
+    400 --together 2] python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl --models
+    transformer-xl memorizing --small-vocabulary python -m tests.benchmarks.bench_layers TOKENS
+    R.jsonl --models memorizing-0 memorizing --init-from MODEL --lr 0.001
 
-Models of two layers of width 128, segments of 256, learn by `memlm train` and are read by `memlm evaluate`, each with
-one thread, so many side by side. A line of RESULTS is a training, or a reading, with the processor time and the peak
-memory of its process; those that are there already are not made again. At the end a Markdown table: figures are
-perplexities of test, or bits a byte where `--small-vocabulary` says that TOKENS are bytes or pieces of words; brackets
-are 95 % intervals of the mean over seeds, by Student's t; changes (%, or bits) and the processor time of a training
-(start and one validation included) are against the Transformer-XL of the same seed; the state is a stream's at test.
-With `--init-from` all go on from one trained model, whose layers then remember what each of these says.
+Models of two layers of width 128, segments of 256, learn by `memlm train` and are read by `memlm
+evaluate`, each with one thread, so many side by side. A line of RESULTS is a training, or a
+reading, with the processor time and the peak memory of its process; those that are there already
+are not made again. At the end a Markdown table: figures are perplexities of test, or bits a byte
+where `--small-vocabulary` says that TOKENS are bytes or pieces of words; brackets are 95 %
+intervals of the mean over seeds, by Student's t; changes (%, or bits) and the processor time of a
+training (start and one validation included) are against the Transformer-XL of the same seed; the
+state is a stream's at test. With `--init-from` all go on from one trained model, whose layers then
+remember what each of these says.
 """
 
 import argparse
@@ -57,7 +61,14 @@ class Trained:
     def again(self) -> list[str]:
         """The same for one that goes on from another, which settles how it is made."""
         length = [] if self.remembered is None else ["--long-length", str(self.remembered)]
-        return ["--model", self.preset, "--batch-tokens", str(BATCH_TOKENS // self.pieces), *COMMON, *length]
+        return [
+            "--model",
+            self.preset,
+            "--batch-tokens",
+            str(BATCH_TOKENS // self.pieces),
+            *COMMON,
+            *length,
+        ]
 
 
 def attention(name: str, *settings: str) -> list[str]:
@@ -74,12 +85,18 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "transformer-xl-512": Trained(["mem_length=512"]),
     "compressive": Trained(attention("compressive"), remembered=256, long_lengths=(None, 0)),
     "memorizing-0": Trained(attention("memorizing", "layers=[2]"), remembered=0),
-    "memorizing": Trained(attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES),
+    "memorizing": Trained(
+        attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES
+    ),
     "infinity": Trained(attention("infinity")),
     "infinity-even": Trained(attention("infinity", "sticky=false")),
     "hashed-ngrams": Trained(["lookup.name=hashed-ngrams", "lookup.layers=[1]"]),
-    "memory-plus": Trained([f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]),
-    "memory-tokens": Trained(["width=128", "ffn_width=512", *WORDS], preset="enwik8-small-memory-tokens"),
+    "memory-plus": Trained(
+        [f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]
+    ),
+    "memory-tokens": Trained(
+        ["width=128", "ffn_width=512", *WORDS], preset="enwik8-small-memory-tokens"
+    ),
     "sru++": Trained(["width=400", "projection=100", *WORDS], preset="enwik8-small-sru"),
     "memsizer": Trained(attention("memsizer", "slots=32"), preset="wikitext2-8x128"),
     "memformer": Trained(
@@ -88,7 +105,10 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
         pieces=4,
     ),
     "product-keys": Trained(
-        [f"feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=64", "value_lr=1e-2")]
+        [
+            f"feed_forward.{one}"
+            for one in ("name=product-keys", "layers=[1]", "sub_keys=64", "value_lr=1e-2")
+        ]
     ),
 }
 
@@ -125,11 +145,22 @@ class Bench:
     def _train(self, name: str, seed: int) -> dict[str, Any]:
         trained = self.models[name]
         model = [*trained.again(), *self.began] if self.began else trained.arguments(self.settings)
-        length = ["--steps", str(self.updates), "--set", f"valid_every={self.updates}", "--seed", str(seed)]
+        length = [
+            "--steps",
+            str(self.updates),
+            "--set",
+            f"valid_every={self.updates}",
+            "--seed",
+            str(seed),
+        ]
         row = self._run("train", self.tokens, *model, *length)
         metrics = Store(self.store).get(row["artifact"], "model").metrics
         kept = ("parameters", "tokens_per_second", "train_loss", "valid_perplexity")
-        return self._write(row | {"model": name, "seed": seed, "read": "train"} | {key: metrics[key] for key in kept})
+        return self._write(
+            row
+            | {"model": name, "seed": seed, "read": "train"}
+            | {key: metrics[key] for key in kept}
+        )
 
     def _evaluate(self, name: str, seed: int, read: str, model: str) -> None:
         length = [] if read == "own" else ["--long-length", read]
@@ -138,15 +169,31 @@ class Bench:
         report = store.get(row["artifact"], "report")
         tokens = int(report.metrics["tokens"])
         state = state_bytes(store.get(model, "model"), WindowSettings.of(report.config), tokens)
-        figures = {"figure": report.metrics[self.figure], "tokens_per_second": report.metrics["tokens_per_second"]}
+        figures = {
+            "figure": report.metrics[self.figure],
+            "tokens_per_second": report.metrics["tokens_per_second"],
+        }
         self._write(row | {"model": name, "seed": seed, "read": read, "state": state} | figures)
 
     def _run(self, *command: str) -> dict[str, Any]:
         """A command of memlm: what it makes, and what its process takes."""
-        words = [sys.executable, "-m", "memlm_cli", *command, "--store", str(self.store), "--device", self.device]
+        words = [
+            sys.executable,
+            "-m",
+            "memlm_cli",
+            *command,
+            "--store",
+            str(self.store),
+            "--device",
+            self.device,
+        ]
         began = time.perf_counter()
         process = subprocess.Popen(
-            words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
         assert process.stderr is not None
@@ -157,7 +204,11 @@ class Bench:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise RuntimeError(f"{' '.join(words)}: {said.result()}")
-        taken = {"wall": time.perf_counter() - began, "cpu": used.ru_utime + used.ru_stime, "peak_kb": used.ru_maxrss}
+        taken = {
+            "wall": time.perf_counter() - began,
+            "cpu": used.ru_utime + used.ru_stime,
+            "peak_kb": used.ru_maxrss,
+        }
         return {"artifact": reference, **taken}
 
     def _write(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -173,9 +224,15 @@ def table(rows: list[dict[str, Any]], bits: bool) -> Iterator[str]:
     trainings = {(row["model"], row["seed"]): row for row in rows if row["read"] == "train"}
     yield "| model | long length | seeds | figure | change | training, time | peak MB, train / test | state, kB |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, read in dict.fromkeys((row["model"], row["read"]) for row in rows if row["read"] != "train"):
+    for name, read in dict.fromkeys(
+        (row["model"], row["read"]) for row in rows if row["read"] != "train"
+    ):
         some = [row for row in rows if row["model"] == name and row["read"] == read]
-        pairs = [(row["figure"], of_base[row["seed"]]["figure"]) for row in some if row["seed"] in of_base]
+        pairs = [
+            (row["figure"], of_base[row["seed"]]["figure"])
+            for row in some
+            if row["seed"] in of_base
+        ]
         changes = [own - base if bits else 100 * (own / base - 1) for own, base in pairs]
         costs = [
             trainings[name, row["seed"]]["cpu"] / trainings[BASE, row["seed"]]["cpu"]
@@ -206,28 +263,51 @@ def _spread(values: list[float], digits: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tokens", help="artifact")
     parser.add_argument("results", type=Path)
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
     parser.add_argument("--updates", type=int, default=400, help="of 2,048 tokens")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="SEED")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--together", type=int, default=2, help="processes side by side, one thread each")
+    parser.add_argument(
+        "--together", type=int, default=2, help="processes side by side, one thread each"
+    )
     parser.add_argument("--device", default="cpu", help="where they learn; times are a processor's")
     parser.add_argument("--small-vocabulary", action="store_true", help="full softmax, bits a byte")
-    parser.add_argument("--long-lengths", type=int, nargs="+", default=MEMORIES, help="that `memorizing` is read with")
-    parser.add_argument("--init-from", metavar="MODEL", help="that all go on from, of the attention that they have")
+    parser.add_argument(
+        "--long-lengths",
+        type=int,
+        nargs="+",
+        default=MEMORIES,
+        help="that `memorizing` is read with",
+    )
+    parser.add_argument(
+        "--init-from", metavar="MODEL", help="that all go on from, of the attention that they have"
+    )
     parser.add_argument("--lr", help="highest learning rate of what goes on")
     given = parser.parse_args()
     models = MODELS | {"memorizing": replace(MODELS["memorizing"], long_lengths=given.long_lengths)}
-    figure, settings = ("bits_per_byte", ["cutoffs=[]"]) if given.small_vocabulary else ("perplexity", [])
-    began = ["--init-from", given.init_from, *(["--lr", given.lr] if given.lr else [])] if given.init_from else []
+    figure, settings = (
+        ("bits_per_byte", ["cutoffs=[]"]) if given.small_vocabulary else ("perplexity", [])
+    )
+    began = (
+        ["--init-from", given.init_from, *(["--lr", given.lr] if given.lr else [])]
+        if given.init_from
+        else []
+    )
     of_all = (given.tokens, given.results, given.store, given.updates, figure, settings)
     bench = Bench(*of_all, models, began, given.device)
     with ThreadPoolExecutor(given.together) as pool:
         # All models of a seed before those of the next.
-        list(pool.map(lambda job: bench.measure(*job), [(name, seed) for seed in given.seeds for name in given.models]))
+        list(
+            pool.map(
+                lambda job: bench.measure(*job),
+                [(name, seed) for seed in given.seeds for name in given.models],
+            )
+        )
     print("\n".join(table(bench.rows(), given.small_vocabulary)))
 
 

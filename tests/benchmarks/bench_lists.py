@@ -1,15 +1,18 @@
-"""Search of an IVF index list by list against FAISS's `index.search`: same file, same lists read, same neighbours.
+"""Search of an IVF index list by list against FAISS's `index.search`: same file, same lists read,
+same neighbours.
 
-    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries 8192] [--copies 1]
+    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries
+    8192] [--copies 1]
 
-Without an index the keys are those that a small model with random weights makes of a text, Python's documentation or
-`--text FILE`. Queries are stored keys, a little moved. With --copies each key stands in its list so many times, a
-little moved, as in `bench_on_disk`. The two take turns in one process; the shortest time of each counts, by the clock
-and by the processors, which other processes disturb less. Told beside them, as JSON: how many of FAISS's neighbours are
-found, and the floor of the machine, the time that the matrix products alone take with one product a list.
+Without an index the keys are those that a small model with random weights makes of a text, Python's
+documentation or `--text FILE`. Queries are stored keys, a little moved. With --copies each key
+stands in its list so many times, a little moved, as in `bench_on_disk`. The two take turns in one
+process; the shortest time of each counts, by the clock and by the processors, which other processes
+disturb less. Told beside them, as JSON: how many of FAISS's neighbours are found, and the floor of
+the machine, the time that the matrix products alone take with one product a list.
 
-Everything runs twice, each time in a process of its own: with an empty environment (`bare`), as in a notebook, and with
-OMP_WAIT_POLICY=PASSIVE, which the command line sets (`passive`).
+Everything runs twice, each time in a process of its own: with an empty environment (`bare`), as in
+a notebook, and with OMP_WAIT_POLICY=PASSIVE, which the command line sets (`passive`).
 """
 
 import argparse
@@ -27,7 +30,8 @@ import numpy as np
 
 ENVIRONMENTS = {"bare": {}, "passive": {"OMP_WAIT_POLICY": "PASSIVE"}}
 MOVED = 0.02
-"""Of a query's distance from a stored key: times the keys' standard deviation, in every dimension."""
+"""Of a query's distance from a stored key: times the keys' standard deviation, in every dimension.
+"""
 
 
 def prepare(folder: Path, source: str) -> str:
@@ -44,10 +48,20 @@ def prepare(folder: Path, source: str) -> str:
     store, cpu = Store(folder), Execution("cpu")
     config = TokenizeConfig(tokenizer="bpe", vocab_size=2048)
     tokens = make(Tokenize(), config, {"source": [source]}, store, cpu).artifact
-    shape = {"vocab_size": tokens.metrics["vocabulary_size"], "layers": 2, "width": 128, "heads": 4, "ffn_width": 512}
+    shape = {
+        "vocab_size": tokens.metrics["vocabulary_size"],
+        "layers": 2,
+        "width": 128,
+        "heads": 4,
+        "ffn_width": 512,
+    }
     model = {"backbone": "transformer", "max_positions": 128, "positions": "learned", **shape}
-    encoder = artificial(store, Model(), {"tokens": tokens}, model=model, segment_length=128, context=128, stride=128)
-    datastore = make(BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, cpu).artifact
+    encoder = artificial(
+        store, Model(), {"tokens": tokens}, model=model, segment_length=128, context=128, stride=128
+    )
+    datastore = make(
+        BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, cpu
+    ).artifact
     lists = IndexConfig(index="ivf-flat")
     return make(BuildIndex(), lists, {"source": datastore.reference}, store, cpu).artifact.reference
 
@@ -59,7 +73,9 @@ def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.perf_counter() - wall, time.process_time() - cpu, out
 
 
-def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: int, copies: int) -> dict[str, Any]:
+def compare(
+    store: str, reference: str, ks: Sequence[int], count: int, rounds: int, copies: int
+) -> dict[str, Any]:
     """Measure every k in this process's environment: what was searched, and a row each."""
     import faiss
 
@@ -83,7 +99,10 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
     floor = min(timed(lambda: products(theirs, queries))[:2] for _ in range(rounds))
     told = []
     for k in ks:
-        kinds = {"FAISS": lambda k=k: theirs.search(queries, k)[1], "ours": lambda k=k: ours.search(queries, k)[0]}
+        kinds = {
+            "FAISS": lambda k=k: theirs.search(queries, k)[1],
+            "ours": lambda k=k: ours.search(queries, k)[0],
+        }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
         for _ in range(rounds):
             found = {}
@@ -94,9 +113,15 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
             [min(column) for column in zip(*times[name], strict=True)] for name in ("FAISS", "ours")
         )
         seconds = {"FAISS": wall, "ours": own_wall, "products": floor[0]}
-        row: dict[str, Any] = {"k": k, **{name: round(len(queries) / taken) for name, taken in seconds.items()}}
+        row: dict[str, Any] = {
+            "k": k,
+            **{name: round(len(queries) / taken) for name, taken in seconds.items()},
+        }
         row |= {"ratio": round(wall / own_wall, 2), "cpu_ratio": round(cpu / own_cpu, 2)}
-        row |= {"of_floor": round(floor[0] / own_wall, 2), "cpu_of_floor": round(floor[1] / own_cpu, 2)}
+        row |= {
+            "of_floor": round(floor[0] / own_wall, 2),
+            "cpu_of_floor": round(floor[1] / own_cpu, 2),
+        }
         told.append(row | {"shared": recall(found["ours"], found["FAISS"], k)})
     shape = {"keys": rows, "dim": keys.dim, "lists": index.config["lists"], "probe": theirs.nprobe}
     return {**shape, "queries": len(queries), "threads": faiss.omp_get_max_threads(), "rows": told}
@@ -114,15 +139,22 @@ def products(index: Any, queries: np.ndarray) -> None:
     """As many products of as many rows and columns as the lists of an index take, all in float32."""
     from stages.threads import thread_pool
 
-    visits = np.bincount(index.quantizer.search(queries, index.nprobe)[1].ravel(), minlength=index.nlist)
+    visits = np.bincount(
+        index.quantizer.search(queries, index.nprobe)[1].ravel(), minlength=index.nlist
+    )
     sizes = [index.invlists.list_size(number) for number in range(index.nlist)]
     columns = np.ones((queries.shape[1], max(sizes)), np.float32)
     with thread_pool() as share:
-        share(lambda number: queries[: visits[number]] @ columns[:, : sizes[number]], range(index.nlist))
+        share(
+            lambda number: queries[: visits[number]] @ columns[:, : sizes[number]],
+            range(index.nlist),
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--store")
     parser.add_argument("--index")
     parser.add_argument("--text", default="builtin:pydocs")
@@ -134,20 +166,36 @@ def main() -> None:
     arguments = parser.parse_args()
     ks = [int(k) for k in arguments.k.split(",")]
     if arguments.here:
-        given = arguments.store, arguments.index, ks, arguments.queries, arguments.rounds, arguments.copies
+        given = (
+            arguments.store,
+            arguments.index,
+            ks,
+            arguments.queries,
+            arguments.rounds,
+            arguments.copies,
+        )
         print(json.dumps(compare(*given)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        store, index = arguments.store or folder, arguments.index or prepare(Path(folder), arguments.text)
+        store, index = (
+            arguments.store or folder,
+            arguments.index or prepare(Path(folder), arguments.text),
+        )
         options = {"store": store, "index": index, "k": arguments.k}
-        options |= {"queries": str(arguments.queries), "rounds": str(arguments.rounds), "copies": str(arguments.copies)}
+        options |= {
+            "queries": str(arguments.queries),
+            "rounds": str(arguments.rounds),
+            "copies": str(arguments.copies),
+        }
         words = [part for name, value in options.items() for part in (f"--{name}", value)]
         rows: list[dict[str, Any]] = []
         for name, environment in ENVIRONMENTS.items():
             command = [sys.executable, "-m", "tests.benchmarks.bench_lists", "--here", *words]
             kept = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
             own = {**environment, **kept, "PYTHONPATH": os.getcwd()}
-            told = json.loads(subprocess.run(command, check=True, env=own, stdout=subprocess.PIPE).stdout)
+            told = json.loads(
+                subprocess.run(command, check=True, env=own, stdout=subprocess.PIPE).stdout
+            )
             rows += [{"name": f"{name}, k = {row['k']:,}", **row} for row in told.pop("rows")]
     print(json.dumps({**told, "rows": rows}, indent=1))
 

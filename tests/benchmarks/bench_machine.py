@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.bench_machine [--folder DIR] [--device auto|cpu|cuda] [--tiny]
 
-Prints a row a kernel as JSON: the measured rate, the rate expected from its operations and bytes, and where that comes
-from. It takes less than five minutes.
+Prints a row a kernel as JSON: the measured rate, the rate expected from its operations and bytes,
+and where that comes from. It takes less than five minutes.
 """
 
 import argparse
@@ -43,7 +43,9 @@ from stages.training.ranks import make_fabric
 from stages.training.training_data import Run
 
 SECONDS, MOST_RUNS = 12.0, 20
-"""A kernel is run again until it has taken so long, or so often: all of them take less than five minutes."""
+"""A kernel is run again until it has taken so long, or so often: all of them take less than five
+minutes.
+"""
 ROOM = 4
 """Free disk that is asked for, in sizes of the file that is written."""
 FOUND_BYTES = 12
@@ -56,7 +58,9 @@ PEAKS = {
     "H100 PCIe": (51e12, 756e12, 2.0e12),
     "H100": (67e12, 989e12, 3.35e12),
 }
-"""Operations a second in fp32 and bf16, and bytes, by a part of a GPU's name; the first that fits counts."""
+"""Operations a second in fp32 and bf16, and bytes, by a part of a GPU's name; the first that fits
+counts.
+"""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,9 @@ class Row(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most operations a second in fp32 and bf16, and bytes of memory, and where that is known from."""
+    """The most operations a second in fp32 and bf16, and bytes of memory, and where that is known
+    from.
+    """
 
     fp32: float
     bf16: float
@@ -153,7 +159,9 @@ class Limits(NamedTuple):
         return max(products, kernel.moved / self.memory) or None
 
 
-def benchmark(folder: Path, device_name: str, sizes: Sizes | None = None, seconds: float = SECONDS) -> list[Row]:
+def benchmark(
+    folder: Path, device_name: str, sizes: Sizes | None = None, seconds: float = SECONDS
+) -> list[Row]:
     """Measure this machine.
 
     Args:
@@ -203,9 +211,20 @@ def _measured(kernel: Kernel, limits: Limits | None, seconds: float) -> Row:
         ended = time.perf_counter()
         taken.append(counted or ended - started)
     least = None if limits is None else limits.expected(kernel)
-    rate, source = (None, "") if least is None or limits is None else (kernel.amount / least, limits.source)
+    rate, source = (
+        (None, "") if least is None or limits is None else (kernel.amount / least, limits.source)
+    )
     measured = kernel.amount / min(taken)
-    return Row(kernel.name, kernel.unit, measured, rate, source, len(taken), kernel.operations, kernel.moved)
+    return Row(
+        kernel.name,
+        kernel.unit,
+        measured,
+        rate,
+        source,
+        len(taken),
+        kernel.operations,
+        kernel.moved,
+    )
 
 
 def _peak(device: torch.device) -> Limits | None:
@@ -217,7 +236,9 @@ def _peak(device: torch.device) -> Limits | None:
 def _require_room(folder: Path, sizes: Sizes) -> None:
     free = shutil.disk_usage(folder).free
     if free < ROOM * sizes.copied:
-        raise ResourceError(f"Measuring writes {size(sizes.copied)}, and the disk of {folder} has {size(free)} free.")
+        raise ResourceError(
+            f"Measuring writes {size(sizes.copied)}, and the disk of {folder} has {size(free)} free."
+        )
 
 
 def product(sizes: Sizes, device: torch.device, precision: str) -> Kernel:
@@ -231,7 +252,15 @@ def product(sizes: Sizes, device: torch.device, precision: str) -> Kernel:
 
     operations = 2.0 * n**3
     moved = 3.0 * n**2 * dtype.itemsize
-    return Kernel(f"product of matrices, {precision}", "GFLOP/s", operations / 1e9, run, operations, moved, precision)
+    return Kernel(
+        f"product of matrices, {precision}",
+        "GFLOP/s",
+        operations / 1e9,
+        run,
+        operations,
+        moved,
+        precision,
+    )
 
 
 def copy(sizes: Sizes, device: torch.device) -> Kernel:
@@ -243,7 +272,9 @@ def copy(sizes: Sizes, device: torch.device) -> Kernel:
         target.copy_(source)
         finish(device)
 
-    return Kernel("memory, read and written", "GB/s", 2 * sizes.copied / 1e9, run, moved=2.0 * sizes.copied)
+    return Kernel(
+        "memory, read and written", "GB/s", 2 * sizes.copied / 1e9, run, moved=2.0 * sizes.copied
+    )
 
 
 def write_disk(sizes: Sizes, folder: Path) -> Kernel:
@@ -283,7 +314,9 @@ def finish(device: torch.device) -> None:
 
 
 class MadeIndex:
-    """Keys around random centres in float16, in lists around some of them, and queries that are moved keys."""
+    """Keys around random centres in float16, in lists around some of them, and queries that are
+    moved keys.
+    """
 
     def __init__(self, sizes: Sizes, device: torch.device) -> None:
         random, dim = np.random.default_rng(0), sizes.key_dim
@@ -304,15 +337,17 @@ class MadeIndex:
 
     def compared(self) -> int:
         """Pairs of a query and a key of the lists that it reads."""
-        lengths = np.array([self.index.invlists.list_size(number) for number in range(self.index.nlist)])
+        lengths = np.array(
+            [self.index.invlists.list_size(number) for number in range(self.index.nlist)]
+        )
         return int(lengths[self.index.quantizer.search(self.queries, self.sizes.probe)[1]].sum())
 
 
 def search(made: MadeIndex, k: int) -> Kernel:
     """A block of queries against an IVF index.
 
-    Operations: 2 d for every centre and every key of the lists that a query reads. Bytes: keys once in float16, what is
-    found. Choosing the k best is none of either.
+    Operations: 2 d for every centre and every key of the lists that a query reads. Bytes: keys once
+    in float16, what is found. Choosing the k best is none of either.
     """
     searcher, sizes = made.searcher(), made.sizes
     operations = 2.0 * sizes.key_dim * (sizes.queries * sizes.lists + made.compared())
@@ -325,11 +360,12 @@ def search(made: MadeIndex, k: int) -> Kernel:
 
 
 def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -> Kernel:
-    """Steps of a Transformer, from drawing a batch to new weights; neither making the model counts nor saving it.
+    """Steps of a Transformer, from drawing a batch to new weights; neither making the model counts
+    nor saving it.
 
-    Operations: 6 a token for every weight that products use, and 12 x layers x width x half a segment in attention
-    (Kaplan et al. 2020, appendix B; forward 1, backward 2). Bytes: weights and their gradients, and two moments, each
-    read and written once a step, in fp32.
+    Operations: 6 a token for every weight that products use, and 12 x layers x width x half a
+    segment in attention (Kaplan et al. 2020, appendix B; forward 1, backward 2). Bytes: weights and
+    their gradients, and two moments, each read and written once a step, in fp32.
     """
     config = _train_config(sizes, precision)
     ids = np.minimum(np.random.default_rng(0).zipf(1.3, 64 * sizes.batch), sizes.vocabulary) - 1
@@ -341,7 +377,11 @@ def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -
         place.mkdir()
         method = METHODS.load(config.method)(config.method_settings, None)
         fabric, model = make_fabric(device), LanguageModel(config.model)
-        return Trainer(Run(fabric, config, model, method, tasks, None, place, Silent(), 1e9)).train().seconds
+        return (
+            Trainer(Run(fabric, config, model, method, tasks, None, place, Silent(), 1e9))
+            .train()
+            .seconds
+        )
 
     weights = sizes.layers * 12 * sizes.width**2 + sizes.vocabulary * sizes.width
     attention = 12 * sizes.layers * sizes.width * sizes.segment / 2
@@ -366,15 +406,23 @@ def _train_config(sizes: Sizes, precision: str) -> TrainConfig:
         ffn_width=4 * sizes.width,
         max_positions=sizes.segment,
     )
-    settings: dict[str, Any] = {"segment_length": sizes.segment, "batch_tokens": sizes.batch, "steps": sizes.steps}
+    settings: dict[str, Any] = {
+        "segment_length": sizes.segment,
+        "batch_tokens": sizes.batch,
+        "steps": sizes.steps,
+    }
     return TrainConfig(model=model, valid_every=0, precision=precision, **settings)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, default=Path(), help="on the disk that is measured")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, once each: whether it runs")
+    parser.add_argument(
+        "--tiny", action="store_true", help="tiny sizes, once each: whether it runs"
+    )
     arguments = parser.parse_args()
     sizes, seconds = (TINY_SIZES, 0.0) if arguments.tiny else (None, SECONDS)
     rows = benchmark(arguments.folder, arguments.device, sizes, seconds)

@@ -1,11 +1,14 @@
-"""Search by lists among keys that fill a GPU, and how long it would take to find the neighbours of more.
+"""Search by lists among keys that fill a GPU, and how long it would take to find the neighbours of
+more.
 
-    python -m tests.benchmarks.bench_many_keys [--keys 16777216 67108864 --dim 512 --length 6287 --wanted 103000000]
+    python -m tests.benchmarks.bench_many_keys [--keys 16777216 67108864 --dim 512 --length 6287
+    --wanted 103000000]
 
-Keys are made as in `bench_device_search`, in lists of one length on average, 64 of which are read; queries come in the
-blocks of `precompute-neighbors`. A row for each number of keys, as JSON: queries/s, and minutes for the
-neighbours of all keys; the share of queries that find the key that they were made from; the peak of the GPU's memory.
-The last row is not measured: seconds of a query are taken to grow with the keys as between the sizes before.
+Keys are made as in `bench_device_search`, in lists of one length on average, 64 of which are read;
+queries come in the blocks of `precompute-neighbors`. A row for each number of keys, as JSON:
+queries/s, and minutes for the neighbours of all keys; the share of queries that find the key that
+they were made from; the peak of the GPU's memory. The last row is not measured: seconds of a query
+are taken to grow with the keys as between the sizes before.
 """
 
 import argparse
@@ -24,7 +27,8 @@ from tests.benchmarks.search_arithmetic import queries_at_once
 
 
 def extrapolated(seconds: Mapping[int, float], keys: int) -> float:
-    """Seconds of a query among more keys: on the line through the two largest sizes; never less than the last.
+    """Seconds of a query among more keys: on the line through the two largest sizes; never less
+    than the last.
 
     >>> extrapolated({16: 2.0, 64: 5.0}, 112)
     8.0
@@ -50,12 +54,16 @@ def _searched(arguments: argparse.Namespace, keys: int, device: torch.device) ->
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    made = Made(keys, arguments.dim, max(1, keys // arguments.length), arguments.blocks * at_once, device)
+    made = Made(
+        keys, arguments.dim, max(1, keys // arguments.length), arguments.blocks * at_once, device
+    )
     searcher = made.searcher(device_name(device))
     searcher.search(made.queries[:at_once], arguments.k)  # brings the keys to the GPU
     finish(device)
     started = time.perf_counter()
-    found = [searcher.search(part, arguments.k)[0] for part in np.split(made.queries, arguments.blocks)]
+    found = [
+        searcher.search(part, arguments.k)[0] for part in np.split(made.queries, arguments.blocks)
+    ]
     finish(device)
     row = _row(f"{keys:,} keys", keys, (time.perf_counter() - started) / len(made.queries))
     row["own"] = float((np.concatenate(found)[:, 0] == made.rows).mean())
@@ -69,12 +77,18 @@ def _row(name: str, keys: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keys", type=int, nargs="+", default=[1 << 24, 1 << 26])
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--k", type=int, default=4)
-    parser.add_argument("--length", type=int, default=6287, help="keys of a list: those of 103 million in 16,384")
-    parser.add_argument("--queries", type=int, help="of a block (as many as precompute-neighbors has)")
+    parser.add_argument(
+        "--length", type=int, default=6287, help="keys of a list: those of 103 million in 16,384"
+    )
+    parser.add_argument(
+        "--queries", type=int, help="of a block (as many as precompute-neighbors has)"
+    )
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--wanted", type=int, default=103_000_000)
     parser.add_argument("--device", default="auto")

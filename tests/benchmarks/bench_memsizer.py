@@ -1,15 +1,17 @@
-"""What one more token takes of MemSizer and of softmax attention, behind windows of more and more tokens.
+"""What one more token takes of MemSizer and of softmax attention, behind windows of more and more
+tokens.
 
     python -m tests.benchmarks.bench_memsizer [--width 256 --heads 4 --slots 32 --rounds 50]
     python -m tests.benchmarks.bench_memsizer --generate [--width 128 --rounds 5]
 
-Each layer reads token t + 1 with what it keeps of the t before it: MemSizer its slots' sums, softmax attention the
-keys and values of all. Layers and lengths are timed in turn, some tokens at a time, one stream, one thread. A row of
-the table: the median of processor time a token, as a multiple of MemSizer's behind the shortest window, and the bytes
-that are kept.
+Each layer reads token t + 1 with what it keeps of the t before it: MemSizer its slots' sums,
+softmax attention the keys and values of all. Layers and lengths are timed in turn, some tokens at a
+time, one stream, one thread. A row of the table: the median of processor time a token, as a
+multiple of MemSizer's behind the shortest window, and the bytes that are kept.
 
-With `--generate`: a token that `memlm generate` writes behind texts of such lengths, of two layers from random weights
-and one window that holds the text. MemSizer goes on from its sums; softmax attention has its window read anew.
+With `--generate`: a token that `memlm generate` writes behind texts of such lengths, of two layers
+from random weights and one window that holds the text. MemSizer goes on from its sums; softmax
+attention has its window read anew.
 """
 
 import argparse
@@ -51,13 +53,18 @@ def caching(layer: SoftmaxAttention, x: Tensor) -> tuple[Callable[[Tensor], Tens
     """The same of softmax attention, with room for one more key and value."""
 
     def projected(tokens: Tensor) -> list[Tensor]:
-        return [part.transpose(1, 2) for part in layer.qkv(tokens).unflatten(-1, (3, layer.heads, -1)).unbind(2)]
+        return [
+            part.transpose(1, 2)
+            for part in layer.qkv(tokens).unflatten(-1, (3, layer.heads, -1)).unbind(2)
+        ]
 
     keys, values = (F.pad(part, (0, 0, 0, 1)).contiguous() for part in projected(x)[1:])
 
     def read(token: Tensor) -> Tensor:
         query, keys[:, :, -1:], values[:, :, -1:] = projected(token)
-        found: Tensor = layer.out(F.scaled_dot_product_attention(query, keys, values).transpose(1, 2).flatten(2))
+        found: Tensor = layer.out(
+            F.scaled_dot_product_attention(query, keys, values).transpose(1, 2).flatten(2)
+        )
         return found
 
     return read, keys.nbytes + values.nbytes
@@ -67,7 +74,10 @@ def measured(width: int, heads: int, slots: int, rounds: int) -> Iterator[dict[s
     """Seconds a token and bytes kept, by layer and length."""
     torch.manual_seed(0)
     config = TransformerConfig(width=width, heads=heads)
-    sizer, attention = MemSizer(config, MemSizerSettings(slots=slots)), SoftmaxAttention(config, SoftmaxSettings())
+    sizer, attention = (
+        MemSizer(config, MemSizerSettings(slots=slots)),
+        SoftmaxAttention(config, SoftmaxSettings()),
+    )
     for layer in (sizer, attention):
         layer.initialize(1)
     made: dict[tuple[str, int], tuple[Callable[[Tensor], Tensor], int]] = {}
@@ -83,7 +93,12 @@ def measured(width: int, heads: int, slots: int, rounds: int) -> Iterator[dict[s
                 read(token)
             times[case].append((time.process_time() - began) / BURST)
     for (name, length), (_, kept) in made.items():
-        yield {"layer": name, "length": length, "seconds": statistics.median(times[name, length]), "bytes": kept}
+        yield {
+            "layer": name,
+            "length": length,
+            "seconds": statistics.median(times[name, length]),
+            "bytes": kept,
+        }
 
 
 def written(width: int, heads: int, slots: int, rounds: int) -> None:
@@ -95,10 +110,24 @@ def written(width: int, heads: int, slots: int, rounds: int) -> None:
         streams = dict[tuple[str, int], Stream]()
         for name in ("memsizer", "softmax"):
             attention = {"name": name} | ({"slots": slots} if name == "memsizer" else {})
-            sizes = {"width": width, "heads": heads, "ffn_width": 4 * width, "layers": 2, "positions": "sinusoidal"}
-            model = text_model(store, tokens, ModelConfig().model | sizes | {"attention": attention})
-            request = Request(source=model.reference, memory=("none",), context=2 * LENGTHS[-1], device="cpu")
-            ids = np.random.default_rng(0).integers(0, int(tokens.metrics["vocabulary_size"]), LENGTHS[-1]).tolist()
+            sizes = {
+                "width": width,
+                "heads": heads,
+                "ffn_width": 4 * width,
+                "layers": 2,
+                "positions": "sinusoidal",
+            }
+            model = text_model(
+                store, tokens, ModelConfig().model | sizes | {"attention": attention}
+            )
+            request = Request(
+                source=model.reference, memory=("none",), context=2 * LENGTHS[-1], device="cpu"
+            )
+            ids = (
+                np.random.default_rng(0)
+                .integers(0, int(tokens.metrics["vocabulary_size"]), LENGTHS[-1])
+                .tolist()
+            )
             for length in LENGTHS:
                 streams[name, length] = Stream(open_writer(request, store), ids[:length])
         for _ in range(rounds):
@@ -115,7 +144,9 @@ def written(width: int, heads: int, slots: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, usual in (("width", 256), ("heads", 4), ("slots", 32), ("rounds", 50)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--generate", action="store_true")
@@ -128,10 +159,14 @@ def main() -> None:
         rows = {(row["layer"], row["length"]): row for row in measured(**vars(given))}
     unit = rows["MemSizer", LENGTHS[0]]["seconds"]
     print(f"{unit * 1e6:.0f} µs a token of MemSizer behind {LENGTHS[0]} tokens\n")
-    print("| tokens before | MemSizer, time | softmax, time | MemSizer, kB | softmax, kB |\n|---|---|---|---|---|")
+    print(
+        "| tokens before | MemSizer, time | softmax, time | MemSizer, kB | softmax, kB |\n|---|---|---|---|---|"
+    )
     for length in LENGTHS:
         both = [rows[name, length] for name in ("MemSizer", "softmax")]
-        cells = [f"{row['seconds'] / unit:.2f}" for row in both] + [f"{row['bytes'] / 1024:,.0f}" for row in both]
+        cells = [f"{row['seconds'] / unit:.2f}" for row in both] + [
+            f"{row['bytes'] / 1024:,.0f}" for row in both
+        ]
         print(f"| {length:,} | {' | '.join(cells)} |")
 
 

@@ -1,17 +1,21 @@
-"""Search of an index about ten times as large as the memory allowed, beside the same search in memory.
+"""Search of an index about ten times as large as the memory allowed, beside the same search in
+memory.
 
-    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes 1.3] [--k 4,1024]
+    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes
+    1.3] [--k 4,1024]
 
-The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times, each a little moved;
-it is written once into --folder. It is searched for stored keys, moved further, three times, each time in a process of
-its own: in memory; with `ulimit -d` of so many gigabytes, so that its lists stay on the disk; and so, while the system
-is told all the time to forget what it has of the file, as if there were no memory to cache it. Told are queries a
-second, by the clock and the processors, peak memory, recall of the first --sample queries beside comparing with all
-keys, and whether all that were searched find the same. The floor of the machine is its disk: the file is read from
-beginning to end, the system told before to forget it. `floor` is the rate of queries if a search of all of them did no
-more than that.
+The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times,
+each a little moved; it is written once into --folder. It is searched for stored keys, moved
+further, three times, each time in a process of its own: in memory; with `ulimit -d` of so many
+gigabytes, so that its lists stay on the disk; and so, while the system is told all the time to
+forget what it has of the file, as if there were no memory to cache it. Told are queries a second,
+by the clock and the processors, peak memory, recall of the first --sample queries beside comparing
+with all keys, and whether all that were searched find the same. The floor of the machine is its
+disk: the file is read from beginning to end, the system told before to forget it. `floor` is the
+rate of queries if a search of all of them did no more than that.
 
-An index of ten times the memory cannot be held beside, so that there only "disk, not cached" is wanted: --how.
+An index of ten times the memory cannot be held beside, so that there only "disk, not cached" is
+wanted: --how.
 """
 
 import argparse
@@ -42,7 +46,9 @@ def write(source: Path, copies: int, path: Path) -> int:
     from stages.search.open import read_index
 
     lists, random = InvertedLists(read_index(source)), np.random.default_rng(0)
-    scale = np.float32(NOISE * lists.codes(int(lists.sizes.argmax())).view(np.float16).astype(np.float32).std())
+    scale = np.float32(
+        NOISE * lists.codes(int(lists.sizes.argmax())).view(np.float16).astype(np.float32).std()
+    )
 
     def moved() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for number in lists.filled:
@@ -68,7 +74,8 @@ def queries_of(source: Path, count: int) -> np.ndarray:
     lists, random = InvertedLists(read_index(source)), np.random.default_rng(1)
     numbers = random.choice(len(lists.sizes), count, p=lists.sizes / lists.sizes.sum())
     found = [
-        lists.codes(n).view(np.float16)[random.integers(lists.sizes[n])].astype(np.float32) for n in numbers.tolist()
+        lists.codes(n).view(np.float16)[random.integers(lists.sizes[n])].astype(np.float32)
+        for n in numbers.tolist()
     ]
     keys = np.stack(found)
     return keys + np.float32(MOVED * keys.std()) * random.standard_normal(keys.shape, np.float32)
@@ -117,7 +124,9 @@ def forget(path: Path) -> None:
     threading.Thread(target=repeat, daemon=True).start()
 
 
-def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: list[int]) -> dict[str, Any]:
+def search(
+    folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: list[int]
+) -> dict[str, Any]:
     """Search here, and say what it took; what is found is written beside the index."""
     from stages.search import open as opening
     from stages.search.open import open_searcher, stays_on_disk
@@ -144,7 +153,10 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
             "queries/s": round(len(queries) / wall, 1),
             "ms of CPU a query": round(cpu / len(queries) * 1e3, 2),
         }
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
+    status = dict(
+        line.split(":", 1)
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    )
     peaks = {"peak MB": "VmHWM", "data MB": "VmData"}
     taken |= {name: int(status[field].split()[0]) // 1000 for name, field in peaks.items()}
     return taken
@@ -164,16 +176,22 @@ def compare(folder: Path, how: list[str], ks: list[int], sample: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--store", required=True)
     parser.add_argument("--index", required=True)
     parser.add_argument("--copies", type=int, default=112)
     parser.add_argument("--gigabytes", type=float, default=1.3)
     parser.add_argument("--queries", type=int, default=4096)
-    parser.add_argument("--sample", type=int, default=64, help="queries that recall is measured with")
+    parser.add_argument(
+        "--sample", type=int, default=64, help="queries that recall is measured with"
+    )
     parser.add_argument("--k", default="4,1024")
     parser.add_argument("--folder", help="where the index is kept; else it is removed")
-    parser.add_argument("--how", help=f"of {', '.join(HOW)}; separated by semicolons", default=";".join(HOW))
+    parser.add_argument(
+        "--how", help=f"of {', '.join(HOW)}; separated by semicolons", default=";".join(HOW)
+    )
     parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     ks = [int(k) for k in arguments.k.split(",")]
@@ -200,10 +218,25 @@ def main() -> None:
             f"disk: {rate / 1e6:,.0f} MB/s; floor: {arguments.queries * rate / path.stat().st_size:,.1f} queries/s",
             flush=True,
         )
-        given = ["--store", arguments.store, "--index", arguments.index, "--copies", str(arguments.copies)]
+        given = [
+            "--store",
+            arguments.store,
+            "--index",
+            arguments.index,
+            "--copies",
+            str(arguments.copies),
+        ]
         given += ["--gigabytes", str(arguments.gigabytes), "--k", arguments.k]
         for how in arguments.how.split(";"):
-            command = [sys.executable, "-m", "tests.benchmarks.bench_on_disk", *given, "--here", str(folder), how]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.benchmarks.bench_on_disk",
+                *given,
+                "--here",
+                str(folder),
+                how,
+            ]
             subprocess.run(command, check=True)
         compare(folder, arguments.how.split(";"), ks, arguments.sample)
 

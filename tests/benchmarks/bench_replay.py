@@ -1,11 +1,14 @@
-"""How much memory an update of a Memformer takes, by segments T: through time, with checkpoints, by memory replay.
+"""How much memory an update of a Memformer takes, by segments T: through time, with checkpoints, by
+memory replay.
 
-    python -m tests.benchmarks.bench_replay [--width 128 --slots 64 --length 64 --timesteps 2 4 8 16 32]
+    python -m tests.benchmarks.bench_replay [--width 128 --slots 64 --length 64 --timesteps 2 4 8 16
+    32]
 
-One stream in batches of four. `through time` keeps all activations; `checkpoints` keeps what each segment begins with,
-and computes a segment anew in the backward pass (torch.utils.checkpoint around segment and loss); `replay` is
-`stages.training.replay`. The peak is that of the bytes of all tensors that are alive at once, counted operation by
-operation, less weights and gradients; processor time is that of an update, in turn. Gradients are compared, too.
+One stream in batches of four. `through time` keeps all activations; `checkpoints` keeps what each
+segment begins with, and computes a segment anew in the backward pass (torch.utils.checkpoint around
+segment and loss); `replay` is `stages.training.replay`. The peak is that of the bytes of all
+tensors that are alive at once, counted operation by operation, less weights and gradients;
+processor time is that of an update, in turn. Gradients are compared, too.
 """
 
 import argparse
@@ -32,7 +35,8 @@ ROWS, TYPES = 4, 257
 
 
 class Alive(TorchDispatchMode):
-    """Counts bytes of tensors that operations make, from when they are made to when nobody holds their storage.
+    """Counts bytes of tensors that operations make, from when they are made to when nobody holds
+    their storage.
 
     `there`: tensors from before, which are not counted where an operation changes and returns them.
     """
@@ -70,7 +74,9 @@ class OneUpdate:
 
     keeps_graph = True
 
-    def __init__(self, model: LanguageModel, batches: list[Batch], checkpoints: bool = False) -> None:
+    def __init__(
+        self, model: LanguageModel, batches: list[Batch], checkpoints: bool = False
+    ) -> None:
         self.model, self._batches, self.accumulate = model, batches, len(batches)
         self._checkpoints = checkpoints
         self.before = self.carried = Carried()
@@ -88,7 +94,9 @@ class OneUpdate:
     def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
         def timestep(state: Any) -> Any:
             encoding = self.model.read(batch, state)
-            return self.model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), encoding.state
+            return self.model.loss(
+                encoding.hidden.flatten(0, 1), batch.targets.flatten()
+            ), encoding.state
 
         if not self._checkpoints:
             loss, state = timestep(before.state)
@@ -117,7 +125,9 @@ WAYS: dict[str, tuple[Callable[[Any], Tensor], bool]] = {
 }
 
 
-def measured(model: LanguageModel, batches: list[Batch], way: str) -> tuple[int, float, list[Tensor]]:
+def measured(
+    model: LanguageModel, batches: list[Batch], way: str
+) -> tuple[int, float, list[Tensor]]:
     """Peak bytes, seconds of the processor, gradients."""
     step, checkpoints = WAYS[way]
     for parameter in model.parameters():
@@ -125,7 +135,9 @@ def measured(model: LanguageModel, batches: list[Batch], way: str) -> tuple[int,
     started = time.process_time()
     step(OneUpdate(model, batches, checkpoints))
     seconds = time.process_time() - started
-    gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    gradients = [
+        parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+    ]
     model.zero_grad(set_to_none=False)
     with Alive() as alive:
         step(OneUpdate(model, batches, checkpoints))
@@ -135,22 +147,37 @@ def measured(model: LanguageModel, batches: list[Batch], way: str) -> tuple[int,
 def rows(sizes: dict[str, int], timesteps: list[int]) -> Iterator[dict[str, object]]:
     torch.manual_seed(0)
     length = sizes["length"]
-    shape = {"width": sizes["width"], "ffn_width": 4 * sizes["width"], "slots": sizes["slots"], "dropout": 0.0}
+    shape = {
+        "width": sizes["width"],
+        "ffn_width": 4 * sizes["width"],
+        "slots": sizes["slots"],
+        "dropout": 0.0,
+    }
     model = new_model(TYPES, length, backbone="memformer", **shape).train()
     for number in timesteps:
         stream = torch.randint(TYPES, (ROWS, number * length + 1))
-        pieces = [stream[:, start : start + length + 1] for start in range(0, number * length, length)]
-        batches = [Batch(inputs=piece[:, :-1], targets=piece[:, 1:], places=np.zeros(0)) for piece in pieces]
+        pieces = [
+            stream[:, start : start + length + 1] for start in range(0, number * length, length)
+        ]
+        batches = [
+            Batch(inputs=piece[:, :-1], targets=piece[:, 1:], places=np.zeros(0))
+            for piece in pieces
+        ]
         found = {way: measured(model, batches, way) for way in WAYS}
         want = found["through time"][2]
         for way, (peak, seconds, gradients) in found.items():
-            apart = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(gradients, want, strict=True))
+            apart = max(
+                float((a - b).abs().max() / b.abs().max())
+                for a, b in zip(gradients, want, strict=True)
+            )
             figures = {"MB": round(peak / 2**20, 2), "seconds": round(seconds, 3), "apart": apart}
             yield {"T": number, "way": way, **figures}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, size in (("width", 128), ("slots", 64), ("length", 64)):
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--timesteps", type=int, nargs="+", default=[2, 4, 8, 16, 32])

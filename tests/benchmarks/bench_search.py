@@ -1,20 +1,23 @@
-"""precompute-neighbors against plain batched search in kNN-LM's setting, and memory against corpus size.
+"""precompute-neighbors against plain batched search in kNN-LM's setting, and memory against corpus
+size.
 
     python -m tests.benchmarks.bench_search [--rows 1000000] [--profile]
     python -m tests.benchmarks.bench_search --memory [--rows 100000]
 
-Speed: keys are clustered vectors of width 128 in a Zarr datastore. Ours is what precompute-neighbors does, k = 4,
-own row excluded, with the index that `auto` takes and as many lists as it decides to read: keys are read from
-the datastore, searched, and put in order. Beside it, in batches of 4,096, k + 1: `plain`, kNN-LM's setting, FAISS's
-`index.search` on an IVF-PQ index of 4,096 lists and 64 codes of 8 bits, 32 lists read; and `fast scan`, FAISS's fastest
-recipe, codes of 64 x 4 bits in our lists, re-ranked with the keys as they are stored, with the lists and candidates
-that reach the recall of ours, less .002, in the least time. Both once more with those that reach .95. All take turns;
-rates are medians, recall is against exact search. `products` is the floor of the machine: matrix products with the
-keys of the lists that ours reads. With --profile: where ours spends its time, on one thread.
+Speed: keys are clustered vectors of width 128 in a Zarr datastore. Ours is what
+precompute-neighbors does, k = 4, own row excluded, with the index that `auto` takes and as many
+lists as it decides to read: keys are read from the datastore, searched, and put in order. Beside
+it, in batches of 4,096, k + 1: `plain`, kNN-LM's setting, FAISS's `index.search` on an IVF-PQ index
+of 4,096 lists and 64 codes of 8 bits, 32 lists read; and `fast scan`, FAISS's fastest recipe, codes
+of 64 x 4 bits in our lists, re-ranked with the keys as they are stored, with the lists and
+candidates that reach the recall of ours, less .002, in the least time. Both once more with those
+that reach .95. All take turns; rates are medians, recall is against exact search. `products` is the
+floor of the machine: matrix products with the keys of the lists that ours reads. With --profile:
+where ours spends its time, on one thread.
 
-Memory: peak of build-index (IVF-PQ, 64 bytes a key in codes of 4 bits, which are learnt quickly) and of
-precompute-neighbors in processes of their own, for a corpus and for one ten times as large, the index itself (its
-file, which is loaded whole) taken off.
+Memory: peak of build-index (IVF-PQ, 64 bytes a key in codes of 4 bits, which are learnt quickly)
+and of precompute-neighbors in processes of their own, for a corpus and for one ten times as large,
+the index itself (its file, which is loaded whole) taken off.
 """
 
 import argparse
@@ -67,7 +70,9 @@ DIM, LATENT, CLUSTERS = 128, 32, 1000
 K = 4
 BATCH = 4096
 SAMPLE, WANTED = 1000, 0.95
-"""Queries that recall is measured with, and the recall that settings of the fast scan are chosen for."""
+"""Queries that recall is measured with, and the recall that settings of the fast scan are chosen
+for.
+"""
 PARTS = DIM // 2
 KNN_LM = {"index": "ivf-pq", "lists": 4096, "code_bytes": 64, "probe": 32}
 
@@ -105,11 +110,17 @@ def clustered(store: Store, rows: int) -> Artifact:
 
 def build(store: Store, datastore: Artifact, **settings: Any) -> Artifact:
     config = IndexConfig(**settings)
-    return make(BuildIndex(), config, {"source": datastore.reference}, store, Execution("cpu")).artifact
+    return make(
+        BuildIndex(), config, {"source": datastore.reference}, store, Execution("cpu")
+    ).artifact
 
 
-def searches(index: Artifact, compressed: Artifact, keys: StoredKeys) -> tuple[GroupedSearcher, Any, Plain, Reranked]:
-    """Ours, reading as many lists as it decides to; the index that it reads, as FAISS has it; and both of FAISS's."""
+def searches(
+    index: Artifact, compressed: Artifact, keys: StoredKeys
+) -> tuple[GroupedSearcher, Any, Plain, Reranked]:
+    """Ours, reading as many lists as it decides to; the index that it reads, as FAISS has it; and
+    both of FAISS's.
+    """
     resolved = PrecomputeNeighbors().resolve(NeighborsConfig(k=K), _inputs(index), Execution("cpu"))
     print(f"ours: {index.config['index']}, {index.config['lists']} lists, {resolved.probe} read")
     lists, codes = (read_index(one.file("index.faiss")) for one in (index, compressed))
@@ -118,7 +129,12 @@ def searches(index: Artifact, compressed: Artifact, keys: StoredKeys) -> tuple[G
     assert isinstance(searcher, GroupedSearcher)
     codes.precompute_table()
     sample = training_sample(keys, min(keys.rows, TRAIN_KEYS), 0)
-    return searcher, lists, Plain(codes), product_quantized(lists, keys, sample, stored_keys(keys), PARTS)
+    return (
+        searcher,
+        lists,
+        Plain(codes),
+        product_quantized(lists, keys, sample, stored_keys(keys), PARTS),
+    )
 
 
 def _inputs(index: Artifact) -> Any:
@@ -154,7 +170,10 @@ def speed(rows: int, rounds: int, block: int, profile: bool) -> None:
             "fast scan": (fast, fastest(scans, wanted - EQUAL).setting),
             f"fast scan {WANTED}": (fast, fastest(scans, WANTED).setting),
         }
-        sizes = {name: block if engine is own else min(BATCH, rows) for name, (engine, _) in engines.items()}
+        sizes = {
+            name: block if engine is own else min(BATCH, rows)
+            for name, (engine, _) in engines.items()
+        }
         steps = {name: in_blocks(*engines[name], keys, size) for name, size in sizes.items()}
         queries = widened(keys.rows_between(0, block))
 
@@ -163,17 +182,31 @@ def speed(rows: int, rounds: int, block: int, profile: bool) -> None:
             products(lists, queries)
 
         medians = times_in_turn(steps | {"products": floor}, rounds, warm_up=1)
-        each = {name: Seconds(*(s / sizes.get(name, block) for s in taken)) for name, taken in medians.items()}
+        each = {
+            name: Seconds(*(s / sizes.get(name, block) for s in taken))
+            for name, taken in medians.items()
+        }
         print(f"{rows:,} keys of width {DIM}, {faiss.omp_get_max_threads()} threads")
         for name, (wall, cpu) in each.items():
-            ratios = f"ours / it: {wall / each['ours'].wall:.2f}, by CPU {cpu / each['ours'].cpu:.2f}"
-            known = f"recall@{K} {found(*engines[name]):.4f}, {engines[name][1]}" if name in engines else "the floor"
-            print(f"{name:14} {1 / wall:9,.0f} queries/s {cpu * 1e6:8.1f} us of CPU  {ratios}  {known}", flush=True)
+            ratios = (
+                f"ours / it: {wall / each['ours'].wall:.2f}, by CPU {cpu / each['ours'].cpu:.2f}"
+            )
+            known = (
+                f"recall@{K} {found(*engines[name]):.4f}, {engines[name][1]}"
+                if name in engines
+                else "the floor"
+            )
+            print(
+                f"{name:14} {1 / wall:9,.0f} queries/s {cpu * 1e6:8.1f} us of CPU  {ratios}  {known}",
+                flush=True,
+            )
         if profile:
             print(told(own_seconds(steps["ours"])))
 
 
-def in_blocks(engine: Engine, setting: Setting, keys: StoredKeys, block: int) -> Callable[[], object]:
+def in_blocks(
+    engine: Engine, setting: Setting, keys: StoredKeys, block: int
+) -> Callable[[], object]:
     """Searches for the next keys, so many at a time, which are read first."""
     starts = itertools.cycle(range(0, keys.rows - block + 1, block))
 
@@ -193,11 +226,15 @@ def memory(rows: int) -> None:
             index = _peak("build-index", store, datastore.reference, peaks)
             _peak("precompute-neighbors", store, index, peaks)
         for command, (small, large) in peaks.items():
-            print(f"{command:22} {small:6.0f} MB, ten times the keys {large:6.0f} MB: {large / small:.3f}")
+            print(
+                f"{command:22} {small:6.0f} MB, ten times the keys {large:6.0f} MB: {large / small:.3f}"
+            )
 
 
 def _peak(command: str, store: Store, source: str, peaks: dict[str, list[float]]) -> str:
-    """Run one stage in a process of its own; note its peak less the index, and return its reference."""
+    """Run one stage in a process of its own; note its peak less the index, and return its
+    reference.
+    """
     arguments = [sys.executable, "-m", __spec__.name, "--one", command, str(store.root), source]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
@@ -214,20 +251,36 @@ def one(command: str, root: str, source: str) -> None:
         index = made
     else:
         execution, references = Execution("cpu"), {"source": source}
-        made = make(PrecomputeNeighbors(), NeighborsConfig(k=K), references, store, execution).artifact
+        made = make(
+            PrecomputeNeighbors(), NeighborsConfig(k=K), references, store, execution
+        ).artifact
         index = made.input("index")
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = next(line.split()[1] for line in status.split("\n") if line.startswith("VmHWM"))
     size = index.metrics["bytes"] / 1e6
-    print(json.dumps({"reference": made.reference, "megabytes": int(peak) * 1024 / 1e6, "index_megabytes": size}))
+    print(
+        json.dumps(
+            {
+                "reference": made.reference,
+                "megabytes": int(peak) * 1024 / 1e6,
+                "index_megabytes": size,
+            }
+        )
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--block", type=int, default=1 << 17, help="queries of ours searched together")
-    parser.add_argument("--profile", action="store_true", help="where the time of ours goes, on one thread")
+    parser.add_argument(
+        "--block", type=int, default=1 << 17, help="queries of ours searched together"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="where the time of ours goes, on one thread"
+    )
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

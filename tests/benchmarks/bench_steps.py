@@ -1,15 +1,19 @@
-"""A training step of every method and backbone, beside a plain Transformer of the same attention span.
+"""A training step of every method and backbone, beside a plain Transformer of the same attention
+span.
 
-    python -m tests.benchmarks.bench_steps [--rows "transformer trime" "transformer-xl lm" …] [--profile]
-        [--layers 8 --width 128 --segment-length 256 --batch-tokens 4096 --precision fp32]
+    python -m tests.benchmarks.bench_steps [--rows "transformer trime" "transformer-xl lm" …]
+        [--profile] [--layers 8 --width 128 --segment-length 256 --batch-tokens 4096 --precision
+        fp32]
 
-All models of one shape, vocabulary adaptive, on tokens and neighbours drawn by Zipf's law. They take turns, one step of
-`Trainer` each, in one process; ratios are those of median times (above 1: it takes longer), `cpu_ratio` of processor
-time, which other processes disturb less. `to_transformer` compares with method lm on the Transformer whose positions
-reach back as far: twice a segment where a Transformer-XL caches one, which is the row `transformer lm, two segments`;
-`to_lm` compares with lm on the same backbone. Steps of TRIME all read memory: there is no warm-up with the plain loss.
-SPALM reads the tokens of its neighbours from a memory-mapped file, as a real run does. With --profile the five kinds of
-operations that take the largest parts of a step, by torch's profiler.
+All models of one shape, vocabulary adaptive, on tokens and neighbours drawn by Zipf's law. They
+take turns, one step of `Trainer` each, in one process; ratios are those of median times (above 1:
+it takes longer), `cpu_ratio` of processor time, which other processes disturb less.
+`to_transformer` compares with method lm on the Transformer whose positions reach back as far: twice
+a segment where a Transformer-XL caches one, which is the row `transformer lm, two segments`;
+`to_lm` compares with lm on the same backbone. Steps of TRIME all read memory: there is no warm-up
+with the plain loss. SPALM reads the tokens of its neighbours from a memory-mapped file, as a real
+run does. With --profile the five kinds of operations that take the largest parts of a step, by
+torch's profiler.
 """
 
 import argparse
@@ -65,7 +69,11 @@ BACKBONES = ("transformer", "transformer-xl", "lstm")
 ALL_METHODS = ("lm", "trime", "trime-long", "trime-ext", "spalm")
 ROWS = {
     LONG: Row("transformer", segments=2),
-    **{f"{backbone} {method}": Row(backbone, method) for backbone in BACKBONES for method in ALL_METHODS},
+    **{
+        f"{backbone} {method}": Row(backbone, method)
+        for backbone in BACKBONES
+        for method in ALL_METHODS
+    },
 }
 
 
@@ -83,7 +91,9 @@ def configured(row: Row, arguments: argparse.Namespace) -> TrainConfig:
     model = model.sized(VOCABULARY, length)
     return TrainConfig(
         method=row.method,
-        memory=None if memory is None else memory.sized(model, Batches(arguments.batch_tokens // length)),
+        memory=None
+        if memory is None
+        else memory.sized(model, Batches(arguments.batch_tokens // length)),
         model=model,
         segment_length=length,
         batch_tokens=arguments.batch_tokens,
@@ -108,7 +118,9 @@ def neighbors(tokens: np.ndarray, k: int, folder: Path) -> SideInputs:
     random = np.random.default_rng(1)
     drawn = random.choice(tokens, (len(tokens), k)).astype(np.int32)
     drawn[random.random(drawn.shape) < 0.1] = -1
-    file = mapped(folder / "neighbors.npy", drawn.shape, drawn.dtype, lambda start, stop: drawn[start:stop])
+    file = mapped(
+        folder / "neighbors.npy", drawn.shape, drawn.dtype, lambda start, stop: drawn[start:stop]
+    )
     return SideInputs(neighbor_tokens={"train": file})
 
 
@@ -122,16 +134,27 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         folder, splits = Path(name), Splits(tokens, None, 0)
         side_inputs = neighbors(tokens, arguments.k, folder)
         steps = {
-            label: our_steps(configured(ROWS[label], arguments), splits, folder, device, side_inputs)
+            label: our_steps(
+                configured(ROWS[label], arguments), splits, folder, device, side_inputs
+            )
             for label in chosen
         }
         taken = times_in_turn(steps, arguments.rounds)
         rows = {label: compared(label, taken, arguments.batch_tokens) for label in chosen}
         for label in arguments.rows if arguments.profile else ():
             found = shares(own_times(steps[label], PROFILED), GROUPS)
-            rows[label]["profile"] = {kind: round(share, 3) for kind, share in list(found.items())[:LARGEST]}
-    shape = {name: getattr(arguments, name) for name in ("layers", "width", "heads", "segment_length", "batch_tokens")}
-    where = {"precision": arguments.precision, "threads": torch.get_num_threads(), "device": str(device)}
+            rows[label]["profile"] = {
+                kind: round(share, 3) for kind, share in list(found.items())[:LARGEST]
+            }
+    shape = {
+        name: getattr(arguments, name)
+        for name in ("layers", "width", "heads", "segment_length", "batch_tokens")
+    }
+    where = {
+        "precision": arguments.precision,
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+    }
     return {"rows": rows, **shape, "k": arguments.k, **where}
 
 
@@ -156,8 +179,12 @@ def compared(label: str, taken: dict[str, Seconds], tokens: int) -> dict[str, An
 
 def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     names = list(ROWS)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="+", choices=names, default=names, metavar="ROW", help=", ".join(names))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", nargs="+", choices=names, default=names, metavar="ROW", help=", ".join(names)
+    )
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--heads", type=int, default=4)

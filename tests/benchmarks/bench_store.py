@@ -1,8 +1,10 @@
-"""How long a store of many artifacts takes to list, draw and clear: python -m tests.benchmarks.bench_store.
+"""How long a store of many artifacts takes to list, draw and clear: python -m
+tests.benchmarks.bench_store.
 
-Makes a store of so many named artifacts (10,000 by default), in chains of five kinds, and times the commands on it in
-processes of their own: the first that reads all manifests, then each, and a command whose artifact is there. The goal
-is two seconds each, with the command line's own start; on a shared machine the processor's time tells.
+Makes a store of so many named artifacts (10,000 by default), in chains of five kinds, and times the
+commands on it in processes of their own: the first that reads all manifests, then each, and a
+command whose artifact is there. The goal is two seconds each, with the command line's own start; on
+a shared machine the processor's time tells.
 """
 
 import os
@@ -40,9 +42,20 @@ def fill(root: Path, artifacts: int) -> None:
         kind, id = CHAIN[place], f"{chain:012x}"
         above = {"source": InputRecord(kind=CHAIN[place - 1], id=id, digest="")} if place else {}
         manifest = Manifest(
-            **{"format_version": KINDS[kind].format_version, "kind": kind, "id": id, "inputs": above},
-            **{"config": {f"setting_{n}": n for n in range(20)}, "metrics": {f"metric_{n}": n / 7 for n in range(40)}},
-            **{"files": {f"array.zarr/c/{n}": entry for n in range(FILES)}, "producer": {"memlm": "0"}},
+            **{
+                "format_version": KINDS[kind].format_version,
+                "kind": kind,
+                "id": id,
+                "inputs": above,
+            },
+            **{
+                "config": {f"setting_{n}": n for n in range(20)},
+                "metrics": {f"metric_{n}": n / 7 for n in range(40)},
+            },
+            **{
+                "files": {f"array.zarr/c/{n}": entry for n in range(FILES)},
+                "producer": {"memlm": "0"},
+            },
             **{"stage": KINDS[kind].command, "outside_files": []},
             **{"created": f"2026-01-01T00:00:{number % 60:02}+00:00", "seconds": 1.0},
         )
@@ -65,7 +78,10 @@ def main(artifacts: int) -> None:
             _memlm(folder, words)
             wall, after = time.perf_counter() - started, os.times()
             used = sum(after[2:4]) - sum(before[2:4])
-            print(f"{name}: {wall:.2f} s, {used:.2f} s of the processor, {artifacts:,} artifacts", flush=True)
+            print(
+                f"{name}: {wall:.2f} s, {used:.2f} s of the processor, {artifacts:,} artifacts",
+                flush=True,
+            )
 
 
 def _memlm(folder: str, words: tuple[str, ...]) -> None:

@@ -1,10 +1,12 @@
 """An update of a stream of tasks, beside plain fine-tuning of the same encoder in a minimal loop.
 
-    python -m tests.benchmarks.bench_tasks [--methods seq replay …] [--layers 4 --width 128 --length 64 --rows 16]
+    python -m tests.benchmarks.bench_tasks [--methods seq replay …] [--layers 4 --width 128 --length
+    64 --rows 16]
 
-Both read the same padded documents of 8 to 64 tokens with the same weights and AdamW; the minimal loop does nothing
-else. They take turns, an update each, in one process; ratios are those of median times (above 1: it takes longer),
-`cpu_ratio` of processor time, which other processes disturb less. Updates with a draw are few, so a median is without.
+Both read the same padded documents of 8 to 64 tokens with the same weights and AdamW; the minimal
+loop does nothing else. They take turns, an update each, in one process; ratios are those of median
+times (above 1: it takes longer), `cpu_ratio` of processor time, which other processes disturb less.
+Updates with a draw are few, so a median is without.
 """
 
 import argparse
@@ -56,7 +58,9 @@ def minimal(config: TrainConfig, examples: Documents, device: torch.device) -> C
     order = iter(np.random.default_rng(1).permutation(COUNT * 10) % COUNT)
 
     def step() -> None:
-        batch = examples.batch(np.array([next(order) for _ in range(config.batch_segments)])).to(device)
+        batch = examples.batch(np.array([next(order) for _ in range(config.batch_segments)])).to(
+            device
+        )
         F.cross_entropy(model.label_scores(batch), batch.labels).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -64,19 +68,36 @@ def minimal(config: TrainConfig, examples: Documents, device: torch.device) -> C
     return step
 
 
-def ours(config: TrainConfig, examples: Documents, device: torch.device, folder: Path) -> Callable[[], None]:
+def ours(
+    config: TrainConfig, examples: Documents, device: torch.device, folder: Path
+) -> Callable[[], None]:
     """An update of `Trainer`."""
     method = METHODS.load(config.method)(config.method_settings)
     model = LanguageModel(config.model)
     trainer = Trainer(
-        Run(make_fabric(device), config, model, method, [Task("a", examples)], None, folder, Silent(), 1e9)
+        Run(
+            make_fabric(device),
+            config,
+            model,
+            method,
+            [Task("a", examples)],
+            None,
+            folder,
+            Silent(),
+            1e9,
+        )
     )
     return trainer._update
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     device, examples = resolve_device(arguments.device), documents(arguments.length)
-    sizes = {"layers": arguments.layers, "width": arguments.width, "heads": 4, "ffn_width": 4 * arguments.width}
+    sizes = {
+        "layers": arguments.layers,
+        "width": arguments.width,
+        "heads": 4,
+        "ffn_width": 4 * arguments.width,
+    }
     model = parse_model({**sizes, "dropout": 0.1}).sized(TYPES, arguments.length)
     with tempfile.TemporaryDirectory() as name:
         steps: dict[str, Callable[[], object]] = {}
@@ -108,8 +129,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments_of(given: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"layers": 4, "width": 128, "length": 64, "rows": 16, "rounds": 60}.items():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in {
+        "layers": 4,
+        "width": 128,
+        "length": 64,
+        "rows": 16,
+        "rounds": 60,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--methods", nargs="+", default=["seq", "replay", "oml-er"])
     parser.add_argument("--device", default="cpu")

@@ -1,14 +1,18 @@
-"""Throughput of `tokenize` beside a peer and the floor, and its memory against a text ten times the size.
+"""Throughput of `tokenize` beside a peer and the floor, and its memory against a text ten times the
+size.
 
-    python -m tests.benchmarks.bench_tokenize [--tokenizer word|bpe] [--text FILE | --megabytes 10] [--rounds 3]
+    python -m tests.benchmarks.bench_tokenize [--tokenizer word|bpe] [--text FILE | --megabytes 10]
+    [--rounds 3]
 
-The floor reads the text and cuts its lines at white space, and keeps nothing. The peer of words is the plainest loop:
-it holds the whole text, counts its words, looks each up and writes one array. That of BPE is what Hugging Face's
-tokenizers makes of the lines with the same vocabulary, one thread, into one array; the vocabulary, of 16,000 types, is
-made before, and given to both. Neither has documents, paragraphs, hashes, checksums or resuming. Each run is a process
-of its own, on a file or on generated text and ten times that, in turn; figures are medians, by the clock and in
-processor time, all threads together, which a busy machine changes little. With two workers processor time is that of
-the first process and half that of the workers: what two idle cores need at least.
+The floor reads the text and cuts its lines at white space, and keeps nothing. The peer of words is
+the plainest loop:
+it holds the whole text, counts its words, looks each up and writes one array. That of BPE is what
+Hugging Face's tokenizers makes of the lines with the same vocabulary, one thread, into one array;
+the vocabulary, of 16,000 types, is made before, and given to both. Neither has documents,
+paragraphs, hashes, checksums or resuming. Each run is a process of its own, on a file or on
+generated text and ten times that, in turn; figures are medians, by the clock and in processor time,
+all threads together, which a busy machine changes little. With two workers processor time is that
+of the first process and half that of the workers: what two idle cores need at least.
 """
 
 import argparse
@@ -34,7 +38,9 @@ LINES = 1_000
 
 
 class Run(NamedTuple):
-    """Of one way on one text: MB a second by the clock and of processor time, and the most MB of memory."""
+    """Of one way on one text: MB a second by the clock and of processor time, and the most MB of
+    memory.
+    """
 
     wall: float
     cpu: float
@@ -67,7 +73,9 @@ def library(source: Path, folder: Path, vocabulary: Path) -> None:
     np.save(folder / "ids.npy", np.concatenate(parts))
 
 
-def ours(source: Path, folder: Path, vocabulary: Path | None, workers: int = 1, **settings: Any) -> Path:
+def ours(
+    source: Path, folder: Path, vocabulary: Path | None, workers: int = 1, **settings: Any
+) -> Path:
     """Returns: the folder of the artifact."""
     from stages.artifacts.make import make
     from stages.artifacts.stage import Execution
@@ -75,7 +83,9 @@ def ours(source: Path, folder: Path, vocabulary: Path | None, workers: int = 1, 
     from stages.tokenize import Tokenize, TokenizeConfig
 
     files = {"train": [str(source)]} | ({"tokenizer": str(vocabulary)} if vocabulary else {})
-    return make(Tokenize(), TokenizeConfig(**settings), files, Store(folder), Execution(workers=workers)).artifact.path
+    return make(
+        Tokenize(), TokenizeConfig(**settings), files, Store(folder), Execution(workers=workers)
+    ).artifact.path
 
 
 def words(source: Path, folder: Path, vocabulary: Path, workers: int = 1) -> None:
@@ -106,7 +116,9 @@ def measure(way: str, tokenizer: str, source: Path, vocabulary: Path) -> Run:
     words = ["--one", way, str(source), str(vocabulary), "--tokenizer", tokenizer]
     command = [sys.executable, "-m", "tests.benchmarks.bench_tokenize", *words]
     # Modules have bytecode, as where they are installed.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     ended = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     wall, cpu, peak = json.loads(ended.stdout)
     megabytes = source.stat().st_size / 1e6
@@ -130,7 +142,9 @@ def measure_here(way: str, tokenizer: str, source: Path, vocabulary: Path) -> No
 
 
 def table(found: dict[str, dict[str, Run]]) -> Iterator[str]:
-    """A line a text and way, how ours compares on the last text, and its memory with that of the first."""
+    """A line a text and way, how ours compares on the last text, and its memory with that of the
+    first.
+    """
     for text, runs in found.items():
         for way, run in runs.items():
             yield f"{text:6} {way:12} {run.wall:7.1f} MB/s {run.cpu:7.1f} MB/s of CPU {run.peak:7.0f} MB peak"
@@ -152,7 +166,9 @@ def texts(folder: Path, megabytes: float) -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokenizer", choices=list(PEERS), default="word")
     parser.add_argument("--text", type=Path, metavar="FILE", help="in place of generated text")
     parser.add_argument("--megabytes", type=float, default=10)
@@ -165,14 +181,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         read = [given.text] if given.text else texts(folder, given.megabytes)
-        made = ours(read[0], folder, None, tokenizer="bpe", vocab_size=TYPES) if given.tokenizer == "bpe" else folder
-        taken: dict[str, dict[str, list[Run]]] = {text.stem: {way: [] for way in WAYS} for text in read}
+        made = (
+            ours(read[0], folder, None, tokenizer="bpe", vocab_size=TYPES)
+            if given.tokenizer == "bpe"
+            else folder
+        )
+        taken: dict[str, dict[str, list[Run]]] = {
+            text.stem: {way: [] for way in WAYS} for text in read
+        }
         for _ in range(given.rounds):
             for text in read:
                 for way in WAYS:
-                    taken[text.stem][way].append(measure(way, given.tokenizer, text, made / "tokenizer.json"))
+                    taken[text.stem][way].append(
+                        measure(way, given.tokenizer, text, made / "tokenizer.json")
+                    )
     found = {
-        text: {way: Run(*map(statistics.median, zip(*runs, strict=True))) for way, runs in ways.items()}
+        text: {
+            way: Run(*map(statistics.median, zip(*runs, strict=True))) for way, runs in ways.items()
+        }
         for text, ways in taken.items()
     }
     print("\n".join(table(found)))

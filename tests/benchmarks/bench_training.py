@@ -1,19 +1,21 @@
 """Training throughput against a minimal loop of the same shape.
 
-    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
-        [--compile [--cuda-graphs]] [--nanogpt FOLDER]
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000
+        --precision fp32] [--compile [--cuda-graphs]] [--nanogpt FOLDER]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
 AdamW. Scores are made in fp32 in both, whatever the precision of the blocks. Ours is `Trainer`,
-validation and checkpoints aside. Both take turns in one process on the same data: one step each on a CPU; on a GPU
-ten, at the end of which both wait for it, since it works while the host goes on. The ratio is that of the median times,
-`cpu_ratio` that of processor times, which other programs disturb less. `products` are the matrix products of a step
-alone, forward and backward, of the same shapes and types, attention over half of all pairs of positions: the floor of
-the machine, of which each row reaches `of_floor`. With --compile all stand there compiled too; `first_turn` are the
-seconds of a first turn, compiling included, and `pays_after` the updates after which what it took beyond that of the
-row it is compared with has been gained. With --nanogpt nanoGPT's own model and optimizer take turns as well, in the
-same loop: the folder is a clone of karpathy/nanoGPT (see `tests/peers`); in bf16 its scores are bf16 too.
+validation and checkpoints aside. Both take turns in one process on the same data: one step each on
+a CPU; on a GPU ten, at the end of which both wait for it, since it works while the host goes on.
+The ratio is that of the median times, `cpu_ratio` that of processor times, which other programs
+disturb less. `products` are the matrix products of a step alone, forward and backward, of the same
+shapes and types, attention over half of all pairs of positions: the floor of the machine, of which
+each row reaches `of_floor`. With --compile all stand there compiled too; `first_turn` are the
+seconds of a first turn, compiling included, and `pays_after` the updates after which what it took
+beyond that of the row it is compared with has been gained. With --nanogpt nanoGPT's own model and
+optimizer take turns as well, in the same loop: the folder is a clone of karpathy/nanoGPT (see
+`tests/peers`); in bf16 its scores are bf16 too.
 """
 
 import argparse
@@ -67,7 +69,9 @@ class MinimalBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         b, length, d = x.shape
         q, k, v = self.qkv(self.norm1(x)).split(d, dim=2)
-        q, k, v = (t.view(b, length, self.heads, d // self.heads).transpose(1, 2) for t in (q, k, v))
+        q, k, v = (
+            t.view(b, length, self.heads, d // self.heads).transpose(1, 2) for t in (q, k, v)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.drop(self.out(y.transpose(1, 2).contiguous().view(b, length, d)))
         return x + self.drop(self.down(F.gelu(self.up(self.norm2(x)))))
@@ -80,7 +84,9 @@ class MinimalModel(nn.Module):
         self.positions = nn.Embedding(length, config.width)
         nn.init.normal_(self.tokens.weight, std=0.02)
         self.drop = nn.Dropout(config.dropout)
-        blocks = (MinimalBlock(config.width, config.heads, config.dropout) for _ in range(config.layers))
+        blocks = (
+            MinimalBlock(config.width, config.heads, config.dropout) for _ in range(config.layers)
+        )
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(config.width)
 
@@ -94,13 +100,17 @@ class MinimalModel(nn.Module):
 
 def on_device(ids: Tensor, device: torch.device) -> Tensor:
     """Ids of the CPU on a device; a GPU copies them while the host goes on, as in ours."""
-    return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+    return (
+        ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+    )
 
 
 def minimal_steps(
     config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
 ) -> Callable[[], None]:
-    """A turn of the minimal loop, on segments drawn and losses read as nanoGPT does: these now and then."""
+    """A turn of the minimal loop, on segments drawn and losses read as nanoGPT does: these now and
+    then.
+    """
     assert isinstance(config.model, TransformerConfig)
     model = MinimalModel(config.model, vocabulary, config.segment_length).to(device)
     groups = [
@@ -112,12 +122,25 @@ def minimal_steps(
 
 
 def nanogpt_steps(
-    folder: Path, config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
+    folder: Path,
+    config: TrainConfig,
+    splits: Splits,
+    vocabulary: int,
+    device: torch.device,
+    turn: int = 1,
 ) -> Callable[[], None]:
     """A turn of nanoGPT's model with its own optimizer."""
     network, shape = load(folder / "model.py", "nanogpt"), config.model
     assert isinstance(shape, TransformerConfig)
-    sizes = (config.segment_length, vocabulary, shape.layers, shape.heads, shape.width, shape.dropout, True)
+    sizes = (
+        config.segment_length,
+        vocabulary,
+        shape.layers,
+        shape.heads,
+        shape.width,
+        shape.dropout,
+        True,
+    )
     with contextlib.redirect_stdout(io.StringIO()):
         model = network.GPT(network.GPTConfig(*sizes)).to(device)
         optimizer = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device.type)
@@ -132,15 +155,22 @@ def loop(
     device: torch.device,
     turn: int,
 ) -> Callable[[], None]:
-    """A turn of nanoGPT's loop; the model gives a loss, or scores and a loss, for inputs and targets."""
-    forward: Callable[[Tensor, Tensor], Any] = torch.compile(model, dynamic=False) if config.compile else model
+    """A turn of nanoGPT's loop; the model gives a loss, or scores and a loss, for inputs and
+    targets.
+    """
+    forward: Callable[[Tensor, Tensor], Any] = (
+        torch.compile(model, dynamic=False) if config.compile else model
+    )
     length, rows = config.segment_length, config.batch_tokens // config.segment_length
 
     def step() -> Tensor:
         starts = torch.randint(len(splits.train) - length, (rows,)).tolist()
         x, y = (
             torch.stack(
-                [torch.from_numpy(splits.train[i + shift : i + shift + length].astype(np.int64)) for i in starts]
+                [
+                    torch.from_numpy(splits.train[i + shift : i + shift + length].astype(np.int64))
+                    for i in starts
+                ]
             )
             for shift in (0, 1)
         )
@@ -161,8 +191,12 @@ def loop(
     return steps
 
 
-def product_steps(config: TrainConfig, vocabulary: int, device: torch.device, turn: int = 1) -> Callable[[], None]:
-    """A turn of the matrix products of a step: each forward, and for the gradients of both of its factors."""
+def product_steps(
+    config: TrainConfig, vocabulary: int, device: torch.device, turn: int = 1
+) -> Callable[[], None]:
+    """A turn of the matrix products of a step: each forward, and for the gradients of both of its
+    factors.
+    """
     shape, tokens, length = config.model, config.batch_tokens, config.segment_length
     assert isinstance(shape, TransformerConfig)
     blocks = torch.bfloat16 if config.precision == "bf16" else torch.float32
@@ -204,7 +238,17 @@ def our_steps(
     """A turn of `Trainer`, its reports included."""
     method = METHODS.load(config.method)(config.method_settings, side_inputs)
     tasks = [Task("train", streams(config, splits)[0])]
-    run = Run(make_fabric(device), config, LanguageModel(config.model), method, tasks, None, folder, Silent(), 1e9)
+    run = Run(
+        make_fabric(device),
+        config,
+        LanguageModel(config.model),
+        method,
+        tasks,
+        None,
+        folder,
+        Silent(),
+        1e9,
+    )
     trainer = Trainer(run)
     with ExitStack() as stack:  # the journal is closed: nothing is kept of what is timed
         course = Course(run, trainer.progress, trainer.order.update_tokens, stack)
@@ -245,20 +289,27 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     splits = Splits(zipf.astype(np.uint16), None, 0)
     if arguments.cuda_graphs:
         inductor.triton.cudagraphs = True
-    variants = {"": config} | ({COMPILED: config.model_copy(update={"compile": True})} if arguments.compile else {})
+    variants = {"": config} | (
+        {COMPILED: config.model_copy(update={"compile": True})} if arguments.compile else {}
+    )
     with tempfile.TemporaryDirectory() as name:
         turn, folder = arguments.turn or TURN[device.type], Path(name)
         steps = {}
         for suffix, chosen in variants.items():
             steps[f"ours{suffix}"] = our_steps(chosen, splits, folder, device, turn=turn)
-            steps[f"minimal{suffix}"] = minimal_steps(chosen, splits, arguments.vocabulary, device, turn)
+            steps[f"minimal{suffix}"] = minimal_steps(
+                chosen, splits, arguments.vocabulary, device, turn
+            )
             if arguments.nanogpt:
                 given = arguments.nanogpt, chosen, splits, arguments.vocabulary, device, turn
                 steps[f"nanogpt{suffix}"] = nanogpt_steps(*given)
         steps["products"] = product_steps(config, arguments.vocabulary, device, turn)
         first = {name: seconds(step) for name, step in steps.items()}
         taken = times_in_turn(steps, arguments.rounds)
-    rows = {name: row(taken, name, config.batch_tokens * turn) | {"first_turn": first[name]} for name in steps}
+    rows = {
+        name: row(taken, name, config.batch_tokens * turn) | {"first_turn": first[name]}
+        for name in steps
+    }
     for name in [name for name in steps if name + COMPILED in steps]:
         gained = (taken[name].wall - taken[name + COMPILED].wall) / turn
         spent = first[name + COMPILED] - first[name]
@@ -267,7 +318,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def row(taken: dict[str, Seconds], name: str, tokens: int) -> dict[str, Any]:
-    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop and the products alone."""
+    """Of one of the things timed, whose turns read so many tokens, beside the minimal loop and the
+    products alone.
+    """
     own, minimal, products = taken[name], taken["minimal"], taken["products"]
     return {
         "tokens_per_second": round(tokens / own.wall, 1),
@@ -285,7 +338,9 @@ def seconds(step: Callable[[], None]) -> float:
 
 
 def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)
@@ -297,9 +352,13 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--compile", action="store_true", help="both compiled, too")
-    parser.add_argument("--cuda-graphs", action="store_true", help="what is compiled is replayed as CUDA graphs")
+    parser.add_argument(
+        "--cuda-graphs", action="store_true", help="what is compiled is replayed as CUDA graphs"
+    )
     parser.add_argument("--turn", type=int, help="steps of a turn (1 on a CPU, 10 on a GPU)")
-    parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a clone of karpathy/nanoGPT")
+    parser.add_argument(
+        "--nanogpt", type=Path, metavar="FOLDER", help="a clone of karpathy/nanoGPT"
+    )
     return parser.parse_args(words)
 
 

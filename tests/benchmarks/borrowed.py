@@ -1,4 +1,6 @@
-"""Artifacts of somebody's store, read in a store that is thrown away: nothing is written into theirs."""
+"""Artifacts of somebody's store, read in a store that is thrown away: nothing is written into
+theirs.
+"""
 
 import shutil
 import tempfile
@@ -43,7 +45,10 @@ class Excerpt(Artificial):
         shutil.copy(source.file("tokenizer.json"), job.draft.add("tokenizer.json"))
         splits = {}
         for name, count in job.config.splits.items():
-            split, known = open_split(source.zarr("tokens.zarr"), name), source.metrics["splits"][name]
+            split, known = (
+                open_split(source.zarr("tokens.zarr"), name),
+                source.metrics["splits"][name],
+            )
             count = min(count, known["tokens"])
             ends = _until(split.paragraph_ends, count)
             arrays = {
@@ -53,10 +58,17 @@ class Excerpt(Artificial):
                 "paragraph_hashes": np.asarray(split.paragraph_hashes[: len(ends)]),
             }
             for array, values in arrays.items():
-                layout = ArrayLayout(f"tokens.zarr/{name}/{array}", values.shape, values.dtype, SHARD)
+                layout = ArrayLayout(
+                    f"tokens.zarr/{name}/{array}", values.shape, values.dtype, SHARD
+                )
                 job.draft.write_whole(layout, values)
             units = dict.fromkeys(("tokens", "characters", "bytes", "words"), count)
-            splits[name] = {**known, **units, "documents": len(arrays["doc_offsets"]) - 1, "paragraphs": len(ends)}
+            splits[name] = {
+                **known,
+                **units,
+                "documents": len(arrays["doc_offsets"]) - 1,
+                "paragraphs": len(ends),
+            }
         return {**source.metrics, "splits": splits}
 
 

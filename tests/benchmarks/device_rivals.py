@@ -1,4 +1,6 @@
-"""Other engines beside search on a GPU: FAISS on the host, and its builds for GPUs where they are installed."""
+"""Other engines beside search on a GPU: FAISS on the host, and its builds for GPUs where they are
+installed.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,9 +37,13 @@ def _search(held: Sequence[Any], queries: np.ndarray, k: int) -> tuple[np.ndarra
 
 
 def _on_gpu(index: faiss.IndexIVF, by_cuvs: bool, megabytes: int) -> Sequence[Any]:
-    """The index as a GPU holds it, and what must live as long. Raises: RuntimeError where FAISS cannot."""
+    """The index as a GPU holds it, and what must live as long. Raises: RuntimeError where FAISS
+    cannot.
+    """
     if not searching_gpus():
-        raise RuntimeError(f"not installed: its wheel of {megabytes} MB is too large to be carried.")
+        raise RuntimeError(
+            f"not installed: its wheel of {megabytes} MB is too large to be carried."
+        )
     if by_cuvs and "CUVS" not in faiss.get_compile_options():
         raise RuntimeError("this FAISS was built without cuVS.")
     options, resources = faiss.GpuClonerOptions(), faiss.StandardGpuResources()

@@ -1,7 +1,7 @@
 """Searches that are compared, each with the settings that its recall and its rate depend on.
 
-All of them look for the neighbours of stored keys, and the row of a query itself does not count: ours leaves it out,
-the others are asked for one neighbour more (`others`).
+All of them look for the neighbours of stored keys, and the row of a query itself does not count:
+ours leaves it out, the others are asked for one neighbour more (`others`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,9 @@ class Engine(Protocol):
         """Those that are tried for k neighbours."""
 
     def search(self, queries: np.ndarray, rows: np.ndarray, k: int, setting: Setting) -> np.ndarray:
-        """Rows near to queries [n, d], which are those of `rows` [n]: ids [n, k], or with their own [n, k + 1]."""
+        """Rows near to queries [n, d], which are those of `rows` [n]: ids [n, k], or with their own
+        [n, k + 1].
+        """
 
 
 class Ours:
@@ -44,7 +46,11 @@ class Ours:
         self.searcher, self.own = searcher, {"probe": searcher.probe}
 
     def settings(self, k: int) -> Iterable[Setting]:
-        return [{"probe": probe} for probe in sorted({*PROBES, self.own["probe"]}) if probe <= self.searcher.ivf.nlist]
+        return [
+            {"probe": probe}
+            for probe in sorted({*PROBES, self.own["probe"]})
+            if probe <= self.searcher.ivf.nlist
+        ]
 
     def search(self, queries: np.ndarray, rows: np.ndarray, k: int, setting: Setting) -> np.ndarray:
         self.searcher.probe = setting["probe"]
@@ -67,7 +73,8 @@ class Plain:
 
 
 class Reranked:
-    """FAISS's fast scan of small codes; of the nearest by these, `factor` times k, the nearest by the keys themselves.
+    """FAISS's fast scan of small codes; of the nearest by these, `factor` times k, the nearest by
+    the keys themselves.
 
     Args:
         codes: an index with lists, whose codes are still to be learnt.
@@ -77,7 +84,9 @@ class Reranked:
         rotation: of keys, before they are coded.
     """
 
-    def __init__(self, codes: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, rotation: Any = None) -> None:
+    def __init__(
+        self, codes: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, rotation: Any = None
+    ) -> None:
         codes.train(sample if rotation is None else rotation.apply(sample))
         whole = codes if rotation is None else faiss.IndexPreTransform(rotation, codes)
         for _, block in keys.each():
@@ -87,7 +96,9 @@ class Reranked:
 
     def settings(self, k: int) -> Iterable[Setting]:
         factors = (1, 2, 4, 8, 16, 32) if k < MANY else (1, 1.5, 2, 4)
-        probes = [probe for probe in PROBES if probe <= self.codes.nlist and (k < MANY or probe >= 8)]
+        probes = [
+            probe for probe in PROBES if probe <= self.codes.nlist and (k < MANY or probe >= 8)
+        ]
         return [{"probe": probe, "factor": factor} for probe, factor in product(probes, factors)]
 
     def search(self, queries: np.ndarray, rows: np.ndarray, k: int, setting: Setting) -> np.ndarray:
@@ -118,27 +129,39 @@ class Graph:
         return np.asarray(self.index.search(queries, k + 1)[0].astype(np.int64))
 
 
-def product_quantized(index: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, parts: int) -> Reranked:
+def product_quantized(
+    index: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, parts: int
+) -> Reranked:
     """Codes of 4 bits a part, in the lists of an index."""
     codes = faiss.IndexIVFPQFastScan(index.quantizer, index.d, index.nlist, parts, 4)
     return Reranked(codes, keys, sample, stored)
 
 
-def rabitq(index: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, bits: int = 1) -> Reranked:
-    """RaBitQ (Gao and Long 2024), some bits a dimension, in the lists of an index, all of it rotated at random."""
+def rabitq(
+    index: Any, keys: StoredKeys, sample: np.ndarray, stored: Any, bits: int = 1
+) -> Reranked:
+    """RaBitQ (Gao and Long 2024), some bits a dimension, in the lists of an index, all of it
+    rotated at random.
+    """
     rotation = faiss.RandomRotationMatrix(index.d, index.d)
     rotation.init(ROTATION_SEED)
     centres = faiss.IndexFlatL2(index.d)
     centres.add(rotation.apply(index.quantizer.reconstruct_n(0, index.nlist)))
     own_lists, block = True, 32
-    codes = faiss.IndexIVFRaBitQFastScan(centres, index.d, index.nlist, faiss.METRIC_L2, block, own_lists, bits)
+    codes = faiss.IndexIVFRaBitQFastScan(
+        centres, index.d, index.nlist, faiss.METRIC_L2, block, own_lists, bits
+    )
     return Reranked(codes, keys, sample, stored, rotation)
 
 
 def stored_keys(keys: StoredKeys) -> Any:
     """Keys as they are stored, in an index of FAISS."""
     half = keys.dtype == np.float16
-    index = faiss.IndexScalarQuantizer(keys.dim, faiss.ScalarQuantizer.QT_fp16) if half else faiss.IndexFlatL2(keys.dim)
+    index = (
+        faiss.IndexScalarQuantizer(keys.dim, faiss.ScalarQuantizer.QT_fp16)
+        if half
+        else faiss.IndexFlatL2(keys.dim)
+    )
     index.is_trained = True
     for _, block in keys.each():
         index.add(widened(block))
@@ -159,7 +182,9 @@ class Tried(NamedTuple):
     seconds: float
 
 
-def tried(engine: Engine, queries: np.ndarray, rows: np.ndarray, true: np.ndarray, k: int) -> list[Tried]:
+def tried(
+    engine: Engine, queries: np.ndarray, rows: np.ndarray, true: np.ndarray, k: int
+) -> list[Tried]:
     """All settings of an engine, one after the other, after one that warms it up."""
     settings = list(engine.settings(k))
     engine.search(queries, rows, k, settings[0])
@@ -178,7 +203,11 @@ def fastest(found: Sequence[Tried], wanted: float) -> Tried:
     enough = [one for one in found if one.recall >= wanted]
     if not enough:
         return max(found, key=lambda one: one.recall)
-    least = [one for one in enough if not any(_costs_less(other.setting, one.setting) for other in enough)]
+    least = [
+        one
+        for one in enough
+        if not any(_costs_less(other.setting, one.setting) for other in enough)
+    ]
     return min(least, key=lambda one: one.seconds)
 
 

@@ -15,7 +15,9 @@ BUILT_IN = "~"
 
 
 def own_seconds(call: Callable[[], Any]) -> Counter[str]:
-    """Seconds in each function of Python itself, and in functions in C that it calls; all on one thread."""
+    """Seconds in each function of Python itself, and in functions in C that it calls; all on one
+    thread.
+    """
     threads, profile = torch.get_num_threads(), cProfile.Profile()
     torch.set_num_threads(1)
     with threadpool_limits(1):

@@ -1,4 +1,5 @@
-"""A Transformer without attention, to compare attentions with: `MEMLM_PARTS=tests.benchmarks.no_attention`.
+"""A Transformer without attention, to compare attentions with:
+`MEMLM_PARTS=tests.benchmarks.no_attention`.
 
 memlm train TOKENS --backbone transformer --set model.attention.name=no-attention
 """
@@ -33,4 +34,6 @@ class NoAttention(WindowAttention):
         return torch.zeros_like(x)
 
 
-WINDOW_ATTENTION.targets["no-attention"] = Part(f"{__name__}:NoAttentionSettings", f"{__name__}:NoAttention")
+WINDOW_ATTENTION.targets["no-attention"] = Part(
+    f"{__name__}:NoAttentionSettings", f"{__name__}:NoAttention"
+)

@@ -1,11 +1,14 @@
-"""The benchmarks of docs/results/speed.md, one after the other, on a machine where nothing else runs.
+"""The benchmarks of docs/results/speed.md, one after the other, on a machine where nothing else
+runs.
 
-    python -m tests.benchmarks.one_run RESULTS --store STORE --index INDEX [--only bench_help bench_cache]
+    python -m tests.benchmarks.one_run RESULTS --store STORE --index INDEX [--only bench_help
+    bench_cache]
 
-STORE is one in which `memlm run quickstart` has run, INDEX its index. Each script is a process of its own; what it
-prints goes to RESULTS/NAME.txt, behind a line that tells the command, the machine's load when it began, and the seconds
-that it took: where the load is above what one script makes, these are no figures of a quiet machine. First comes what
-the machine can do at all (`bench_machine`).
+STORE is one in which `memlm run quickstart` has run, INDEX its index. Each script is a process of
+its own; what it prints goes to RESULTS/NAME.txt, behind a line that tells the command, the
+machine's load when it began, and the seconds that it took: where the load is above what one script
+makes, these are no figures of a quiet machine. First comes what the machine can do at all
+(`bench_machine`).
 """
 
 import argparse
@@ -34,8 +37,8 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "bench_search": ("", ["--profile"]),
     "bench_compressed": ("", KEYS),
 }
-"""By the name of its results the module of each and what it is given; where no module stands, it is the script that the
-name begins with."""
+"""By the name of its results the module of each and what it is given; where no module stands, it is
+the script that the name begins with."""
 
 
 def run(name: str, results: Path, places: dict[str, str]) -> None:
@@ -44,7 +47,9 @@ def run(name: str, results: Path, places: dict[str, str]) -> None:
     module = module or f"tests.benchmarks.{name.partition('-')[0]}"
     command = ["-m", module, *(part.format(**places) for part in given)]
     load, began = os.getloadavg()[0], time.perf_counter()
-    ended = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ended = subprocess.run(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     took = time.perf_counter() - began
     heading = f"# python {' '.join(command)} (load before {load:.2f}, {took:.0f} s, exit code {ended.returncode})\n"
     (results / f"{name}.txt").write_text(heading + ended.stdout)
@@ -52,7 +57,9 @@ def run(name: str, results: Path, places: dict[str, str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", type=Path)
     parser.add_argument("--store", required=True)
     parser.add_argument("--index", required=True)

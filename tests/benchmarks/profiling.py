@@ -7,7 +7,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 Groups = Mapping[str, tuple[str, ...]]
-"""How the names of operations of each kind begin; what begins as none of them does stands under its own name."""
+"""How the names of operations of each kind begin; what begins as none of them does stands under its
+own name.
+"""
 
 GROUPS: Groups = {
     "products": ("mm", "addmm", "bmm", "baddbmm"),
@@ -46,7 +48,10 @@ def shares(taken: Mapping[str, float], groups: Groups, rest: str | None = None) 
     """
     summed: dict[str, float] = {}
     for name, spent in taken.items():
-        group = next((group for group, beginnings in groups.items() if name.startswith(beginnings)), rest or name)
+        group = next(
+            (group for group, beginnings in groups.items() if name.startswith(beginnings)),
+            rest or name,
+        )
         summed[group] = summed.get(group, 0.0) + spent
     total = sum(summed.values())
     largest = sorted(summed.items(), key=lambda one: -one[1])

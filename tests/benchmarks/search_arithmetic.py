@@ -1,11 +1,13 @@
-"""Arithmetic of finding the neighbours of every token on one GPU: operations, bytes, and seconds of each phase.
+"""Arithmetic of finding the neighbours of every token on one GPU: operations, bytes, and seconds of
+each phase.
 
-    python -m tests.benchmarks.search_arithmetic > docs/results/data/cluster/neighbors-on-one-gpu.toml
+    python -m tests.benchmarks.search_arithmetic >
+    docs/results/data/cluster/neighbors-on-one-gpu.toml
 
-Nothing of it is measured at this size. Rates are those of the maker's datasheet, times the share of them that an H100
-reached (docs/results/data/speed/on-a-gpu.toml). `phases` is the least that products and bytes take. `today` adds what
-memlm spends beyond that on each pair of a query and a key, as measured (on-a-gpu-4.toml). It fills the lists on the
-host, as memlm does.
+Nothing of it is measured at this size. Rates are those of the maker's datasheet, times the share of
+them that an H100 reached (docs/results/data/speed/on-a-gpu.toml). `phases` is the least that
+products and bytes take. `today` adds what memlm spends beyond that on each pair of a query and a
+key, as measured (on-a-gpu-4.toml). It fills the lists on the host, as memlm does.
 """
 
 import json
@@ -24,15 +26,21 @@ DATA = Path(__file__).resolve().parents[2] / "docs/results/data/speed"
 OF_PRODUCTS, OF_MEMORY = 0.77, 0.89
 """Shares of the datasheet that an H100 reached."""
 LINK, GPU_BYTES = 64e9, 141e9
-"""Bytes a second from the host to an H200 (PCIe 5, one way), and bytes of its memory, by the datasheet."""
+"""Bytes a second from the host to an H200 (PCIe 5, one way), and bytes of its memory, by the
+datasheet.
+"""
 CORES, CORE = 16, 50e9
-"""Cores of the host, and operations a second of one in matrix products: half of what two reached (search.toml)."""
+"""Cores of the host, and operations a second of one in matrix products: half of what two reached
+(search.toml).
+"""
 ROUNDS = 10
 """Rounds of k-means, as FAISS makes them."""
 HALF, FULL = 2, 4
 """Bytes of a number."""
 KEYS, DIM, K, CANDIDATES = 103_000_000, 512, 4, 256
-"""WikiText-103's tokens, and the width and neighbours of SPALM; of one bit, rows that are ranked again."""
+"""WikiText-103's tokens, and the width and neighbours of SPALM; of one bit, rows that are ranked
+again.
+"""
 
 
 class Gpu(NamedTuple):
@@ -78,7 +86,9 @@ class Way(NamedTuple):
 
     def compared(self, work: Work) -> float:
         """Keys that a query is compared with."""
-        return work.keys * min(1.0, PROBE["ivf-flat"] / self.lists) if self.lists else float(work.keys)
+        return (
+            work.keys * min(1.0, PROBE["ivf-flat"] / self.lists) if self.lists else float(work.keys)
+        )
 
 
 WAYS = (
@@ -106,8 +116,8 @@ def queries_at_once(dim: int, k: int) -> int:
 def phases(work: Work, way: Way, gpu: Gpu) -> dict[str, float]:
     """Seconds of each phase at the least.
 
-    Scores are written once in float32 and read once; keys pass once for each block of queries. All keys come over the
-    link once, and what is found leaves over it.
+    Scores are written once in float32 and read once; keys pass once for each block of queries. All
+    keys come over the link once, and what is found leaves over it.
 
     >>> found = phases(Work(keys=1000, dim=10, k=1, at_once=500), Way("", half=True), Gpu(1.0, 10.0, 2.0))
     >>> found["products"], found["scores"], found["keys"]  # 1000^2 x 20 / 10, 1000^2 x 8 / 2, 2 blocks x 20,000 / 2
@@ -134,7 +144,9 @@ def filling(work: Work, way: Way) -> float:
 
 
 def paces() -> dict[str, float]:
-    """Seconds that memlm spent on a pair of a query and a key, beyond `phases`: `exact`, `lists`; measured, k = 4."""
+    """Seconds that memlm spent on a pair of a query and a key, beyond `phases`: `exact`, `lists`;
+    measured, k = 4.
+    """
     table = tomllib.loads((DATA / "on-a-gpu-4.toml").read_text("utf-8"))
     cells = next(row["cells"] for row in table["rows"] if row["cells"][0].startswith("4,194,304"))
     work, gpu = Work(keys=4_194_304, dim=128, at_once=32768), reached("H100")
@@ -147,7 +159,9 @@ def paces() -> dict[str, float]:
 
 
 def today(work: Work, way: Way, gpu: Gpu) -> dict[str, float]:
-    """Seconds of each phase as memlm is: lists are filled on the host, and what does not stay passes for each block."""
+    """Seconds of each phase as memlm is: lists are filled on the host, and what does not stay
+    passes for each block.
+    """
     least, pace = phases(work, way, gpu), paces()["lists" if way.lists else "exact"]
     blocks = ceil(work.keys / (work.at_once or queries_at_once(work.dim, work.k)))
     passing = max(0.0, work.bytes - held_bytes(int(GPU_BYTES)))
@@ -162,7 +176,9 @@ def rows(work: Work, gpu: Gpu) -> Iterator[list[Any]]:
     """Cells of the table, a row for each way."""
     for way in WAYS:
         least = phases(work, way, gpu)
-        operations = 2.0 * work.dim * work.keys * (way.compared(work) + way.lists) + filling(work, way)
+        operations = 2.0 * work.dim * work.keys * (way.compared(work) + way.lists) + filling(
+            work, way
+        )
         moved = least["scores"] + least["keys"] + least["ranked again"]
         own = today(work, way, gpu) if not way.half else None
         yield [
@@ -185,7 +201,9 @@ def minutes(seconds: float) -> str:
     """
     if seconds >= 7200:
         return f"{seconds / 3600:,.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 600 else f"{seconds / 60:.1f} min".removeprefix("0")
+    return (
+        f"{seconds / 60:.0f} min" if seconds >= 600 else f"{seconds / 60:.1f} min".removeprefix("0")
+    )
 
 
 COLUMNS = (

@@ -61,7 +61,21 @@ def test_an_engine_with_unsorted_neighbours_is_seen(
         "get_compile_options": lambda: compiled,
     }.items():
         monkeypatch.setattr(faiss, name, value, raising=False)
-    given = ["--keys", "400", "--dim", "8", "--lists", "4", "--queries", "20", "--k", "4", "5", "--rounds", "1"]
+    given = [
+        "--keys",
+        "400",
+        "--dim",
+        "8",
+        "--lists",
+        "4",
+        "--queries",
+        "20",
+        "--k",
+        "4",
+        "5",
+        "--rounds",
+        "1",
+    ]
     arguments = bench_device_search.arguments_of([*given, "--rivals", "--device", "cpu"])
     told = bench_device_search.measure(arguments, CPU)
     rows = {row["name"]: row for row in told["rows"]}

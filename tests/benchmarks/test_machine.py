@@ -1,4 +1,6 @@
-"""A very small run of every kernel; what is expected of them follows from their operations and bytes."""
+"""A very small run of every kernel; what is expected of them follows from their operations and
+bytes.
+"""
 
 import itertools
 import math
@@ -50,18 +52,27 @@ def test_what_is_not_known_is_not_expected(rows: list[Row]) -> None:
     assert all(row.source for row in rows if row.expected is not None)
 
 
-def test_what_memlm_does_is_compared_with_products_and_memory_measured_here(rows: list[Row]) -> None:
+def test_what_memlm_does_is_compared_with_products_and_memory_measured_here(
+    rows: list[Row],
+) -> None:
     limits = Limits(*(row.measured * 1e9 for row in rows[:3]))
     for row in rows[5:9]:
-        seconds = max(row.operations / (limits.bf16 if "bf16" in row.name else limits.fp32), row.moved / limits.memory)
+        seconds = max(
+            row.operations / (limits.bf16 if "bf16" in row.name else limits.fp32),
+            row.moved / limits.memory,
+        )
         amount = TINY.queries if row.unit == "queries/s" else TINY.steps * TINY.batch
         assert row.expected == pytest.approx(amount / seconds)
 
 
-def test_a_kernel_is_run_for_some_time_and_the_shortest_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_run_for_some_time_and_the_shortest_run_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = iter([0.0, 5.0, 7.0, 10.0, 14.0])
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    row = module._measured(Kernel("k", "queries/s", 100, lambda: None, operations=4.0), HERE, seconds=9)
+    row = module._measured(
+        Kernel("k", "queries/s", 100, lambda: None, operations=4.0), HERE, seconds=9
+    )
     assert (row.runs, row.measured, row.expected, row.source) == (3, 50, 25, "here")
 
 
@@ -99,12 +110,15 @@ def test_a_training_step_has_six_operations_a_weight_and_token(tmp_path: Path) -
         (Kernel("", "", 1, int), None),
     ],
 )
-def test_a_kernel_is_limited_by_its_products_or_by_memory(kernel: Kernel, seconds: float | None) -> None:
+def test_a_kernel_is_limited_by_its_products_or_by_memory(
+    kernel: Kernel, seconds: float | None
+) -> None:
     assert Limits(fp32=10e12, bf16=20e12, memory=2e12).expected(kernel) == seconds
 
 
 @pytest.mark.parametrize(
-    ("name", "memory"), [("NVIDIA H100 80GB HBM3", 3.35e12), ("NVIDIA H100 PCIe", 2.0e12), ("another", None)]
+    ("name", "memory"),
+    [("NVIDIA H100 80GB HBM3", 3.35e12), ("NVIDIA H100 PCIe", 2.0e12), ("another", None)],
 )
 def test_the_most_of_a_gpu_is_known_by_its_name(
     name: str, memory: float | None, monkeypatch: pytest.MonkeyPatch
@@ -116,5 +130,7 @@ def test_the_most_of_a_gpu_is_known_by_its_name(
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
-    with pytest.raises(ResourceError, match=r"writes 65\.5 kB, and the disk of .* has 10\.0 kB free"):
+    with pytest.raises(
+        ResourceError, match=r"writes 65\.5 kB, and the disk of .* has 10\.0 kB free"
+    ):
         benchmark(tmp_path, "cpu", TINY)

@@ -29,7 +29,9 @@ def test_words_are_runs_of_letters_with_the_space_before_them():
 def test_names_are_words_that_are_always_capital_by_how_far_back_they_were_used():
     text = " Mary saw Tom . The cat saw Mary . the MP saw Al , Tom and the MP , Al , Mary"
     pieces = [" " + word for word in text.split()]
-    found = [(name.word.text, name.word.start, name.back) for name in names_of(list(words_of(pieces)))]
+    found = [
+        (name.word.text, name.word.start, name.back) for name in names_of(list(words_of(pieces)))
+    ]
     assert found == [("Mary", 7, 7), ("Tom", 14, 12), ("Mary", 21, 14)]
 
 

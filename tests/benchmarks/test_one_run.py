@@ -9,7 +9,10 @@ from tests.benchmarks import one_run
 
 
 def test_every_script_is_there() -> None:
-    modules = [module or f"tests.benchmarks.{name.partition('-')[0]}" for name, (module, _) in one_run.RUNS.items()]
+    modules = [
+        module or f"tests.benchmarks.{name.partition('-')[0]}"
+        for name, (module, _) in one_run.RUNS.items()
+    ]
 
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
 

@@ -1,4 +1,6 @@
-"""Scripts that measure search, indexes and shards run, on a few keys, so that they do when somebody needs a figure."""
+"""Scripts that measure search, indexes and shards run, on a few keys, so that they do when somebody
+needs a figure.
+"""
 
 import argparse
 import json
@@ -37,8 +39,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """IVF-flat, of keys that a model with random weights makes."""
     store, cpu = Store(tmp_path_factory.mktemp("store")), Execution("cpu")
     tokens = artificial(store, Tokens(), {}, splits={"train": ROWS, "test": 300})
-    model = artificial(store, Model(), {"tokens": tokens}, model={**SHAPE, "cutoffs": [100], "factor": 4})
-    datastore = make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, cpu).artifact
+    model = artificial(
+        store, Model(), {"tokens": tokens}, model={**SHAPE, "cutoffs": [100], "factor": 4}
+    )
+    datastore = make(
+        BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, cpu
+    ).artifact
     config = IndexConfig(index="ivf-flat", lists=16, probe=8, recall=0)
     return make(BuildIndex(), config, {"source": datastore.reference}, store, cpu).artifact
 
@@ -61,7 +67,10 @@ def test_neighbours_beside_plain_search_and_fast_scans(
     monkeypatch.setattr(bench_search, "SAMPLE", 50)
     bench_search.speed(640, rounds=1, block=200, profile=True)
     out = capsys.readouterr().out
-    assert all(name in out for name in ("\nours ", "\nplain ", "\nfast scan ", "\nproducts ", "under the profiler"))
+    assert all(
+        name in out
+        for name in ("\nours ", "\nplain ", "\nfast scan ", "\nproducts ", "under the profiler")
+    )
 
 
 def test_compressed_keys(index: Artifact, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +78,9 @@ def test_compressed_keys(index: Artifact, capsys: pytest.CaptureFixture[str]) ->
     lists = read_index(index.file("index.faiss"))
     made = bench_compressed.engines(lists, 8, keys, True, None)
     assert set(bench_compressed.engines(lists, 8, keys, False, None)) == {"ours", "faiss"}
-    bench_compressed.compare(made, lists, keys, 4, given(queries=200, sample=50, recall="own", rounds=1, probe=8))
+    bench_compressed.compare(
+        made, lists, keys, 4, given(queries=200, sample=50, recall="own", rounds=1, probe=8)
+    )
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     compared = {row["engine"]: row for row in rows if "ratio" in row}
     pq = {f"pq {codes} x 4" for codes in (2, 4)}
@@ -79,7 +90,9 @@ def test_compressed_keys(index: Artifact, capsys: pytest.CaptureFixture[str]) ->
 
 def test_evaluation_beside_faiss(index: Artifact) -> None:
     with borrowed(root(index)) as store:
-        told = bench_evaluate_search.measure(store, given(index=index.reference, tokens=200, k=8, rounds=1))
+        told = bench_evaluate_search.measure(
+            store, given(index=index.reference, tokens=200, k=8, rounds=1)
+        )
     assert told["tokens"] == 200
     assert told["shared"] == 1
     assert set(told["ratio"]) == {"plain", "faiss", "ours", "products", "plain + faiss"}
@@ -89,7 +102,9 @@ def test_building_beside_faiss(index: Artifact) -> None:
     options = given(store=root(index), index=index.reference, rounds=1)
     about, *parts = bench_build_index.measure(options)
     assert about["lists"] == 16
-    assert [set(part) for part in parts] == [{"part", "ours", "faiss", "products"}] * 2 + [{"part", "ours", "faiss"}]
+    assert [set(part) for part in parts] == [{"part", "ours", "faiss", "products"}] * 2 + [
+        {"part", "ours", "faiss"}
+    ]
 
 
 def test_stages_with_workers(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,10 +115,14 @@ def test_stages_with_workers(index: Artifact, monkeypatch: pytest.MonkeyPatch) -
     options = given(model=model, index=index.reference, k=4, rounds=1, stages=stages, **sizes)
     with borrowed(root(index)) as store:
         told = list(bench_workers.measure(store, options))
-    assert [(row["stage"], row["tokens"]) for row in told] == list(zip(stages.split(","), (200, 400, 100), strict=True))
+    assert [(row["stage"], row["tokens"]) for row in told] == list(
+        zip(stages.split(","), (200, 400, 100), strict=True)
+    )
 
 
-def test_keys_on_the_disk(index: Artifact, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_on_the_disk(
+    index: Artifact, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "index.faiss"
     assert bench_on_disk.write(index.file("index.faiss"), 2, path) == 2 * ROWS
     np.save(tmp_path / "queries.npy", bench_on_disk.queries_of(index.file("index.faiss"), 20))
@@ -118,16 +137,23 @@ def test_borrowed_artifacts_stay_as_they_are(index: Artifact) -> None:
     with borrowed(root(index)) as store:
         own = store.get(index.reference).find("encoder").input("tokens")
         few = excerpt(store, own, train=120, test=70)
-        assert few.zarr("tokens.zarr")["test/ids"][:].tolist() == own.zarr("tokens.zarr")["test/ids"][:70].tolist()
+        assert (
+            few.zarr("tokens.zarr")["test/ids"][:].tolist()
+            == own.zarr("tokens.zarr")["test/ids"][:70].tolist()
+        )
         assert few.metrics["splits"]["train"]["tokens"] == 120
     assert sorted(root(index).rglob("*")) == before
 
 
 def test_the_least_time_that_reaches_a_recall() -> None:
     found = [
-        Tried({"probe": p, "factor": f}, r, s) for p, f, r, s in ((1, 1, 0.9, 1), (2, 4, 0.96, 3), (4, 2, 0.99, 2))
+        Tried({"probe": p, "factor": f}, r, s)
+        for p, f, r, s in ((1, 1, 0.9, 1), (2, 4, 0.96, 3), (4, 2, 0.99, 2))
     ]
     assert fastest(found, 0.95).seconds == 2
     assert fastest(found, 0.999).recall == 0.99
     assert fastest([*found, Tried({"probe": 4, "factor": 4}, 0.99, 1)], 0.95).seconds == 2
-    assert others(np.array([[5, 7, 9], [1, 2, 3]]), np.array([7, 4]), 2).tolist() == [[5, 9], [1, 2]]
+    assert others(np.array([[5, 7, 9], [1, 2, 3]]), np.array([7, 4]), 2).tolist() == [
+        [5, 9],
+        [1, 2],
+    ]

@@ -7,7 +7,15 @@ import pytest
 from tests.benchmarks import bench_steps, bench_training
 from tests.benchmarks.profiling import shares
 
-SIZES = {"layers": 1, "width": 16, "heads": 2, "segment-length": 8, "batch-tokens": 32, "rounds": 1, "device": "cpu"}
+SIZES = {
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "segment-length": 8,
+    "batch-tokens": 32,
+    "rounds": 1,
+    "device": "cpu",
+}
 TINY = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
 STAND_IN = """
 from dataclasses import dataclass
@@ -35,7 +43,9 @@ class GPT(nn.Module):
 
 
 def test_a_step_stands_beside_those_it_is_compared_with() -> None:
-    rows = bench_steps.measure(bench_steps.arguments_of([*TINY, "--rows", "transformer-xl spalm", "--profile"]))["rows"]
+    rows = bench_steps.measure(
+        bench_steps.arguments_of([*TINY, "--rows", "transformer-xl spalm", "--profile"])
+    )["rows"]
     to_transformer, to_lm, asked = rows.values()
     assert list(rows)[1:] == ["transformer-xl lm", "transformer-xl spalm"]
     assert min(asked[name] for name in ("tokens_per_second", "to_transformer", "to_lm")) > 0

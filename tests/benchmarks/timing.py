@@ -39,9 +39,13 @@ def timed(call: Callable[[], T]) -> tuple[Seconds, T]:
 def evaluation_time(
     store: Store, source: Artifact, *memory: str, tokens: Artifact | None = None, **settings: Any
 ) -> Seconds:
-    """Time of one evaluation, from opening the artifacts to the published report, which is forgotten afterwards."""
+    """Time of one evaluation, from opening the artifacts to the published report, which is
+    forgotten afterwards.
+    """
     config = EvaluateConfig(memory=memory, **settings)
-    references = {"source": source.reference} | ({} if tokens is None else {"tokens": tokens.reference})
+    references = {"source": source.reference} | (
+        {} if tokens is None else {"tokens": tokens.reference}
+    )
     taken, made = timed(lambda: make(Evaluate(), config, references, store, Execution()))
     store.remove(made.artifact.reference)
     return taken
@@ -52,7 +56,9 @@ def medians(times: list[Seconds]) -> Seconds:
     return Seconds(*(statistics.median(column) for column in zip(*times, strict=True)))
 
 
-def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = WARM_UP) -> dict[str, Seconds]:
+def times_in_turn(
+    steps: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = WARM_UP
+) -> dict[str, Seconds]:
     """Median times of a step of each; in a round every one takes a step."""
     times: dict[str, list[Seconds]] = {name: [] for name in steps}
     for number in range(warm_up + rounds):
@@ -63,17 +69,24 @@ def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_u
     return {name: medians(taken) for name, taken in times.items()}
 
 
-def processes_in_turn(commands: dict[str, list[str]], rounds: int, folder: Path | None = None) -> dict[str, Seconds]:
-    """Median times of processes, from start to end; in a round each runs once, after a round that is not counted.
+def processes_in_turn(
+    commands: dict[str, list[str]], rounds: int, folder: Path | None = None
+) -> dict[str, Seconds]:
+    """Median times of processes, from start to end; in a round each runs once, after a round that
+    is not counted.
 
     That first round leaves the bytecode of all modules behind, as installing does.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     times: dict[str, list[Seconds]] = {name: [] for name in commands}
     for number in range(1 + rounds):
         for name, command in commands.items():
             wall, cpu = time.perf_counter(), _cpu_of_children()
-            ended = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+            ended = subprocess.run(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True
+            )
             taken = Seconds(time.perf_counter() - wall, _cpu_of_children() - cpu)
             if ended.returncode:
                 raise SystemExit(f"{name}: {ended.stderr.decode()}")

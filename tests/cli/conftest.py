@@ -1,4 +1,6 @@
-"""The command line in this process: arguments and standard input in; exit code, stdout and stderr out."""
+"""The command line in this process: arguments and standard input in; exit code, stdout and stderr
+out.
+"""
 
 import io
 import re
@@ -67,7 +69,9 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def memlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Memlm:
+def memlm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Memlm:
     """Runs `memlm ARGUMENTS` with a store of its own and the given text on standard input."""
     monkeypatch.setenv("MEMLM_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
@@ -84,7 +88,9 @@ def memlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 @contextmanager
 def largest_file(most: int) -> Iterator[None]:
-    """Let the system refuse whatever is written behind so many bytes of a file, as a full disk does."""
+    """Let the system refuse whatever is written behind so many bytes of a file, as a full disk
+    does.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
@@ -97,6 +103,10 @@ def largest_file(most: int) -> Iterator[None]:
 def text(tmp_path: Path) -> Path:
     """A file of a few hundred words in which words repeat."""
     path = tmp_path / "text.txt"
-    lines = [f"the {a} sees the {b} and the {a} runs" for a in ["cat", "dog", "fox"] for b in ["hen", "cow", "pig"]]
+    lines = [
+        f"the {a} sees the {b} and the {a} runs"
+        for a in ["cat", "dog", "fox"]
+        for b in ["hen", "cow", "pig"]
+    ]
     path.write_text("\n".join(lines * 4) + "\n", encoding="utf-8")
     return path

@@ -73,14 +73,19 @@ def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     assert memlm("artifacts", "show", "tokens/smal").code == 4
 
 
-def test_show_is_a_few_lines_on_a_terminal(memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_is_a_few_lines_on_a_terminal(
+    memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = memlm("evaluate", made.model, "--split", "train").reference
     monkeypatch.setattr("memlm_cli.commands.artifacts.answers_on_terminal", lambda: True)
     for reference in (made.tokens, made.model, made.datastore, report):
         shown = memlm("artifacts", "show", reference)
         assert shown.code == 0 and reference in shown.out and "memlm" in shown.out
         assert len(shown.out.splitlines()) <= 20 and "blake2b" not in shown.out
-        assert json.loads(memlm("artifacts", "show", reference, "--json").out)["kind"] == reference.partition("/")[0]
+        assert (
+            json.loads(memlm("artifacts", "show", reference, "--json").out)["kind"]
+            == reference.partition("/")[0]
+        )
 
 
 def test_graph_draws_the_lineage(memlm: Memlm, made: Lineage) -> None:
@@ -92,7 +97,9 @@ def test_graph_draws_the_lineage(memlm: Memlm, made: Lineage) -> None:
     ]
 
 
-def test_graph_of_one_artifact_leaves_out_strangers(memlm: Memlm, made: Lineage, text: Path) -> None:
+def test_graph_of_one_artifact_leaves_out_strangers(
+    memlm: Memlm, made: Lineage, text: Path
+) -> None:
     other = memlm("tokenize", "--train", text, "--tokenizer", "char").reference
     assert other in memlm("artifacts", "graph").out
     related = memlm("artifacts", "graph", made.model).out
@@ -120,7 +127,9 @@ def test_verify_finds_a_flipped_bit(memlm: Memlm, store: Store, made: Lineage) -
     assert memlm("artifacts", "rm", "--force", made.model).code == 0
 
 
-def test_copies_go_to_a_bucket_and_come_back(memlm: Memlm, store: Store, made: Lineage, tmp_path: Path) -> None:
+def test_copies_go_to_a_bucket_and_come_back(
+    memlm: Memlm, store: Store, made: Lineage, tmp_path: Path
+) -> None:
     url, other = f"file://{tmp_path}/bucket", tmp_path / "other"
     lineage = [made.tokens, made.model, made.datastore]
     sent = memlm("artifacts", "push", made.datastore, url)
@@ -144,7 +153,9 @@ def test_verify_shows_how_many_bytes_it_has_read(
     ended = memlm("artifacts", "verify", made.tokens, made.model)
     total = sum(store.open(reference).manifest.bytes for reference in (made.tokens, made.model))
     lines = ended.err.splitlines()
-    assert all(line.startswith("artifacts verify: ") and f" of {total:,} MB read" in line for line in lines)
+    assert all(
+        line.startswith("artifacts verify: ") and f" of {total:,} MB read" in line for line in lines
+    )
     assert len(lines) >= total // 100
     assert f"{total:,} of {total:,}" in lines[-1]
     assert [line.split()[0] for line in ended.out.splitlines()] == [made.tokens, made.model]
@@ -164,12 +175,21 @@ def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: L
     assert [a.reference for a in store.artifacts()] == [made.tokens]
 
 
-def test_a_size_is_of_all_files_wherever_it_is_told(memlm: Memlm, store: Store, made: Lineage) -> None:
-    listed = {one["reference"]: one["bytes"] for one in json.loads(memlm("artifacts", "list", "--json").out)}
+def test_a_size_is_of_all_files_wherever_it_is_told(
+    memlm: Memlm, store: Store, made: Lineage
+) -> None:
+    listed = {
+        one["reference"]: one["bytes"]
+        for one in json.loads(memlm("artifacts", "list", "--json").out)
+    }
     for reference, told in listed.items():
-        assert told == sum(file.stat().st_size for file in (store.root / reference).rglob("*") if file.is_file())
+        assert told == sum(
+            file.stat().st_size for file in (store.root / reference).rglob("*") if file.is_file()
+        )
     dry = json.loads(memlm("artifacts", "gc", "--unnamed", "--dry-run", "--json").out)
-    assert {one["folder"]: one["bytes"] for one in dry} == {one: listed[one] for one in (made.model, made.datastore)}
+    assert {one["folder"]: one["bytes"] for one in dry} == {
+        one: listed[one] for one in (made.model, made.datastore)
+    }
     (removed,) = json.loads(memlm("artifacts", "rm", made.datastore, "--json").out)
     assert removed["bytes"] == listed[made.datastore]
 
@@ -187,12 +207,19 @@ def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineag
     assert len(store.artifacts()) == 3
 
 
-def test_a_draft_says_whose_it_is(memlm: Memlm, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_says_whose_it_is(
+    memlm: Memlm, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = store.draft_folder("model", "0123456789ab")
     monkeypatch.setattr("sys.argv", ["memlm", "train", "tokens/my text", "--steps", "9"])
     draft = Draft(left, {})
     draft.commit("weights")
-    with held(store.lock_file("model", "0123456789ab"), "model/0123456789ab", wait=False, reporter=Silent()):
+    with held(
+        store.lock_file("model", "0123456789ab"),
+        "model/0123456789ab",
+        wait=False,
+        reporter=Silent(),
+    ):
         alive = memlm("artifacts", "list", "model").err
         assert memlm("artifacts", "gc", "--json").out.strip() == "[]"
     draft.close()
@@ -205,7 +232,9 @@ def test_a_draft_says_whose_it_is(memlm: Memlm, store: Store, monkeypatch: pytes
     assert f"({words}, " in memlm("artifacts", "gc").out
 
 
-def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(memlm: Memlm, store: Store, made: Lineage) -> None:
+def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(
+    memlm: Memlm, store: Store, made: Lineage
+) -> None:
     assert memlm("artifacts", "gc", "--unnamed").code == 0
     assert [a.reference for a in store.artifacts()] == [made.tokens]
 
@@ -216,7 +245,11 @@ def test_every_answer_can_be_json(memlm: Memlm, store: Store, made: Lineage) -> 
         assert ended.code == code, ended.err
         return json.loads(ended.out)
 
-    assert [entry["reference"] for entry in told("graph", made.model)] == [made.tokens, made.model, made.datastore]
+    assert [entry["reference"] for entry in told("graph", made.model)] == [
+        made.tokens,
+        made.model,
+        made.datastore,
+    ]
     (store.root / made.model / "config.json").write_text("{}")
     assert told("verify", made.tokens, made.model, code=4) == [
         {"reference": made.tokens, "damaged": False, "unchecked": False},

@@ -1,4 +1,6 @@
-"""Commands open as many files as there are artifacts, not more for each; seconds: `tests.benchmarks.bench_store`."""
+"""Commands open as many files as there are artifacts, not more for each; seconds:
+`tests.benchmarks.bench_store`.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -36,9 +38,18 @@ def opened_below(folder: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "command", [("list",), ("list", "model"), ("graph",), ("gc", "--dry-run", "--unnamed"), ("list", "--json")]
+    "command",
+    [
+        ("list",),
+        ("list", "model"),
+        ("graph",),
+        ("gc", "--dry-run", "--unnamed"),
+        ("list", "--json"),
+    ],
 )
-def test_files_opened_grow_with_artifacts(memlm: Memlm, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_files_opened_grow_with_artifacts(
+    memlm: Memlm, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     counts = []
     for artifacts in (20, 40):
         fill(tmp_path / str(artifacts), artifacts)

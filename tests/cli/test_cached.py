@@ -11,7 +11,16 @@ import pytest
 from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL
 
-HEAVY = {"numpy", "torch", "lightning_fabric", "faiss", "zarr", "scipy", "tokenizers", "transformers"}
+HEAVY = {
+    "numpy",
+    "torch",
+    "lightning_fabric",
+    "faiss",
+    "zarr",
+    "scipy",
+    "tokenizers",
+    "transformers",
+}
 PROGRAM = f"""
 import json, sys
 from memlm_cli.app import main
@@ -40,23 +49,32 @@ NEEDED = {
     **dict.fromkeys(("tokenize", "run", "pack-batches"), " numpy"),
     "update-datastore": " numpy zarr",
 }
-"""What is loaded all the same, those that load less first. Of update-datastore to count the documents that it is to
-forget; the others could do without."""
+"""What is loaded all the same, those that load less first. Of update-datastore to count the
+documents that it is to forget; the others could do without."""
 ON_CPU = ("--device", "cpu")
 """Where there is a GPU's driver torch is asked whether it can be used."""
 
 
 def answers(*commands: list[object]) -> tuple[list[str], str]:
     """Lines of stdout, and stderr, of commands that one fresh process answers."""
-    words = [sys.executable, "-c", PROGRAM, json.dumps([[str(word) for word in command] for command in commands])]
-    environment = {name: value for name, value in os.environ.items() if name != "MEMLM_PARTS"}  # those of tests compute
+    words = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        json.dumps([[str(word) for word in command] for command in commands]),
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if name != "MEMLM_PARTS"
+    }  # those of tests compute
     ended = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines(), ended.stderr
 
 
 @pytest.mark.timeout(400)
-def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_no_stage_loads_torch_to_find_that_it_is_done(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     more: dict[str, list[object]] = {
         "tokenize": ["--train", text, "--valid", text, "--tokenizer", "bpe", "--vocab-size", "300"],
         "train": [*SMALL, "--steps", "auto", "--batch-tokens", "400"],
@@ -69,7 +87,9 @@ def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path, 
         made[command] = memlm(*commands[command]).reference
         before = [made[command]]
     tokens, datastore = made["tokenize"], made["build-datastore"]
-    added = memlm("tokenize", "--train", text, "--tokenizer", tokens, "--documents", "line").reference
+    added = memlm(
+        "tokenize", "--train", text, "--tokenizer", tokens, "--documents", "line"
+    ).reference
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE.format(text=text))
     for words in (

@@ -31,12 +31,16 @@ class Reports:
         self.tokens = tokens
         self.a = report(store, tokens, NLL_A).reference
         self.b = report(store, tokens, NLL_B, gate=[0.25] * 8).reference
-        self.bare = report(store, tokens, NLL_A, save_token_scores=False, memory=("long:size=3,lambda=0.1",))
+        self.bare = report(
+            store, tokens, NLL_A, save_token_scores=False, memory=("long:size=3,lambda=0.1",)
+        )
         self.valid = report(store, tokens, [1.0, 1.0], split="valid").reference
         self.last_words = report(store, tokens, [1.0, 1.0, 1.0], score="last-word").reference
         self.infinite = report(store, tokens, [*NLL_A[:-1], 1e39], nll_lm=NLL_A).reference
         characters = corpus(store, folder, TEXT, tokenizer="char")
-        self.characters = report(store, characters, [1.0] * characters.metrics["splits"]["test"]["tokens"]).reference
+        self.characters = report(
+            store, characters, [1.0] * characters.metrics["splits"]["test"]["tokens"]
+        ).reference
         other = corpus(store, folder, {**TEXT, "test": "c b\na [x]\nb\n"})
         self.other: Artifact = report(store, other, NLL_A)
 
@@ -55,7 +59,17 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
 def test_no_file_is_cut_where_the_disk_is_full(
     option: str, memlm: Memlm, made: Reports, root: Path, tmp_path: Path
 ) -> None:
-    given = ("compare", made.a, made.b, "--store", root, "--samples", 9, option, tmp_path / "written")
+    given = (
+        "compare",
+        made.a,
+        made.b,
+        "--store",
+        root,
+        "--samples",
+        9,
+        option,
+        tmp_path / "written",
+    )
     assert memlm(*given).code == 0
     whole = (tmp_path / "written").read_bytes()
     (tmp_path / "written").unlink()
@@ -80,8 +94,12 @@ def test_it_shows_how_far_it_is(
     monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 1000.0)
     monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
     monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", 3)
-    monkeypatch.setattr("memlm_cli.progress.Work.line", lambda work: f"{work.done}/{work.total} {work.unit}")
-    ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")
+    monkeypatch.setattr(
+        "memlm_cli.progress.Work.line", lambda work: f"{work.done}/{work.total} {work.unit}"
+    )
+    ended = memlm(
+        "compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv"
+    )
     assert [line.removeprefix("compare: ") for line in ended.err.splitlines()] == [
         *(f"{done}/9 resamples" for done in (2, 4, 6, 8, 9)),
         *(f"{done}/8 tokens written" for done in (3, 6, 8)),
@@ -91,13 +109,17 @@ def test_it_shows_how_far_it_is(
     assert {line.split()[-1] for line in ended.err.splitlines()} == {"resamples", "text"}
 
 
-def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, made: Reports) -> None:
+def test_it_says_which_is_better_how_surely_and_where(
+    memlm: Memlm, root: Path, made: Reports
+) -> None:
     ended = memlm("compare", made.a, made.b, "--store", root, "--most", 1, "--around", 1)
     assert (ended.code, ended.told) == (0, [])
     lines = ended.out.splitlines()
     assert made.a in lines[0] and made.b in lines[1]
     assert "-0.5000 nats [" in ended.out and "x 0.6065 [" in ended.out
-    assert {"37.5%", "10,000", "3 documents"} <= set(re.findall(r"37\.5%|10,000|3 documents", ended.out))
+    assert {"37.5%", "10,000", "3 documents"} <= set(
+        re.findall(r"37\.5%|10,000|3 documents", ended.out)
+    )
     rows = [line.split() for line in lines]
     won = lines.index("Tokens that B wins most")
     assert rows[won + 1][:5] == ["nats", "p(A)", "p(B)", "gate", "B"]
@@ -121,10 +143,16 @@ def test_the_other_report_may_come_from_the_pipe(memlm: Memlm, root: Path, made:
     assert (alone.code, "memlm compare" in alone.err) == (4, True)
 
 
-def test_two_tokenizers_are_compared_by_word_and_character(memlm: Memlm, root: Path, made: Reports) -> None:
+def test_two_tokenizers_are_compared_by_word_and_character(
+    memlm: Memlm, root: Path, made: Reports
+) -> None:
     ended = memlm("compare", made.a, made.characters, "--store", root)
     assert ended.code == 0
-    units = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("word ", "character "))]
+    units = [
+        line.split()[0]
+        for line in ended.out.splitlines()
+        if line.startswith(("word ", "character "))
+    ]
     assert units == ["word", "character"] and "document:position" not in ended.out
 
 
@@ -133,16 +161,27 @@ def test_brackets_in_the_text_are_kept(memlm: Memlm, root: Path, made: Reports) 
     assert "c [[x]]" in out
 
 
-def test_the_table_of_tokens_is_written(memlm: Memlm, root: Path, made: Reports, tmp_path: Path) -> None:
+def test_the_table_of_tokens_is_written(
+    memlm: Memlm, root: Path, made: Reports, tmp_path: Path
+) -> None:
     ended = memlm("compare", made.a, made.b, "--store", root, "--csv", tmp_path / "tokens.csv")
     assert ended.code == 0 and "8 tokens" in ended.err
     with (tmp_path / "tokens.csv").open(newline="") as file:
-        assert sum(float(line["difference"]) for line in csv.DictReader(file)) == sum(NLL_B) - sum(NLL_A)
+        assert sum(float(line["difference"]) for line in csv.DictReader(file)) == sum(NLL_B) - sum(
+            NLL_A
+        )
     (tmp_path / "folder.csv").mkdir()
-    for other, file in ((made.characters, "none.csv"), (made.b, "missing/none.csv"), (made.b, "folder.csv")):
+    for other, file in (
+        (made.characters, "none.csv"),
+        (made.b, "missing/none.csv"),
+        (made.b, "folder.csv"),
+    ):
         ended = memlm("compare", made.a, other, "--store", root, "--csv", tmp_path / file)
         assert ended.code == 2 and "csv" in ended.err and ended.out == ""
-    assert memlm("compare", made.a, made.b, "--store", root, "--csv", tmp_path / "tokens.csv").code == 0
+    assert (
+        memlm("compare", made.a, made.b, "--store", root, "--csv", tmp_path / "tokens.csv").code
+        == 0
+    )
 
 
 @pytest.mark.parametrize("option", ["--csv", "--html"])
@@ -164,13 +203,17 @@ def test_a_file_of_somebody_else_is_not_written_over(
         ("infinite", "no probability"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(memlm: Memlm, root: Path, made: Reports, name: str, said: str) -> None:
+def test_what_cannot_be_paired_is_refused(
+    memlm: Memlm, root: Path, made: Reports, name: str, said: str
+) -> None:
     ended = memlm("compare", made.a, getattr(made, name), "--store", root)
     assert ended.code == 4 and ended.out == ""
     assert said in ended.err and getattr(made, name) in ended.err
 
 
-def test_the_model_alone_can_be_compared_where_the_whole_is_infinite(memlm: Memlm, root: Path, made: Reports) -> None:
+def test_the_model_alone_can_be_compared_where_the_whole_is_infinite(
+    memlm: Memlm, root: Path, made: Reports
+) -> None:
     assert memlm("compare", made.a, made.infinite, "--store", root, "--reading", "model").code == 0
 
 
@@ -183,12 +226,19 @@ def test_a_report_is_not_compared_with_itself(memlm: Memlm, root: Path, made: Re
 def test_other_tokens_are_refused_with_both_names(memlm: Memlm, root: Path, made: Reports) -> None:
     ended = memlm("compare", made.a, made.other.reference, "--store", root)
     assert ended.code == 4
-    names = (made.a, made.other.reference, made.tokens.reference, made.other.input("tokens").reference)
+    names = (
+        made.a,
+        made.other.reference,
+        made.tokens.reference,
+        made.other.input("tokens").reference,
+    )
     assert all(name in ended.err for name in names)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_report_without_token_scores_is_refused(memlm: Memlm, root: Path, made: Reports, swapped: bool) -> None:
+def test_a_report_without_token_scores_is_refused(
+    memlm: Memlm, root: Path, made: Reports, swapped: bool
+) -> None:
     both = [made.a, made.bare.reference]
     ended = memlm("compare", *(both[::-1] if swapped else both), "--store", root)
     assert ended.code == 4
@@ -215,13 +265,19 @@ def test_what_is_no_report_is_refused(memlm: Memlm, root: Path, made: Reports) -
         ["--unknown"],
     ],
 )
-def test_bad_usage_is_told_before_anything_is_read(memlm: Memlm, tmp_path: Path, options: list[str]) -> None:
+def test_bad_usage_is_told_before_anything_is_read(
+    memlm: Memlm, tmp_path: Path, options: list[str]
+) -> None:
     ended = memlm("compare", "report/none", "report/none", "--store", tmp_path, *options)
-    assert ended.code == 2 and options[0] in ended.err + "--confidence" * ("confidence" in ended.err)
+    assert ended.code == 2 and options[0] in ended.err + "--confidence" * (
+        "confidence" in ended.err
+    )
 
 
 def test_real_reports(memlm: Memlm, text: Path, tmp_path: Path) -> None:
-    """Differences are those of the reports themselves; the command that is named makes what was missing."""
+    """Differences are those of the reports themselves; the command that is named makes what was
+    missing.
+    """
     tokens = memlm("tokenize", "--train", text, "--test", text, "--documents", "line").reference
     model = memlm("train", tokens, *SMALL).reference
     plain = memlm("evaluate", model, "--save-token-scores").reference
@@ -235,7 +291,9 @@ def test_real_reports(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     assert store.get(cache).config == {**store.get(bare).config, "save_token_scores": True}
     rows = [store.get(reference).metrics["rows"][-1] for reference in (plain, cache)]
     assert found["difference"] == pytest.approx(rows[1]["nll"] - rows[0]["nll"], abs=1e-6)
-    assert found["perplexity_ratio"] == pytest.approx(rows[1]["perplexity"] / rows[0]["perplexity"], rel=1e-6)
+    assert found["perplexity_ratio"] == pytest.approx(
+        rows[1]["perplexity"] / rows[0]["perplexity"], rel=1e-6
+    )
     low, high = found["interval"]
     assert low < found["difference"] < high and found["bootstrap"]["units"] == 36
     in_buckets = [(b["tokens"], b["nll_b"]) for b in found["by_frequency"]["buckets"]]

@@ -1,4 +1,6 @@
-"""What shells ask for when Tab is pressed, by the protocol that `--show-completion` prints for them."""
+"""What shells ask for when Tab is pressed, by the protocol that `--show-completion` prints for
+them.
+"""
 
 import os
 import shutil
@@ -94,7 +96,9 @@ def test_commands_and_options(offered) -> None:  # type: ignore[no-untyped-def]
     assert offered("train", "--ste") == ["--steps"]
 
 
-def test_descriptions_go_to_shells_that_show_them(memlm: Memlm, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptions_go_to_shells_that_show_them(
+    memlm: Memlm, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("_MEMLM_COMPLETE", "complete_fish")
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "memlm build-datastore model/b")
@@ -113,7 +117,9 @@ def test_nothing_heavy_is_imported() -> None:
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     asked = {"_MEMLM_COMPLETE": "complete_bash", "COMP_WORDS": "memlm evaluate ", "COMP_CWORD": "2"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **asked})
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **asked}
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "model/best" in done.stdout
 
@@ -126,14 +132,22 @@ def test_an_odd_question_is_no_bug(memlm: Memlm, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def shell(tmp_path: Path, store: Path, memlm: Memlm) -> Callable[[str], tuple[str, dict[str, str]]]:
-    """The script that is printed for a shell, and the environment in which that finds memlm and the store."""
+    """The script that is printed for a shell, and the environment in which that finds memlm and the
+    store.
+    """
     from typer._completion_shared import get_completion_script
 
     def prepared(name: str) -> tuple[str, dict[str, str]]:
-        script = get_completion_script(prog_name="memlm", complete_var="_MEMLM_COMPLETE", shell=name)
+        script = get_completion_script(
+            prog_name="memlm", complete_var="_MEMLM_COMPLETE", shell=name
+        )
         (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memlm_cli "$@"\n')
         (tmp_path / "memlm").chmod(0o755)
-        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "MEMLM_STORE": str(store)}
+        environment = {
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "MEMLM_STORE": str(store),
+        }
         environment |= {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "TERM": "dumb"}
         return script, environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
@@ -146,7 +160,9 @@ def without(shell: str) -> pytest.MarkDecorator:
 
 @without("bash")
 def test_bash_completes(shell) -> None:  # type: ignore[no-untyped-def]
-    """The whole way: the script that is printed, sourced by bash, calls memlm and fills in COMPREPLY."""
+    """The whole way: the script that is printed, sourced by bash, calls memlm and fills in
+    COMPREPLY.
+    """
     script, environment = shell("bash")
     typed = "COMP_WORDS=(memlm evaluate model/b); COMP_CWORD=2"
     program = f"{script}\n{typed}; _memlm_completion memlm; echo ${{COMPREPLY[@]}}"
@@ -158,17 +174,26 @@ def test_bash_completes(shell) -> None:  # type: ignore[no-untyped-def]
 def test_fish_completes(shell) -> None:  # type: ignore[no-untyped-def]
     """fish asks by itself for what it would offer, with what it would say of it."""
     script, environment = shell("fish")
-    for typed, offered in (("evaluate model/b", "model/best\t111111111111\n"), ("train --ste", "--steps\t")):
+    for typed, offered in (
+        ("evaluate model/b", "model/best\t111111111111\n"),
+        ("train --ste", "--steps\t"),
+    ):
         program = f"{script}\ncomplete -C 'memlm {typed}'"
-        done = subprocess.run(["fish", "--no-config", "-c", program], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", program], capture_output=True, text=True, env=environment
+        )
         assert done.stdout.startswith(offered), (done.stdout, done.stderr)
 
 
 @without("zsh")
 def test_zsh_completes(shell, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """On a terminal of its own: Tab behind what is typed puts the rest of the word there, and Enter runs the line."""
+    """On a terminal of its own: Tab behind what is typed puts the rest of the word there, and Enter
+    runs the line.
+    """
     script, environment = shell("zsh")
-    (tmp_path / ".zshrc").write_text(f"autoload -U compinit\ncompinit -D -u\n{script}\nPS1='ready>'\n")
+    (tmp_path / ".zshrc").write_text(
+        f"autoload -U compinit\ncompinit -D -u\n{script}\nPS1='ready>'\n"
+    )
     asked = spawned(["zsh", "-i"], environment)
     asked.until("ready>")
     asked.type("echo said; memlm evaluate model/b\t")
@@ -179,7 +204,9 @@ def test_zsh_completes(shell, tmp_path: Path) -> None:  # type: ignore[no-untype
 @without("zsh")
 def test_the_script_of_zsh_is_whole(shell) -> None:  # type: ignore[no-untyped-def]
     script, environment = shell("zsh")
-    done = subprocess.run(["zsh", "-n"], input=script, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        ["zsh", "-n"], input=script, capture_output=True, text=True, env=environment
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

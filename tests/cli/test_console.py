@@ -110,7 +110,10 @@ def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with ConsoleReporter("build-index") as reporter:
         reporter.info("resumed")
         reporter.warning("few tokens")
-    assert re.findall("^build-index: (.*)", capsys.readouterr().err, re.M) == ["resumed", "warning: few tokens"]
+    assert re.findall("^build-index: (.*)", capsys.readouterr().err, re.M) == [
+        "resumed",
+        "warning: few tokens",
+    ]
 
 
 def test_of_several_processes_only_the_first_speaks(
@@ -128,12 +131,19 @@ def test_of_several_processes_only_the_first_speaks(
     assert capsys.readouterr().err == "an error\n"
 
 
-def test_a_bar_shows_figures_and_starts_anew_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_shows_figures_and_starts_anew_for_other_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     with ConsoleReporter("train") as bar:
         bar.progress(1, 4, "shards")
         bar.progress(4, 4, "shards", loss=2.5)
-        assert FIGURES.findall(screen.getvalue().rpartition("\r")[2])[-4:] == ["4", "4", "00:00", "2.5"]
+        assert FIGURES.findall(screen.getvalue().rpartition("\r")[2])[-4:] == [
+            "4",
+            "4",
+            "00:00",
+            "2.5",
+        ]
         bar.info("half way")
         assert screen.getvalue().split("\r")[-2:][0] == "train: half way\n"
         bar.progress(1, 9, "steps")
@@ -141,7 +151,9 @@ def test_a_bar_shows_figures_and_starts_anew_for_other_work(monkeypatch: pytest.
     assert screen.getvalue().split("\r")[-2].strip() == ""
 
 
-def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_makes_room_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     with ConsoleReporter("artifacts verify") as reporter:
         with reporter.aside():
@@ -157,7 +169,9 @@ def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.parametrize(("writer", "stream"), [("answer", "stdout"), ("say", "stderr")])
 def test_writing_to_a_reader_that_has_gone_away_is_no_error(writer: str, stream: str) -> None:
-    program = f"import sys; from memlm_cli.console import {writer} as w; sys.stdin.read(); w('a'); w('b')"
+    program = (
+        f"import sys; from memlm_cli.console import {writer} as w; sys.stdin.read(); w('a'); w('b')"
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
         reader = process.stdout if stream == "stdout" else process.stderr
@@ -180,7 +194,9 @@ def test_lines_go_on_while_nothing_is_reported(capsys: pytest.CaptureFixture[str
     assert lines == [["0", "12", "0", "30"], ["0", "12", "0", "60"]]
 
 
-def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()
     with ConsoleReporter("inspect", clock) as reporter:
@@ -245,7 +261,9 @@ def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None
         assert screen.getvalue() == f"{cleared}\r{waited('run', 3)}"
 
 
-def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()
     with ConsoleReporter("import-model", clock) as reporter:
@@ -256,7 +274,11 @@ def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch
             reporter.progress(0, 12, "parts")
         assert elsewhere.getvalue() == ""
         said = screen.getvalue()
-        assert f"\r{waited('import-model', 3)}" in said and "reading weights\n" in said and "0/12" in said
+        assert (
+            f"\r{waited('import-model', 3)}" in said
+            and "reading weights\n" in said
+            and "0/12" in said
+        )
     with redirect_stderr(elsewhere):
         say("afterwards")
     assert elsewhere.getvalue() == "afterwards\n"
@@ -286,8 +308,12 @@ def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> No
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(("closed", "printed", "said"), [("<&- >&-", False, True), ("<&- 2>&-", True, False)])
-def test_standard_streams_that_are_closed_lead_nowhere(tmp_path: Path, closed: str, printed: bool, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("closed", "printed", "said"), [("<&- >&-", False, True), ("<&- 2>&-", True, False)]
+)
+def test_standard_streams_that_are_closed_lead_nowhere(
+    tmp_path: Path, closed: str, printed: bool, said: bool
+) -> None:
     (text := tmp_path / "text.txt").write_text("a b c\n" * 20)
     tokenize = f"tokenize --tokenizer char --train {text} --store {tmp_path / 'store'}"
     program = f"{sys.executable} -m memlm_cli {tokenize} {closed}"

@@ -33,8 +33,12 @@ TRAIN = ["--segment-length", "8", "--batch-tokens", "32"]
 
 
 def test_the_id_is_that_of_the_same_options_typed(memlm: Memlm, tokens: str) -> None:
-    typed = memlm("train", tokens, *TRAIN, "--steps", "2", "--lr", "1e-3", "--set", "model.dropout=0.1")
-    says('[train]\nsegment-length = 8\nbatch_tokens = 32\nsteps = 2\nlr = 0.001\nset = ["model.dropout=0.1"]\n')
+    typed = memlm(
+        "train", tokens, *TRAIN, "--steps", "2", "--lr", "1e-3", "--set", "model.dropout=0.1"
+    )
+    says(
+        '[train]\nsegment-length = 8\nbatch_tokens = 32\nsteps = 2\nlr = 0.001\nset = ["model.dropout=0.1"]\n'
+    )
     ended = memlm("train", tokens)
     assert ended.reference == typed.reference
     assert "train: cached" in ended.err
@@ -42,7 +46,9 @@ def test_the_id_is_that_of_the_same_options_typed(memlm: Memlm, tokens: str) -> 
     assert said in ended.err
 
 
-@pytest.mark.parametrize("typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]])
+@pytest.mark.parametrize(
+    "typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]]
+)
 def test_what_is_typed_wins_whichever_way(memlm: Memlm, tokens: str, typed: list[str]) -> None:
     wanted = memlm("train", tokens, *TRAIN, "--steps", "3").reference
     Path("own.toml").write_text("steps = 3\n")
@@ -50,7 +56,9 @@ def test_what_is_typed_wins_whichever_way(memlm: Memlm, tokens: str, typed: list
     assert memlm("train", tokens, *TRAIN, *typed).reference == wanted
 
 
-def test_an_option_takes_the_place_of_a_default_that_says_the_same_thing(memlm: Memlm, tokens: str) -> None:
+def test_an_option_takes_the_place_of_a_default_that_says_the_same_thing(
+    memlm: Memlm, tokens: str
+) -> None:
     wanted = memlm("train", tokens, *TRAIN, "--epochs", "0.2").reference
     says("[train]\nsteps = 2\n")
     assert memlm("train", tokens, *TRAIN, "--epochs", "0.2").reference == wanted
@@ -62,7 +70,12 @@ def test_settings_are_put_together_in_the_order_that_the_guide_tells(folder: Pat
     weak = frozenset({"steps", "lr", "backbone"})
     common = Common(config=Path("c.toml"), set=["model.backbone=transformer"], by_default=weak)
     given = given_settings(common, typed, options_of(TrainConfig))
-    assert given == {"steps": 5, "optimizer": {"lr": 0.5}, "model": {"backbone": "transformer"}, "seed": 7}
+    assert given == {
+        "steps": 5,
+        "optimizer": {"lr": 0.5},
+        "model": {"backbone": "transformer"},
+        "seed": 7,
+    }
 
 
 def test_the_store_is_that_of_the_option_then_the_environment_then_the_file(
@@ -78,7 +91,9 @@ def test_the_store_is_that_of_the_option_then_the_environment_then_the_file(
     assert memlm("artifacts", "list").err.split()[2] == "memlm-store"
 
 
-def test_only_the_working_folder_is_looked_into(memlm: Memlm, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_working_folder_is_looked_into(
+    memlm: Memlm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     says("nonsense\n")
     (folder / "below").mkdir()
     monkeypatch.chdir("below")
@@ -110,7 +125,9 @@ def test_groups_of_commands_and_switches(memlm: Memlm) -> None:
         ("[artifacts]\nlist = 1\n", "[artifacts.list]"),
     ],
 )
-def test_bad_content_is_refused_with_its_key_by_every_command(memlm: Memlm, text: str, told: str) -> None:
+def test_bad_content_is_refused_with_its_key_by_every_command(
+    memlm: Memlm, text: str, told: str
+) -> None:
     says(text)
     ended = memlm("artifacts", "list")
     assert (ended.code, ended.out) == (2, "")
@@ -123,7 +140,9 @@ def test_a_file_that_is_no_text_is_refused(memlm: Memlm) -> None:
     assert memlm("artifacts", "list", "--help").code == 0
 
 
-def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(memlm: Memlm, tokens: str) -> None:
+def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(
+    memlm: Memlm, tokens: str
+) -> None:
     says("[train]\nsteps = 'many'\n")
     ended = memlm("train", tokens)
     assert ended.code == 2
@@ -131,7 +150,9 @@ def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(memlm: Mem
 
 
 @pytest.mark.parametrize("file", ["epochs = 0.2", 'set = ["epochs=0.2"]'])
-@pytest.mark.parametrize("typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]])
+@pytest.mark.parametrize(
+    "typed", [["--steps", "3"], ["--set", "steps=3"], ["--config", "own.toml"]]
+)
 def test_steps_that_are_typed_win_over_epochs_of_the_file(
     memlm: Memlm, tokens: str, file: str, typed: list[str]
 ) -> None:
@@ -145,12 +166,16 @@ def test_two_lengths_that_are_typed_are_refused(memlm: Memlm, tokens: str) -> No
     for typed in (["--steps", "300", "--set", "epochs=2"], ["--steps", "300", "--epochs", "2"]):
         ended = memlm("train", tokens, *typed)
         assert ended.code == 2 and "--steps" in ended.err and "--epochs" in ended.err
-    ended = memlm("run", "quickstart", "--set", "model.steps=3", "--set", "model.epochs=2", "--dry-run")
+    ended = memlm(
+        "run", "quickstart", "--set", "model.steps=3", "--set", "model.epochs=2", "--dry-run"
+    )
     assert ended.code == 2
 
 
 def test_a_typed_set_adds_to_that_of_the_file(memlm: Memlm, tokens: str) -> None:
-    wanted = memlm("train", tokens, *TRAIN, "--steps", "2", "--set", "seed=5", "--set", "model.dropout=0.2").reference
+    wanted = memlm(
+        "train", tokens, *TRAIN, "--steps", "2", "--set", "seed=5", "--set", "model.dropout=0.2"
+    ).reference
     says('[train]\nset = ["seed=5", "model.dropout=0.1"]\n')
     ended = memlm("train", tokens, *TRAIN, "--steps", "2", "--set", "model.dropout=0.2")
     assert ended.reference == wanted

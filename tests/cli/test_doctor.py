@@ -36,13 +36,19 @@ def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
     assert found["versions"]["torch"].startswith("2.")
     assert found["devices"]["cores"] >= 1 and found["devices"]["memory"] == memory_bytes()
     store = found["store"]
-    assert (store["path"], store["there"], store["artifacts"]) == (str(tmp_path / "store"), False, 0)
+    assert (store["path"], store["there"], store["artifacts"]) == (
+        str(tmp_path / "store"),
+        False,
+        0,
+    )
     assert store["free"] > 0
     assert found["variables"]["MEMLM_STORE"] == str(tmp_path / "store")
     assert found["problems"] == []
 
 
-def test_it_says_what_memlm_toml_has(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_what_memlm_toml_has(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("memlm.toml").write_text('device = "cpu"\n\n[train]\nsteps = 5\n')
     found = json.loads(memlm("doctor", "--json").out)["defaults"]
@@ -60,15 +66,21 @@ def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
     assert "'steps'" in ended.err
 
 
-def test_a_module_of_parts_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_parts_that_cannot_be_imported_is_a_problem(
+    memlm: Memlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMLM_PARTS", "no_such_layers")
     import_outside.cache_clear()
     ended = memlm("doctor")
     assert ended.code == 2
-    assert "$MEMLM_PARTS" in ended.out and "there is no module no_such_layers" in " ".join(ended.out.split())
+    assert "$MEMLM_PARTS" in ended.out and "there is no module no_such_layers" in " ".join(
+        ended.out.split()
+    )
 
 
-def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_imported_is_a_problem(
+    memlm: Memlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(module: str) -> ModuleType:
         if module == "faiss":
             raise ImportError("libopenblas.so: cannot open shared object file")
@@ -105,7 +117,10 @@ def test_a_store_that_cannot_be_made_or_written_is_a_problem(
     ended = memlm("doctor", "--store", store)
     assert ended.code == 2
     nothing = f"nothing can be written in {tmp_path} (No such file or directory)"
-    assert f"the store: {nothing if there else f'{store} cannot be made, {nothing}: name another'}" in ended.err
+    assert (
+        f"the store: {nothing if there else f'{store} cannot be made, {nothing}: name another'}"
+        in ended.err
+    )
 
 
 def test_looking_at_a_store_leaves_nothing_behind(memlm: Memlm, tmp_path: Path) -> None:
@@ -114,16 +129,28 @@ def test_looking_at_a_store_leaves_nothing_behind(memlm: Memlm, tmp_path: Path) 
 
 
 def test_requirements_are_compared_with_what_is_installed() -> None:
-    lines = ["pytest>=1", "pytest<1; extra == 'old'", 'no-such-thing>=2; extra == "new"', 'memlm[hf]; extra == "test"']
+    lines = [
+        "pytest>=1",
+        "pytest<1; extra == 'old'",
+        'no-such-thing>=2; extra == "new"',
+        'memlm[hf]; extra == "test"',
+    ]
     there, old, absent = dependencies(lines)
     assert (there.fits, there.extra, there.problem) == (True, None, "")
     assert (old.fits, old.extra) == (False, "old")
     assert old.problem.startswith(pytest.__version__) and old.problem.endswith(" pytest<1")
     assert (absent.installed, absent.problem) == (None, "missing")
-    assert shlex.split(install_command([old, absent])) == ["pip", "install", "pytest<1", "no-such-thing>=2"]
+    assert shlex.split(install_command([old, absent])) == [
+        "pip",
+        "install",
+        "pytest<1",
+        "no-such-thing>=2",
+    ]
 
 
-def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from stages.search import open as opening
 
     monkeypatch.setattr(opening, "faiss", ModuleType("faiss"))
@@ -132,13 +159,16 @@ def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.
 
 def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = [
-        Dependency(name, name, extra, None, False) for name, extra in (("faiss-cpu", "cpu"), ("faiss-gpu", "gpu"))
+        Dependency(name, name, extra, None, False)
+        for name, extra in (("faiss-cpu", "cpu"), ("faiss-gpu", "gpu"))
     ]
     found = {
         "extras": [checks._extra(str(one.extra), [one]) for one in lacking],
         "store": {"problem": None},
     }
-    assert not any("faiss" in problem for problem in checks._problems(found, lacking, {}, Defaults()))
+    assert not any(
+        "faiss" in problem for problem in checks._problems(found, lacking, {}, Defaults())
+    )
     monkeypatch.setattr("memlm_cli.commands.doctor.find_spec", lambda module: None)
     (problem,) = [p for p in checks._problems(found, lacking, {}, Defaults()) if "faiss" in p]
     assert "faiss-cpu" in problem

@@ -37,11 +37,24 @@ class OutOfMemoryError(RuntimeError):
         (OSError(errno.EIO, "Input/output error", "/store/x"), 5),
         (OSError(errno.EIO, "Input/output error"), 5),
         (Exception("No space left on device (os error 28)"), 5),
-        (RuntimeError('IoError(Os { code: 28, kind: StorageFull, message: "No space left on device" })'), 5),
+        (
+            RuntimeError(
+                'IoError(Os { code: 28, kind: StorageFull, message: "No space left on device" })'
+            ),
+            5,
+        ),
         (Exception("Permission denied (os error 13)"), 1),
         (OSError(errno.EROFS, "Read-only file system"), 2),
-        (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/0123456789ab/tokens.zarr/zarr.json"), 4),
-        (FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/x/tokens.zarr/zarr.json"), 1),
+        (
+            FileNotFoundError(
+                errno.ENOENT, "No such file", "store/tokens/0123456789ab/tokens.zarr/zarr.json"
+            ),
+            4,
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "store/tokens/x/tokens.zarr/zarr.json"),
+            1,
+        ),
         (OSError(errno.EROFS, "Read-only file system", "/store/x"), 2),
         (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 5000), 2),
         (OSError(errno.ELOOP, "Too many levels of symbolic links", "/store/x"), 2),
@@ -76,17 +89,24 @@ def test_a_full_disk_is_found_behind_another_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "whose"), [("", "a bug; the"), ("my_layers", "a bug of my_layers (MEMLM_PARTS) or of")]
+    ("parts", "whose"),
+    [("", "a bug; the"), ("my_layers", "a bug of my_layers (MEMLM_PARTS) or of")],
 )
 def test_a_bug_may_be_one_of_parts_from_outside(
-    capsys: pytest.CaptureFixture[str], logs: Path, monkeypatch: pytest.MonkeyPatch, parts: str, whose: str
+    capsys: pytest.CaptureFixture[str],
+    logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: str,
+    whose: str,
 ) -> None:
     monkeypatch.setenv("MEMLM_PARTS", parts)
     assert guarded(lambda: 1 // 0, "memlm train") == 1
     assert f"This is {whose}" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:
+def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(
+    capsys: pytest.CaptureFixture[str], logs: Path
+) -> None:
     def bug() -> None:
         raise ZeroDivisionError("none")
 

@@ -15,7 +15,9 @@ def model(memlm: Memlm, text):
 
 
 def test_a_folder_with_a_card_of_the_reports(memlm: Memlm, model, tmp_path):
-    report = memlm("evaluate", model, "--memory", "long:size=8,theta=0.3,lambda=0.2", "--name", "cached")
+    report = memlm(
+        "evaluate", model, "--memory", "long:size=8,theta=0.3,lambda=0.2", "--name", "cached"
+    )
     assert report.code == 0, report.err
     ended = memlm("export", model, "--output", tmp_path / "out")
     assert (ended.code, ended.out) == (0, f"{tmp_path / 'out'}\n"), ended.err
@@ -24,12 +26,20 @@ def test_a_folder_with_a_card_of_the_reports(memlm: Memlm, model, tmp_path):
     figures = json.loads((tmp_path / "store" / report.reference / "metrics.json").read_text())
     assert "# small" in card and "library_name: transformers" in card
     for row in figures["rows"]:
-        cells = ("cached", "text.txt test", f"{figures['tokens']:,}", row["row"], f"{row['perplexity']:.2f}")
+        cells = (
+            "cached",
+            "text.txt test",
+            f"{figures['tokens']:,}",
+            row["row"],
+            f"{row['perplexity']:.2f}",
+        )
         assert f"| {' | '.join(cells)} |" in card
 
 
 def test_what_is_printed_as_json(memlm: Memlm, model, tmp_path):
-    found = json.loads(memlm("export", "--output", tmp_path / "out", "--json", stdin=f"{model}\n").out)
+    found = json.loads(
+        memlm("export", "--output", tmp_path / "out", "--json", stdin=f"{model}\n").out
+    )
     assert found["architecture"] == "GPT2LMHeadModel" and "model.safetensors" in found["files"]
 
 

@@ -43,12 +43,19 @@ def test_the_text_alone_goes_to_stdout(generate, index):
     assert (made["model"], made["prompt"], made["memories"]) == (model, PROMPT, [])
     assert made["text"] + "\n" == ended.out
     assert len(made["tokens"]) == 9
-    assert all(0 < token["probability"] <= 1 and token["attributed"] is None for token in made["tokens"])
+    assert all(
+        0 < token["probability"] <= 1 and token["attributed"] is None for token in made["tokens"]
+    )
 
 
 def test_memories_are_named_on_stderr_and_none_is_the_model_alone(generate, index):
     options = ("--prompt", PROMPT, "--max-tokens", 9, "--seed", 4)
-    memory = ("--memory", "external:k=5,temperature=2,lambda=0.9", "--memory", "long:size=7,theta=0.5,lambda=0.1")
+    memory = (
+        "--memory",
+        "external:k=5,temperature=2,lambda=0.9",
+        "--memory",
+        "long:size=7,theta=0.5,lambda=0.1",
+    )
     read = generate(index.reference, *options, *memory)
     assert [line.split(", ") for line in read.told] == [
         ["generate: datastore: external", "interpolate", "k 5", "temperature 2", "lambda 0.9"],
@@ -62,7 +69,13 @@ def test_memories_are_named_on_stderr_and_none_is_the_model_alone(generate, inde
 
 
 def test_attribution_stands_behind_the_text(generate, index):
-    options = ("--max-tokens", 4, "--attribute", "--memory", "external:k=9,temperature=5,lambda=0.9")
+    options = (
+        "--max-tokens",
+        4,
+        "--attribute",
+        "--memory",
+        "external:k=9,temperature=5,lambda=0.9",
+    )
     ended = generate(index.reference, *options)
     told = json.loads(generate(index.reference, *options, "--json").out)
     assert ended.out.startswith(told["text"] + "\n\n")
@@ -72,7 +85,9 @@ def test_attribution_stands_behind_the_text(generate, index):
     for head, token in zip(heads, told["tokens"], strict=True):
         total, parts = head.split("  ", 1)[1].split(" = ")
         assert float(total) == pytest.approx(token["probability"], rel=1e-3)
-        assert float(total) == pytest.approx(sum(float(part.split()[-1]) for part in parts.split(" + ")), rel=2e-3)
+        assert float(total) == pytest.approx(
+            sum(float(part.split()[-1]) for part in parts.split(" + ")), rel=2e-3
+        )
     context = next(one for token in told["tokens"] for one in token["attributed"]["contexts"])
     source = context["source"]
     place = f"train, document {source['document']} ({source['name']}), token {source['offset']}: "
@@ -85,7 +100,11 @@ def test_attribution_stands_behind_the_text(generate, index):
     [
         (["--memory", "knn-lm"], 2, "one number is needed for temperature, lambda"),
         (["--memory", "extern:lambda=0.3"], 2, "did you mean 'external'?"),
-        (["--memory", "none", "--index", "index/000000000000"], 2, "--index names a memory that no --memory reads"),
+        (
+            ["--memory", "none", "--index", "index/000000000000"],
+            2,
+            "--index names a memory that no --memory reads",
+        ),
         (["--temperature", "-1"], 2, "--temperature"),
         (["--temperature", "0", "--top-k", "3"], 2, "leave --top-k and --top-p out"),
         (["--max-tokens", "0"], 2, "--max-tokens"),
@@ -111,16 +130,33 @@ def test_external_memory_of_a_model_needs_an_index(generate, index):
 
 def test_neighbors_name_the_index_that_is_searched(generate, index):
     neighbors = found_neighbors(index.store, index, k=2)
-    options = (index.find("encoder").reference, "--memory", "external:k=5,lambda=0.3", "--max-tokens", 6)
-    assert generate(*options, "--neighbors", neighbors.reference) == generate(*options, "--index", index.reference)
+    options = (
+        index.find("encoder").reference,
+        "--memory",
+        "external:k=5,lambda=0.3",
+        "--max-tokens",
+        6,
+    )
+    assert generate(*options, "--neighbors", neighbors.reference) == generate(
+        *options, "--index", index.reference
+    )
 
 
 def memlm_process(index: Artifact, *options: str) -> subprocess.Popen[str]:
     """A long text, written by a process of its own."""
-    arguments = ["generate", index.find("encoder").reference, "--max-tokens", "1000000", "--store", index.store.root]
+    arguments = [
+        "generate",
+        index.find("encoder").reference,
+        "--max-tokens",
+        "1000000",
+        "--store",
+        index.store.root,
+    ]
     command = [sys.executable, "-m", "memlm_cli", *map(str, arguments), *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, **pipes, cwd=Path(__file__).parents[2], env=os.environ)
+    return subprocess.Popen(
+        command, text=True, **pipes, cwd=Path(__file__).parents[2], env=os.environ
+    )
 
 
 @pytest.mark.usefixtures("ctrl_c")

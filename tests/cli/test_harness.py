@@ -67,7 +67,9 @@ def told(memlm: Memlm, index: Artifact, text: str) -> list[dict[str, Any]]:
     """What `memlm inspect` tells of a text."""
     words = [word for reading in READINGS for word in ("--memory", reading)]
     root = ["--store", index.store.root, "--device", "cpu", "--json", "--contexts", 0]
-    return json.loads(memlm("inspect", index.reference, *root, "--text", text, *words).out)["tokens"]
+    return json.loads(memlm("inspect", index.reference, *root, "--text", text, *words).out)[
+        "tokens"
+    ]
 
 
 def test_a_continuation_is_scored_as_inspect_reads_the_whole(memlm: Memlm, index: Artifact) -> None:
@@ -81,11 +83,17 @@ def test_a_continuation_is_scored_as_inspect_reads_the_whole(memlm: Memlm, index
 
 def test_greedy_is_what_generation_would_write(index: Artifact) -> None:
     lm = opened(index, memory=READINGS)
-    (written,) = lm.generate_until([request("the cat", {"until": [], "max_gen_toks": 3})], disable_tqdm=True)
-    likeliest, other = lm.loglikelihood([request("the cat", written), request("the cat", " pig pig pig")], True)
+    (written,) = lm.generate_until(
+        [request("the cat", {"until": [], "max_gen_toks": 3})], disable_tqdm=True
+    )
+    likeliest, other = lm.loglikelihood(
+        [request("the cat", written), request("the cat", " pig pig pig")], True
+    )
     assert likeliest[1] and not other[1]
     cut = written.split()[1]
-    (short,) = lm.generate_until([request("the cat", {"until": cut, "max_gen_toks": 3})], disable_tqdm=True)
+    (short,) = lm.generate_until(
+        [request("the cat", {"until": cut, "max_gen_toks": 3})], disable_tqdm=True
+    )
     assert short == written[: written.find(cut)]
 
 
@@ -93,7 +101,9 @@ def test_a_rolling_text_is_read_in_windows_of_an_evaluation(memlm: Memlm, index:
     text = " ".join(story(9, 5).split())
     lm = opened(index, memory=READINGS)
     (rolled,) = lm.loglikelihood_rolling([request(text)], disable_tqdm=True)
-    assert rolled == pytest.approx(sum(np.log(token["final"]) for token in told(memlm, index, text)), abs=1e-3)
+    assert rolled == pytest.approx(
+        sum(np.log(token["final"]) for token in told(memlm, index, text)), abs=1e-3
+    )
     assert len(text.split()) > 2 * lm._reader.loaded.range_reader.split_reader.windows.context
 
 
@@ -141,7 +151,9 @@ def test_the_harness_runs_tasks_and_agrees_with_evaluate(
     corpus = store.run("tokenize", test=file, tokenizer=index.find("corpus").reference)
     asked = {"tokens": corpus, "score": "last-word", "reset": "document", "device": "cpu"}
     if index.find("encoder").config["model"]["backbone"] == "transformer":
-        asked["context"] = 16  # the longest passage: a window that ends inside of one would know less
+        asked["context"] = (
+            16  # the longest passage: a window that ends inside of one would know less
+        )
     report = store.run("evaluate", index.reference, memory=READINGS[0], **asked)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -177,7 +189,9 @@ def test_words_whose_eos_is_the_newline_are_refused(tmp_path: Path) -> None:
 
 def test_options_reach_what_reads(index: Artifact) -> None:
     settings = {"until": [], "max_gen_toks": 2, "do_sample": True, "temperature": 1.0, "top_k": 0}
-    assert opened(index, memory="none").generate_until([request("the cat", settings)], disable_tqdm=True)
+    assert opened(index, memory="none").generate_until(
+        [request("the cat", settings)], disable_tqdm=True
+    )
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
         MemlmLM(index.reference, store=str(index.store.root), device="cuda:1")
     MemlmLM(index.reference, store=str(index.store.root), device="cpu:0")
@@ -193,11 +207,15 @@ def test_the_device_that_the_harness_says_unasked_is_any_that_is_there(index: Ar
     MemlmLM(index.reference, store=str(index.store.root), device=unasked)
 
 
-def test_what_it_cannot_do_is_bad_usage(index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_what_it_cannot_do_is_bad_usage(
+    index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     with pytest.raises(UsageError):
         opened(index, batch_size=8)
     with pytest.raises(UsageError, match="seed"):
         opened(index, sead=1)
-    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: MemlmLM("model/none", store=str(index.store.root)))
+    monkeypatch.setattr(
+        "lm_eval.__main__.cli_evaluate", lambda: MemlmLM("model/none", store=str(index.store.root))
+    )
     assert main() == 4
     assert "model/none" in capsys.readouterr().err

@@ -77,7 +77,9 @@ def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None
 
 
 def test_help_names_the_commands_that_run_no_model() -> None:
-    *without, last = (name for name in COMMANDS[1:9] if "precision" not in stage_of(name).Config.model_fields)
+    *without, last = (
+        name for name in COMMANDS[1:9] if "precision" not in stage_of(name).Config.model_fields
+    )
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 
@@ -85,7 +87,9 @@ HEAVY = {"torch", "faiss", "zarr", "numpy", "tokenizers", "tqdm", "jinja2", "vl_
 
 
 def without_parts() -> dict[str, str]:
-    """The environment without parts from outside, which have options of train and import what they like."""
+    """The environment without parts from outside, which have options of train and import what they
+    like.
+    """
     return {name: value for name, value in os.environ.items() if name != OUTSIDE}
 
 
@@ -97,7 +101,9 @@ def test_help_imports_nothing_heavy() -> None:
         f"heavy = {HEAVY} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=without_parts())
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=without_parts()
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -114,12 +120,18 @@ def test_help_builds_no_validator(command: str) -> None:
         "assert not {'stages.artifacts.store', 'stages.artifacts.stage', 'stages.lineage'} & set(sys.modules)\n"
         "sys.exit(f'built: {built}' if built else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=without_parts())
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=without_parts()
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("words", "searches"), [(["train", "--help"], 0), (["train", "--x"], 0), (["presets"], 1)])
-def test_a_process_ends_with_one_search_for_garbage_if_a_command_ran(words: list[str], searches: int) -> None:
+@pytest.mark.parametrize(
+    ("words", "searches"), [(["train", "--help"], 0), (["train", "--x"], 0), (["presets"], 1)]
+)
+def test_a_process_ends_with_one_search_for_garbage_if_a_command_ran(
+    words: list[str], searches: int
+) -> None:
     program = (
         "import atexit, gc, sys\n"
         "from memlm_cli.app import main\n"
@@ -142,16 +154,21 @@ def test_the_list_of_commands_imports_no_settings() -> None:
     )
     asked = {"_MEMLM_COMPLETE": "complete_bash", "COMP_WORDS": "memlm tr", "COMP_CWORD": "1"}
     for environment, word in ((os.environ, "evaluate-tasks"), ({**os.environ, **asked}, "train")):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+        )
         assert (done.returncode, word in done.stdout) == (0, True), done.stderr
 
 
 def test_a_verb_imports_no_torch_before_it_runs() -> None:
     modules = ["tokenize", "train", "datastore", "index", "neighbors", "pack", "evaluate"]
     imports = "".join(
-        f"import stages.{one}; print({one!r}, {{'torch', 'faiss'}} & set(sys.modules))\n" for one in modules
+        f"import stages.{one}; print({one!r}, {{'torch', 'faiss'}} & set(sys.modules))\n"
+        for one in modules
     )
-    done = subprocess.run([sys.executable, "-c", f"import sys\n{imports}"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{imports}"], capture_output=True, text=True
+    )
     assert done.stdout == "".join(f"{one} set()\n" for one in modules), done.stderr
 
 
@@ -168,10 +185,14 @@ def test_version(memlm: Memlm) -> None:
 
 
 def test_help_whose_reader_has_gone_away_is_no_error() -> None:
-    program = "import sys; from memlm_cli.app import main; sys.stdin.read(); sys.exit(main(['--help']))"
+    program = (
+        "import sys; from memlm_cli.app import main; sys.stdin.read(); sys.exit(main(['--help']))"
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert (
+            process.stdin is not None and process.stdout is not None and process.stderr is not None
+        )
         process.stdout.close()
         process.stdin.close()
         assert (process.wait(), process.stderr.read()) == (0, b"")
@@ -184,7 +205,9 @@ def test_any_answer_whose_reader_has_gone_away_is_no_error() -> None:
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert (
+            process.stdin is not None and process.stdout is not None and process.stderr is not None
+        )
         process.stdout.close()
         process.stdin.close()
         assert (process.wait(), process.stderr.read()) == (0, b"")

@@ -1,4 +1,6 @@
-"""Data sets and models of a hub on this machine, in a process of its own: the address is read at import."""
+"""Data sets and models of a hub on this machine, in a process of its own: the address is read at
+import.
+"""
 
 import io
 import json
@@ -44,7 +46,9 @@ REPOSITORIES = {
         "raw/valid-00.parquet": table(["the mat\n"]),
         "lines/part.jsonl": b'{"content": "x"}\n',
     },
-    "me/converted": {f"raw/{split}/0000.parquet": table(["the mat\n"]) for split in ("train", "validation")},
+    "me/converted": {
+        f"raw/{split}/0000.parquet": table(["the mat\n"]) for split in ("train", "validation")
+    },
     "me/script": {"script.py": b"1/0"},
     "me/csv": {"train.csv": b"a,b\n1,2\n"},
 }
@@ -81,7 +85,11 @@ def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[Answe
     environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
     environment |= {"MEMLM_STORE": str(tmp_path / "store"), "HF_HUB_DISABLE_XET": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps(commands), env=environment, capture_output=True, text=True
+        [sys.executable, "-c", RUN],
+        input=json.dumps(commands),
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
@@ -145,15 +153,25 @@ def asked(folder: Path) -> Asked:
 def answers(folder: Path, asked: Asked) -> Answers:
     """What one process answers that reaches a hub."""
     files = {file.name: file.read_bytes() for file in (folder / "tiny").iterdir()}
-    weights = {"consolidated.safetensors": b"never fetched", "onnx/model.safetensors": b"never fetched"}
-    own_code = {**files, "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode()}
+    weights = {
+        "consolidated.safetensors": b"never fetched",
+        "onnx/model.safetensors": b"never fetched",
+    }
+    own_code = {
+        **files,
+        "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode(),
+    }
     repositories = REPOSITORIES | {
         "me/tiny": {**files, **weights},
         "me/pickled": {"config.json": files["config.json"], "pytorch_model.bin": b"never fetched"},
         "me/code": own_code,
         "me/gated": {**files, "README.md": b"", "train.parquet": table(["a"])},
         "me/gguf": {"tiny.gguf": b"never fetched"},
-        "me/adapter": {**files, "adapter_config.json": b"{}", "adapter_model.safetensors": b"never fetched"},
+        "me/adapter": {
+            **files,
+            "adapter_config.json": b"{}",
+            "adapter_model.safetensors": b"never fetched",
+        },
     }
     with serving(repositories, ["me/gated"], STATUS) as address:
         results = ended(asked.every, folder, address)
@@ -168,7 +186,9 @@ def require_refused(answer: Answer, message: str) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_data_set_is_resolved_fetched_and_read_as_local_files(asked: Asked, answers: Answers) -> None:
+def test_a_data_set_is_resolved_fetched_and_read_as_local_files(
+    asked: Asked, answers: Answers
+) -> None:
     made = [answers[tuple(command)] for command in asked.data]
     assert [code for code, _, _ in made] == [0] * 5, made
     assert made[0][1] == made[1][1] == made[2][1] != made[3][1]
@@ -190,18 +210,25 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(
     assert not list((folder / "home").rglob("*.bin"))
     for command, message in zip(asked.no_models, NO_MODELS.values(), strict=True):
         require_refused(answers[tuple(command)], message)
-    assert (answers[tuple(asked.gguf)][0], NO_MODELS["hf:me/gguf"] in answers[tuple(asked.gguf)][2]) == (3, True)
+    assert (
+        answers[tuple(asked.gguf)][0],
+        NO_MODELS["hf:me/gguf"] in answers[tuple(asked.gguf)][2],
+    ) == (3, True)
 
 
 @pytest.mark.timeout(300)
-def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(asked: Asked, answers: Answers) -> None:
+def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(
+    asked: Asked, answers: Answers
+) -> None:
     for command, status in zip(asked.statuses, STATUS.values(), strict=True):
         require_refused(answers[tuple(command)], PERMISSION[status])
         assert f"({status})" in answers[tuple(command)][2]
 
 
 @pytest.mark.timeout(300)
-def test_without_a_network_it_is_said_what_to_download_and_where_to_put_it(folder: Path, tmp_path: Path) -> None:
+def test_without_a_network_it_is_said_what_to_download_and_where_to_put_it(
+    folder: Path, tmp_path: Path
+) -> None:
     text = f"--train={folder}/text.txt"
     commands = [
         [*CHARACTERS, text, "--name=text"],
@@ -228,12 +255,19 @@ def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text
     splits = [f"--{split}={text}" for split in ("train", "valid")]
     tokenize = ["tokenize", "--tokenizer", "hf:me/tiny", *splits, "--name=text"]
     alone = ["tokenize", "--tokenizer", "hf:me/alone", *splits]
-    model, other = (["import-model", "hf:me/tiny", "tokens/text", f"--segment-length={length}"] for length in (8, 16))
+    model, other = (
+        ["import-model", "hf:me/tiny", "tokens/text", f"--segment-length={length}"]
+        for length in (8, 16)
+    )
     with serving({"me/tiny": files, "me/alone": files}) as address:
         results = ended([tokenize, model, alone], tmp_path, address)
     assert [code for code, _, _ in results] == [0] * 3, results
     assert "Fetching" not in results[2][2]
-    assert cached(tmp_path, "alone") == ["config.json", "tokenizer.json", CONFIG]  # a tokenizer needs no weights
+    assert cached(tmp_path, "alone") == [
+        "config.json",
+        "tokenizer.json",
+        CONFIG,
+    ]  # a tokenizer needs no weights
     commands = [tokenize, model, other, alone, ["import-model", "hf:me/alone", "tokens/text"]]
     *results, (code, _, err) = ended(commands, tmp_path, "http://127.0.0.1:9")
     assert [code for code, _, _ in results] == [0] * 4, results

@@ -1,4 +1,6 @@
-"""What `memlm import-model` says of checkpoints that cannot be taken over: nothing of them stays in the store."""
+"""What `memlm import-model` says of checkpoints that cannot be taken over: nothing of them stays in
+the store.
+"""
 
 import json
 import shutil
@@ -24,7 +26,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(folder / "tiny", "llama")
     (folder / "text.txt").write_text("the cat sat on the mat and the dog sat on the cat\n" * 20)
     for name, tokenizer in (("own", str(folder / "tiny")), ("other", "char")):
-        command = ["tokenize", "--tokenizer", tokenizer, "--train", str(folder / "text.txt"), "--name", name]
+        command = [
+            "tokenize",
+            "--tokenizer",
+            tokenizer,
+            "--train",
+            str(folder / "text.txt"),
+            "--name",
+            name,
+        ]
         assert main([*command, "--store", str(folder / "store")]) == 0
     return folder
 
@@ -73,17 +83,35 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     ),
     "weights that are no numbers": (
         lambda folder: weights_changed(folder, lambda weights: weights[UP].fill_(float("nan"))),
-        *(3, "tiny holds weights that are no numbers (nan or infinite): model.layers.1.mlp.up_proj.weight."),
+        *(
+            3,
+            "tiny holds weights that are no numbers (nan or infinite): model.layers.1.mlp.up_proj.weight.",
+        ),
     ),
     "fewer rows than types": (
         lambda folder: weights_changed(
-            folder, lambda weights: weights.update({(name := "model.embed_tokens.weight"): weights[name][:300].clone()})
+            folder,
+            lambda weights: weights.update(
+                {(name := "model.embed_tokens.weight"): weights[name][:300].clone()}
+            ),
         ),
         *(3, "model.embed_tokens.weight is 300x16, expected 320x16"),
     ),
-    "weights cut short": (lambda folder: cut(folder / WEIGHTS, 0.5), 3, "tiny/model.safetensors is cut short"),
-    "a head cut short": (lambda folder: cut(folder / WEIGHTS, 0.01), 3, "tiny/model.safetensors is cut short"),
-    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), 3, "tiny has no weights as safetensors"),
+    "weights cut short": (
+        lambda folder: cut(folder / WEIGHTS, 0.5),
+        3,
+        "tiny/model.safetensors is cut short",
+    ),
+    "a head cut short": (
+        lambda folder: cut(folder / WEIGHTS, 0.01),
+        3,
+        "tiny/model.safetensors is cut short",
+    ),
+    "no weights": (
+        lambda folder: (folder / WEIGHTS).unlink(),
+        3,
+        "tiny has no weights as safetensors",
+    ),
     "no model": (without_model, 3, "tiny is no model: it has no config.json."),
     "a pickle alone": (
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
@@ -91,9 +119,16 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     ),
     "code of its own": (
         lambda folder: settings_changed(folder, auto_map={"AutoModelForCausalLM": "evil.Model"}),
-        *(3, "tiny wants code of its own to be run (config.json: auto_map), which memlm never does"),
+        *(
+            3,
+            "tiny wants code of its own to be run (config.json: auto_map), which memlm never does",
+        ),
     ),
-    "settings that are no JSON": (lambda folder: cut(folder / SETTINGS, 0.5), 3, "tiny/config.json is no JSON"),
+    "settings that are no JSON": (
+        lambda folder: cut(folder / SETTINGS, 0.5),
+        3,
+        "tiny/config.json is no JSON",
+    ),
     "an unknown kind": (
         lambda folder: settings_changed(folder, model_type="telepathy"),
         *(3, "The model of tiny cannot be read: "),
@@ -103,7 +138,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_cannot_be_read_is_told_and_leaves_nothing(memlm: Memlm, tiny: Path, damage: str) -> None:
+def test_what_cannot_be_read_is_told_and_leaves_nothing(
+    memlm: Memlm, tiny: Path, damage: str
+) -> None:
     harm, code, message = DAMAGE[damage]
     harm(tiny)
     checkpoint = "tiny.gguf" if "GGUF" in damage else "tiny"
@@ -111,7 +148,11 @@ def test_what_cannot_be_read_is_told_and_leaves_nothing(memlm: Memlm, tiny: Path
 
 
 def test_tokens_of_another_vocabulary_are_refused(memlm: Memlm, tiny: Path) -> None:
-    refused(memlm("import-model", "tiny", "tokens/other"), 4, "was not made with the tokenizer of this model")
+    refused(
+        memlm("import-model", "tiny", "tokens/other"),
+        4,
+        "was not made with the tokenizer of this model",
+    )
 
 
 def test_what_is_not_there_is_told(memlm: Memlm, tiny: Path) -> None:

@@ -1,4 +1,6 @@
-"""What is asked of an imported causal model, with memories: all from what transformers computes of its windows."""
+"""What is asked of an imported causal model, with memories: all from what transformers computes of
+its windows.
+"""
 
 import json
 import math
@@ -44,17 +46,29 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     for seed, (split, lines) in enumerate({"train": 27, "valid": 6, "test": 6}.items()):
         (folder / f"{split}.txt").write_text(story(lines, seed))
         files[split] = [str(folder / f"{split}.txt")]
-    tokens = make(Tokenize(), TokenizeConfig(tokenizer="given"), {"tokenizer": spec, **files}, store, Execution())
+    tokens = make(
+        Tokenize(),
+        TokenizeConfig(tokenizer="given"),
+        {"tokenizer": spec, **files},
+        store,
+        Execution(),
+    )
     references = {"source": tokens.artifact.reference, "checkpoint": spec}
-    model = make(ImportModel(), ImportConfig(segment_length=CONTEXT), references, store, Execution())
-    return Imported(built_index(store, model.artifact), theirs, transformers.AutoTokenizer.from_pretrained(spec))
+    model = make(
+        ImportModel(), ImportConfig(segment_length=CONTEXT), references, store, Execution()
+    )
+    return Imported(
+        built_index(store, model.artifact), theirs, transformers.AutoTokenizer.from_pretrained(spec)
+    )
 
 
 @torch.no_grad()
 def computed(imported: Imported, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of windows behind the token that the model expects there: scores [T, V] and hidden states [T, d] of inputs.
+    """Of windows behind the token that the model expects there: scores [T, V] and hidden states [T,
+    d] of inputs.
 
-    The first input is that token itself, so that the first window is what transformers' tokenizer makes of a text.
+    The first input is that token itself, so that the first window is what transformers' tokenizer
+    makes of a text.
     """
     bos = imported.tokenizer.bos_token_id
     inputs, scores, hidden = [bos, *ids[:-1]], [], []
@@ -83,7 +97,9 @@ def test_caches_read_the_hidden_states_of_transformers(imported: Imported, local
     memory = "local+long:size=7,reader=joint,temperature=20" if local else CACHE
     config = EvaluateConfig(memory=(memory,), save_token_scores=True)
     references = {"source": imported.index.find("encoder").reference}
-    report = make(Evaluate(), config, references, imported.index.store, Execution(device="cpu")).artifact
+    report = make(
+        Evaluate(), config, references, imported.index.store, Execution(device="cpu")
+    ).artifact
     ids = imported.index.find("corpus").zarr("tokens.zarr")["test/ids"][:].tolist()
     scores, hidden = computed(imported, ids)
     wanted = []
@@ -97,28 +113,73 @@ def test_caches_read_the_hidden_states_of_transformers(imported: Imported, local
             p = oracle.interpolated(scores[t].softmax(-1).tolist(), entries, 0.3)
         wanted.append(math.log(p[token]))
     found = report.zarr("scores.zarr")["logp"][:]
-    torch.testing.assert_close(torch.from_numpy(found).double(), torch.tensor(wanted).double(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        torch.from_numpy(found).double(), torch.tensor(wanted).double(), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_inspect_tells_the_scores_of_transformers(memlm: Memlm, imported: Imported) -> None:
     root = ["--store", imported.index.store.root, "--device", "cpu", "--text", TEXT, "--json"]
-    told = json.loads(memlm("inspect", imported.index.reference, *root, "--memory", "none").out)["tokens"]
+    told = json.loads(memlm("inspect", imported.index.reference, *root, "--memory", "none").out)[
+        "tokens"
+    ]
     ids = text_ids(imported)
     assert [token["id"] for token in told] == ids
-    assert [math.log(token["final"]) for token in told] == pytest.approx(log_probs(imported, ids), abs=1e-3)
-    read = memlm("inspect", imported.index.reference, *root, "--memory", KNN, "--memory", CACHE, "--contexts", 2)
+    assert [math.log(token["final"]) for token in told] == pytest.approx(
+        log_probs(imported, ids), abs=1e-3
+    )
+    read = memlm(
+        "inspect",
+        imported.index.reference,
+        *root,
+        "--memory",
+        KNN,
+        "--memory",
+        CACHE,
+        "--contexts",
+        2,
+    )
     assert any(token["contexts"] for token in json.loads(read.out)["tokens"])
 
 
-def test_generate_writes_what_transformers_finds_likeliest(memlm: Memlm, imported: Imported) -> None:
-    root = ["--store", imported.index.store.root, "--device", "cpu", "--max-tokens", 4, "--prompt", "the cat"]
+def test_generate_writes_what_transformers_finds_likeliest(
+    memlm: Memlm, imported: Imported
+) -> None:
+    root = [
+        "--store",
+        imported.index.store.root,
+        "--device",
+        "cpu",
+        "--max-tokens",
+        4,
+        "--prompt",
+        "the cat",
+    ]
     ids = imported.tokenizer("the cat").input_ids
     assert ids == [imported.tokenizer.bos_token_id, *text_ids(imported, "the cat")]
     for _ in range(4):
         ids.append(int(imported.model(torch.tensor([ids])).logits[0, -1].argmax()))
-    told = memlm("generate", imported.index.reference, *root, "--memory", "none", "--temperature", 0, "--json")
+    told = memlm(
+        "generate",
+        imported.index.reference,
+        *root,
+        "--memory",
+        "none",
+        "--temperature",
+        0,
+        "--json",
+    )
     assert [token["id"] for token in json.loads(told.out)["tokens"]] == ids[-4:]
-    read = memlm("generate", imported.index.reference, *root, "--memory", KNN, "--memory", CACHE, "--attribute")
+    read = memlm(
+        "generate",
+        imported.index.reference,
+        *root,
+        "--memory",
+        KNN,
+        "--memory",
+        CACHE,
+        "--attribute",
+    )
     assert read.code == 0 and read.out
 
 
@@ -129,9 +190,22 @@ def test_a_notebook_scores_and_writes_with_memories(memlm: Memlm, imported: Impo
     assert alone["logp"].tolist() == pytest.approx(log_probs(imported, ids), abs=1e-3)
     reader = store.read(imported.index.reference, memory=[KNN, CACHE], device="cpu")
     scores = reader.score(TEXT)
-    assert scores["logp_lm"] == pytest.approx(alone["logp"], abs=1e-5) and (scores["gain"] != 0).any()
-    root = ["--store", imported.index.store.root, "--device", "cpu", "--memory", KNN, "--memory", CACHE]
-    told = memlm("generate", imported.index.reference, *root, "--max-tokens", 5, "--prompt", "the cat").out
+    assert (
+        scores["logp_lm"] == pytest.approx(alone["logp"], abs=1e-5) and (scores["gain"] != 0).any()
+    )
+    root = [
+        "--store",
+        imported.index.store.root,
+        "--device",
+        "cpu",
+        "--memory",
+        KNN,
+        "--memory",
+        CACHE,
+    ]
+    told = memlm(
+        "generate", imported.index.reference, *root, "--max-tokens", 5, "--prompt", "the cat"
+    ).out
     assert reader.generate("the cat", max_tokens=5) + "\n" == told
 
 
@@ -156,4 +230,6 @@ def test_the_harness_scores_what_transformers_scores(imported: Imported) -> None
     with_memories = MemlmLM(imported.index.reference, memory=[KNN, CACHE], **where)
     ((other, _),) = with_memories.loglikelihood([request(context, continuation)], disable_tqdm=True)
     assert other != pytest.approx(log_p, abs=1e-3)
-    assert with_memories.generate_until([request(context, {"until": [], "max_gen_toks": 3})], disable_tqdm=True)
+    assert with_memories.generate_until(
+        [request(context, {"until": [], "max_gen_toks": 3})], disable_tqdm=True
+    )

@@ -1,4 +1,6 @@
-"""Layers with memories, from the command line: trained, evaluated, shown; and what is said of bad settings."""
+"""Layers with memories, from the command line: trained, evaluated, shown; and what is said of bad
+settings.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +10,18 @@ import pytest
 from stages.models import NAMED
 from tests.cli.conftest import Memlm
 
-SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+SMALL = (
+    "--steps",
+    4,
+    "--segment-length",
+    16,
+    "--batch-tokens",
+    32,
+    "--set",
+    "model.width=8",
+    "--set",
+    "model.heads=2",
+)
 FIXED = ("--memory", "external:k=4,temperature=1,lambda=0.2")
 """A memory with no weight that is tuned."""
 KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
@@ -23,11 +36,17 @@ SIGNAL = {"name": "infinity", "layers": "[2]", "basis": 8, "samples": 6}
 
 
 def chosen(place: str, settings: dict[str, object]) -> list[str]:
-    return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
+    return [
+        part
+        for name, value in settings.items()
+        for part in ("--set", f"model.{place}.{name}={value}")
+    ]
 
 
 @pytest.fixture(autouse=True)
-def one_store(memlm: Memlm, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_store(
+    memlm: Memlm, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All tests have a store in common: a model that several of them need is trained once."""
     monkeypatch.setenv("MEMLM_STORE", str(tmp_path_factory.getbasetemp() / "layers"))
 
@@ -47,7 +66,9 @@ def test_product_keys_and_hashed_ngrams_through_the_pipeline(
     report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--save-token-scores", "--json")
     assert report.code == 0, report.err
     made = json.loads(report.out)
-    (keys,), (ngrams,) = (made["metrics"][name]["blocks"] for name in ("product_keys", "hashed_ngrams"))
+    (keys,), (ngrams,) = (
+        made["metrics"][name]["blocks"] for name in ("product_keys", "hashed_ngrams")
+    )
     assert (keys["block"], keys["slots"]) == (1, 16)
     assert (ngrams["block"], 0 < ngrams["gate"] < 1) == (1, True)
     page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
@@ -95,7 +116,9 @@ def test_others_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, 
     whole, alone = (json.loads(one.out) for one in ended)
     rows = {row["row"] for row in whole["metrics"]["rows"]}
     assert rows == {"plain", "neural-cache", "knn-lm", "neural-cache then knn-lm"}
-    assert whole["metrics"]["rows"][0]["nll"] == pytest.approx(alone["metrics"]["rows"][0]["nll"])  # one document
+    assert whole["metrics"]["rows"][0]["nll"] == pytest.approx(
+        alone["metrics"]["rows"][0]["nll"]
+    )  # one document
     page = memlm("report", whole["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     figures, chart = PROBED[layer]
@@ -120,14 +143,18 @@ def test_memsizer_through_the_pipeline(memlm: Memlm, tokens: str) -> None:
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--stride", 4, "--json")
     assert report.code == 0, report.err
-    assert [0 < one["read"] <= 3 for one in json.loads(report.out)["metrics"]["memsizer"]["blocks"]] == [True, True]
+    assert [
+        0 < one["read"] <= 3 for one in json.loads(report.out)["metrics"]["memsizer"]["blocks"]
+    ] == [True, True]
     seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
     assert all(0 < token["slots_read"] <= 3.001 for token in json.loads(seen.out)["tokens"])
     written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
 
-def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+def test_compressive_attention_through_the_pipeline(
+    memlm: Memlm, tokens: str, tmp_path: Path
+) -> None:
     own = [*chosen("attention", SLOTS), *chosen("feed_forward", KEYS), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
@@ -155,7 +182,9 @@ def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, t
 def test_lengths_that_its_layers_cannot_read_are_refused(
     memlm: Memlm, tokens: str, options: tuple[str, int], words: str
 ) -> None:
-    model = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", SLOTS), *SMALL).reference
+    model = memlm(
+        "train", tokens, "--backbone", "transformer-xl", *chosen("attention", SLOTS), *SMALL
+    ).reference
     for command in ("evaluate", "build-datastore", "generate"):
         ended = memlm(command, model, *options)
         assert (command, ended.code) == (command, 2)
@@ -168,7 +197,9 @@ def test_a_model_without_such_layers_has_no_long_length(memlm: Memlm, tokens: st
     assert (ended.code, "--long-length" in ended.err) == (2, True)
 
 
-def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+def test_memorizing_attention_through_the_pipeline(
+    memlm: Memlm, tokens: str, tmp_path: Path
+) -> None:
     own = [*chosen("attention", ENTRIES), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
@@ -178,7 +209,11 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     ]
     blocks = [one["metrics"]["memorizing"]["blocks"] for one in made]
     assert [[one["block"] for one in its] for its in blocks] == [[2]] * 3
-    assert max(age for age, _ in blocks[0][0]["by_age"]) <= 32 < max(age for age, _ in blocks[1][0]["by_age"])
+    assert (
+        max(age for age, _ in blocks[0][0]["by_age"])
+        <= 32
+        < max(age for age, _ in blocks[1][0]["by_age"])
+    )
     page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     for title in ("How far back memory is read", "How well the best entry fits"):
@@ -195,7 +230,9 @@ def test_what_streams_carry_is_no_more_than_they_have_positions(memlm: Memlm, to
     own = [*chosen("attention", ENTRIES), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     far = ("--long-length", 10**9, "--mem-length", 10**9)
-    needed = json.loads(memlm("plan", "evaluate", model, *far, "--json").out)["stages"][0]["memory"]["cpu"]
+    needed = json.loads(memlm("plan", "evaluate", model, *far, "--json").out)["stages"][0][
+        "memory"
+    ]["cpu"]
     assert needed < 10**9
     for command in ("evaluate", "build-datastore"):
         ended = memlm(command, model, *far)
@@ -240,13 +277,25 @@ def test_what_training_settled_of_a_continuous_memory_is_said(memlm: Memlm, toke
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     for command in ("evaluate", "build-datastore", "generate"):
         for options, words in (
-            (("--long-length", 16), "(model.attention), so at test only --context and --mem-length may change"),
-            (("--mem-length", 20), "a multiple of the segment length (--context at test), 16; 20 is none: 16 is"),
+            (
+                ("--long-length", 16),
+                "(model.attention), so at test only --context and --mem-length may change",
+            ),
+            (
+                ("--mem-length", 20),
+                "a multiple of the segment length (--context at test), 16; 20 is none: 16 is",
+            ),
         ):
             ended = memlm(command, model, *options)
             assert (command, ended.code) == (command, 2)
             assert words in " ".join(ended.err.split())
-    began = memlm("train", tokens, "--init-from", model, *chosen("attention", {"name": "infinity", "basis": 16}))
+    began = memlm(
+        "train",
+        tokens,
+        "--init-from",
+        model,
+        *chosen("attention", {"name": "infinity", "basis": 16}),
+    )
     words = "takes over how that model is made: leave model.attention out. What may be another: --segment-length, "
     assert (began.code, words + "--mem-length." in " ".join(began.err.split())) == (2, True)
 
@@ -256,7 +305,14 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     memlm: Memlm, tokens: str, name: str, attention: str
 ) -> None:
     named = memlm("train", tokens, "--backbone", name, *SMALL)
-    spelled = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", {"name": attention}), *SMALL)
+    spelled = memlm(
+        "train",
+        tokens,
+        "--backbone",
+        "transformer-xl",
+        *chosen("attention", {"name": attention}),
+        *SMALL,
+    )
     assert (named.code, spelled.reference) == (0, named.reference)
     lengths = ("--steps", 1, "--segment-length", 16, "--batch-tokens", 32)
     began = memlm("train", tokens, "--init-from", named.reference, "--backbone", name, *lengths)
@@ -264,15 +320,35 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
     other = memlm("train", tokens, "--init-from", plain, "--backbone", name, *lengths)
     assert other.code == 2
-    words = f"has attention 'relative': leave out the backbone or preset with attention {attention!r}"
+    words = (
+        f"has attention 'relative': leave out the backbone or preset with attention {attention!r}"
+    )
     assert words in " ".join(other.err.split())
 
 
-def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_known(memlm: Memlm) -> None:
-    wrong = memlm("train", "tokens/none", "--backbone", "memorizing-transformer", "--set", "model.attention.layers=[0]")
+def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_known(
+    memlm: Memlm,
+) -> None:
+    wrong = memlm(
+        "train",
+        "tokens/none",
+        "--backbone",
+        "memorizing-transformer",
+        "--set",
+        "model.attention.layers=[0]",
+    )
     assert (wrong.err.count("layers.0"), wrong.err.count(";")) == (1, 0)
-    other = memlm("train", "tokens/none", "--backbone", "transformer", "--set", "model.attention.name=memorizing")
-    assert all(word in other.err for word in ("memorizing", "memsizer", "softmax", "transformer-xl"))
+    other = memlm(
+        "train",
+        "tokens/none",
+        "--backbone",
+        "transformer",
+        "--set",
+        "model.attention.name=memorizing",
+    )
+    assert all(
+        word in other.err for word in ("memorizing", "memsizer", "softmax", "transformer-xl")
+    )
     assert (wrong.code, other.code) == (2, 2)
 
 
@@ -280,11 +356,19 @@ def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_kno
 def test_training_goes_on_with_another_length_of_what_layers_remember(
     memlm: Memlm, tokens: str, layer: dict[str, object]
 ) -> None:
-    """As the Memorizing Transformer's authors do: a longer memory is learned by a model that has a shorter one."""
-    first = memlm("train", tokens, "--backbone", "transformer-xl", *chosen("attention", layer), *SMALL).reference
+    """As the Memorizing Transformer's authors do: a longer memory is learned by a model that has a
+    shorter one.
+    """
+    first = memlm(
+        "train", tokens, "--backbone", "transformer-xl", *chosen("attention", layer), *SMALL
+    ).reference
     short = ("--init-from", first, "--steps", 2, "--segment-length", 16, "--batch-tokens", 32)
     same, longer, none = (
-        json.loads(memlm("artifacts", "show", memlm("train", tokens, *short, *more).reference, "--json").out)
+        json.loads(
+            memlm(
+                "artifacts", "show", memlm("train", tokens, *short, *more).reference, "--json"
+            ).out
+        )
         for more in ((), ("--long-length", 40), ("--long-length", 0))
     )
     attention = [one["config"]["model"]["attention"] for one in (same, longer, none)]
@@ -292,13 +376,21 @@ def test_training_goes_on_with_another_length_of_what_layers_remember(
     assert [one | {"long_length": 0} for one in attention] == [attention[2]] * 3
 
 
-def test_a_length_is_that_of_the_layers_that_a_preset_or_backbone_names(memlm: Memlm, tokens: str) -> None:
+def test_a_length_is_that_of_the_layers_that_a_preset_or_backbone_names(
+    memlm: Memlm, tokens: str
+) -> None:
     own = ("--backbone", "memorizing-transformer", *SMALL)
     by_option = memlm("train", tokens, *own, "--long-length", 24)
     assert by_option.code == 0, by_option.err
-    assert by_option.reference == memlm("train", tokens, *own, "--set", "model.attention.long_length=24").reference
+    assert (
+        by_option.reference
+        == memlm("train", tokens, *own, "--set", "model.attention.long_length=24").reference
+    )
     plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
-    named = [("--backbone", backbone) for backbone in ("transformer-xl", "infinity-former", "transformer")]
+    named = [
+        ("--backbone", backbone)
+        for backbone in ("transformer-xl", "infinity-former", "transformer")
+    ]
     for arguments in (*named, ("--init-from", plain), ()):
         ended = memlm("train", tokens, *arguments, "--long-length", 24)
         assert (ended.code, "--long-length" in ended.err) == (2, True), arguments

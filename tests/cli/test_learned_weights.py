@@ -24,12 +24,18 @@ def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_translations_are_searched_for_with_them(source: str, model: str, memlm: Memlm) -> None:
     opened = model
     if source == "external":
-        opened = memlm("build-index", memlm("build-datastore", model).reference, "--index", "flat").reference
-    for policy in POLICIES[1::2] if source == "external" else POLICIES[:1]:  # all are read where text is written
+        opened = memlm(
+            "build-index", memlm("build-datastore", model).reference, "--index", "flat"
+        ).reference
+    for policy in (
+        POLICIES[1::2] if source == "external" else POLICIES[:1]
+    ):  # all are read where text is written
         reading = f"{source}:k=4,temperature=5,{policy}"
         report = memlm("evaluate", opened, "--memory", reading, "--beam", 0)
         assert report.code == 0, report.err
-        said = memlm("translate", opened, "--report", report.reference, "--beam", 1, "--text", "Hund")
+        said = memlm(
+            "translate", opened, "--report", report.reference, "--beam", 1, "--text", "Hund"
+        )
         assert said.code == 0 and "lambda learned" in said.err, (policy, said.err)
         seen = memlm("inspect", opened, "--report", report.reference, "--position", 3)
         assert seen.code == 0 and "lambda learned" in seen.out + seen.err, (policy, seen.err)
@@ -40,11 +46,21 @@ def test_text_is_written_with_them(text: Path, tmp_path: Path, memlm: Memlm) -> 
     other.write_text(text.read_text("utf-8")[::-1][:200], "utf-8")
     files = ("--train", text, "--valid", other, "--test", other)
     read = memlm("tokenize", *files, "--tokenizer", "char").reference
-    model = memlm("train", read, "--steps", 4, "--segment-length", 16, "--batch-tokens", 64).reference
-    index = memlm("build-index", memlm("build-datastore", model).reference, "--index", "flat").reference
+    model = memlm(
+        "train", read, "--steps", 4, "--segment-length", 16, "--batch-tokens", 64
+    ).reference
+    index = memlm(
+        "build-index", memlm("build-datastore", model).reference, "--index", "flat"
+    ).reference
     for policy in POLICIES:
         report = memlm("evaluate", index, "--memory", f"external:k=4,temperature=5,{policy}")
         assert report.code == 0, report.err
-        for name, *options in (("generate", "--prompt", "the", "--max-tokens", 4), ("inspect", "--position", 3)):
+        for name, *options in (
+            ("generate", "--prompt", "the", "--max-tokens", 4),
+            ("inspect", "--position", 3),
+        ):
             ended = memlm(name, index, "--report", report.reference, *options)
-            assert ended.code == 0 and "lambda learned" in ended.out + ended.err, (policy, ended.err)
+            assert ended.code == 0 and "lambda learned" in ended.out + ended.err, (
+                policy,
+                ended.err,
+            )

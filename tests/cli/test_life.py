@@ -32,7 +32,9 @@ class _EndError(Exception):
 
 
 class Watched(NamedTuple):
-    """A command, and where it may spend long, in the order in which it comes there; the last place is its end."""
+    """A command, and where it may spend long, in the order in which it comes there; the last place
+    is its end.
+    """
 
     words: str
     places: tuple[str, ...]
@@ -45,29 +47,49 @@ RESULT = "memlm_cli.arguments.show_result"
 ARTIFACTS = "stages.artifacts.store.Store.artifacts"
 
 COMMANDS = {
-    "try": Watched("{text} --no-open", ("stages.text.survey.count_lines", "stages.training.speed.training_speed")),
+    "try": Watched(
+        "{text} --no-open",
+        ("stages.text.survey.count_lines", "stages.training.speed.training_speed"),
+    ),
     "tokenize": Watched(
         "--train {text}",
-        (MAKING, "stages.tokenization.spooling.chosen_tokenizer", "memlm_cli.arguments.publish_name", RESULT),
+        (
+            MAKING,
+            "stages.tokenization.spooling.chosen_tokenizer",
+            "memlm_cli.arguments.publish_name",
+            RESULT,
+        ),
     ),
     "train": Watched(
         f"{{tokens}} {' '.join(SMALL)}",
         (MAKING, "stages.training.loop.Trainer.train", "stages.training.outputs.write_outputs"),
     ),
     "import-model": Watched("{pretrained} {tokens}", (MAKING, "stages.pretrained.model.describe")),
-    "build-datastore": Watched("{model} --key hidden", (MAKING, "stages.encoding.key_encoder.KeyEncoder.__init__")),
-    "update-datastore": Watched("{datastore} --forget 0", (MAKING, "stages.artifacts.make.Draft.__init__")),
-    "build-index": Watched("{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")),
+    "build-datastore": Watched(
+        "{model} --key hidden", (MAKING, "stages.encoding.key_encoder.KeyEncoder.__init__")
+    ),
+    "update-datastore": Watched(
+        "{datastore} --forget 0", (MAKING, "stages.artifacts.make.Draft.__init__")
+    ),
+    "build-index": Watched(
+        "{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")
+    ),
     "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
-    "pack-batches": Watched("{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")),
-    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.opening.open_range_reader")),
+    "pack-batches": Watched(
+        "{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")
+    ),
+    "evaluate": Watched(
+        "{model} --memory none", (MAKING, "stages.evaluation.opening.open_range_reader")
+    ),
     "evaluate-tasks": Watched("{model}", (MAKING,)),
     "build-episodes": Watched("{model}", (MAKING,)),
     "translate": Watched(
-        "{model}", ("stages.generation.translate.find", "stages.generation.translate.require_sources")
+        "{model}",
+        ("stages.generation.translate.find", "stages.generation.translate.require_sources"),
     ),
     "report": Watched(
-        "{report} --output {folder}/a.html", ("stages.pages.lineage.find_reports", "stages.pages.page._page")
+        "{report} --output {folder}/a.html",
+        ("stages.pages.lineage.find_reports", "stages.pages.page._page"),
     ),
     "compare": Watched(
         "{report} {other} --html {folder}/b.html",
@@ -92,7 +114,11 @@ COMMANDS = {
     ),
     "export": Watched(
         "{model} --output {folder}/exported",
-        ("stages.export.export.require_scoring", "stages.export.export.write_tokenizer", "stages.export.export.card"),
+        (
+            "stages.export.export.require_scoring",
+            "stages.export.export.write_tokenizer",
+            "stages.export.export.card",
+        ),
     ),
     "run": Watched(
         "{recipe}",
@@ -107,7 +133,9 @@ COMMANDS = {
     "artifacts rm": Watched(
         "{report}", ("stages.artifacts.garbage.folder_bytes", "stages.artifacts.store.Store.remove")
     ),
-    "artifacts gc": Watched("", ("stages.artifacts.garbage.find_garbage", "stages.artifacts.garbage.remove_garbage")),
+    "artifacts gc": Watched(
+        "", ("stages.artifacts.garbage.find_garbage", "stages.artifacts.garbage.remove_garbage")
+    ),
     "artifacts push": Watched(
         "{model} file://{folder}/bucket",
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._missing"),
@@ -117,7 +145,9 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("", ("memlm_cli.commands.doctor.import_module", "memlm_cli.commands.doctor.dependencies")),
+    "doctor": Watched(
+        "", ("memlm_cli.commands.doctor.import_module", "memlm_cli.commands.doctor.dependencies")
+    ),
 }
 
 
@@ -144,10 +174,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     text = folder / "story.txt"
     text.write_text(story(4_000, 7))
     recipe = folder / "mine.toml"
-    recipe.write_text(f'[stages.tokens]\ncommand = "tokenize"\nwith = {{ train = ["{folder / "valid.txt"}"] }}\n')
+    recipe.write_text(
+        f'[stages.tokens]\ncommand = "tokenize"\nwith = {{ train = ["{folder / "valid.txt"}"] }}\n'
+    )
     opened = notebook.open(store.root)
     reports = [
-        opened.run("evaluate", index.reference, memory=memory, exclude="self", save_token_scores=True).reference
+        opened.run(
+            "evaluate", index.reference, memory=memory, exclude="self", save_token_scores=True
+        ).reference
         for memory in ("none", "external:k=2,lambda=0.25")
     ]
     return {
@@ -178,7 +212,9 @@ def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:
-    """The same, after something has appeared on the terminal; or after `seen` has said that this was the end."""
+    """The same, after something has appeared on the terminal; or after `seen` has said that this
+    was the end.
+    """
 
     def waiting(*arguments: Any, **options: Any) -> Any:
         if seen():
@@ -215,7 +251,9 @@ def test_commands_show_life_wherever_they_take_long(
     for place in watched.places:
         owner = _owner(place)
         name = place.rpartition(".")[2]
-        monkeypatch.setattr(owner, name, held_up(getattr(owner, name), lambda place=place: seen(place)))
+        monkeypatch.setattr(
+            owner, name, held_up(getattr(owner, name), lambda place=place: seen(place))
+        )
     monkeypatch.setenv("MEMLM_STORE", made["store"])
     monkeypatch.chdir(made["folder"])
     ended = memlm(*command.split(), *watched.words.format(**made).split())
@@ -232,7 +270,9 @@ def _owner(place: str) -> Any:
         return getattr(_owner(module), module.rpartition(".")[2])
 
 
-def test_a_command_that_waits_for_the_stage_before_it_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_waits_for_the_stage_before_it_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = watched_screen(monkeypatch)
     with telling("train"), not_working():
         time.sleep(0.2)
@@ -256,12 +296,16 @@ SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
     "stages.inspection.reading.open_range_reader": lambda reader: reader.loaded,
     "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
     "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
-    "stages.generation.generate.Stream.read_range": lambda reader: reader.generate("the", max_tokens=1),
+    "stages.generation.generate.Stream.read_range": lambda reader: reader.generate(
+        "the", max_tokens=1
+    ),
 }
 
 
 @pytest.mark.parametrize("place", SLOW_IN_NOTEBOOKS)
-def test_notebooks_show_life(place: str, made: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_show_life(
+    place: str, made: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     show_at_once(monkeypatch)
     monkeypatch.setattr("sys.stderr", written := io.StringIO())  # a notebook's is no terminal
     alive: list[bool] = []

@@ -1,4 +1,5 @@
-"""The wording of messages, in one place: `messages.txt`, which `MEMLM_UPDATE_SNAPSHOTS=1 pytest FILE` writes.
+"""The wording of messages, in one place: `messages.txt`, which `MEMLM_UPDATE_SNAPSHOTS=1 pytest
+FILE` writes.
 
 Other tests assert exit codes, and the names and figures that a message must have.
 """
@@ -168,7 +169,9 @@ def refusals(memlm: Memlm) -> Iterator[str]:
 
 
 def progress() -> Iterator[str]:
-    """A line of work under way, at 30 s and long without news; and what a stopped command ends with."""
+    """A line of work under way, at 30 s and long without news; and what a stopped command ends
+    with.
+    """
     now = 0.0
     work = Work(0, 1000, "steps", lambda: now)
     now = 30.0

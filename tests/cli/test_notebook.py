@@ -42,18 +42,31 @@ def store(index: Artifact) -> memlm.Store:
 def test_stages_have_the_ids_of_the_command_line(memlm_: Memlm, text: Path, tmp_path: Path) -> None:
     store = memlm.open()
     assert store.path == tmp_path / "store"
-    tokens = memlm.run("tokenize", train=[text], valid=text, test=text, tokenizer="word", name="small")
+    tokens = memlm.run(
+        "tokenize", train=[text], valid=text, test=text, tokenizer="word", name="small"
+    )
     assert isinstance(tokens, memlm.Tokens)
     files = [f"--{split}={text}" for split in ("train", "valid", "test")]
     ended = memlm_("tokenize", *files, "--tokenizer", "word")
-    assert "cached" in ended.err and ended.reference == tokens.reference == store["tokens/small"].reference
+    assert (
+        "cached" in ended.err
+        and ended.reference == tokens.reference == store["tokens/small"].reference
+    )
     model = memlm_("train", tokens.reference, *SMALL).reference
     asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None}
     datastore = store.run("build-datastore", model, **asked)
-    assert memlm_("build-datastore", model, "--fraction=0.5", "--key=hidden").reference == datastore.reference
+    assert (
+        memlm_("build-datastore", model, "--fraction=0.5", "--key=hidden").reference
+        == datastore.reference
+    )
     found = memlm.run("build-index", datastore, index="flat", recall="none")
-    assert memlm_("build-index", datastore.reference, "--index=flat", "--recall=none").reference == found.reference
-    report = memlm.run("evaluate", found, memory=list(READINGS), exclude="self", save_token_scores=True)
+    assert (
+        memlm_("build-index", datastore.reference, "--index=flat", "--recall=none").reference
+        == found.reference
+    )
+    report = memlm.run(
+        "evaluate", found, memory=list(READINGS), exclude="self", save_token_scores=True
+    )
     memory = [word for reading in READINGS for word in ("--memory", reading)]
     again = memlm_("evaluate", found.reference, *memory, "--exclude", "self", "--save-token-scores")
     assert again.reference == report.reference
@@ -68,17 +81,37 @@ def memlm_(memlm: Memlm) -> Memlm:
 
 def test_settings_may_be_nested(index: Artifact, store: memlm.Store) -> None:
     tokens = index.find("corpus").reference
-    settings: dict[str, Any] = {"steps": 2, "optimizer": {"lr": 0.5}, "model": {"width": 8, "heads": 2, "layers": 1}}
+    settings: dict[str, Any] = {
+        "steps": 2,
+        "optimizer": {"lr": 0.5},
+        "model": {"width": 8, "heads": 2, "layers": 1},
+    }
     made = store.run("train", tokens, segment_length=8, batch_tokens=32, **settings)
-    assert (made.config["steps"], made.config["optimizer"]["lr"], made.config["model"]["width"]) == (2, 0.5, 8)
+    assert (
+        made.config["steps"],
+        made.config["optimizer"]["lr"],
+        made.config["model"]["width"],
+    ) == (2, 0.5, 8)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda s, i: s.run("evalute"), memlm.UsageError, "no stage 'evalute'; did you mean 'evaluate'"),
-        (lambda s, i: s.run("evaluate"), memlm.UsageError, "evaluate reads model or index or neighbors: name one"),
-        (lambda s, i: s.run("build-index", i, recalls=3), memlm.UsageError, "There is no setting 'recalls'"),
+        (
+            lambda s, i: s.run("evalute"),
+            memlm.UsageError,
+            "no stage 'evalute'; did you mean 'evaluate'",
+        ),
+        (
+            lambda s, i: s.run("evaluate"),
+            memlm.UsageError,
+            "evaluate reads model or index or neighbors: name one",
+        ),
+        (
+            lambda s, i: s.run("build-index", i, recalls=3),
+            memlm.UsageError,
+            "There is no setting 'recalls'",
+        ),
         (
             lambda s, i: s.run("build-index", i, metric="cosine"),
             memlm.UsageError,
@@ -87,31 +120,63 @@ def test_settings_may_be_nested(index: Artifact, store: memlm.Store) -> None:
         (lambda s, i: s.run("tokenize", "/nowhere"), memlm.DataError, "/nowhere does not exist"),
         (lambda s, i: s["model/none"], memlm.ArtifactError, "model/none is not in"),
         (lambda s, i: i.search([[1, 2]], 3), memlm.UsageError, "queries are"),
-        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 0), memlm.UsageError, "k is a whole number, 1"),
-        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 2.5), memlm.UsageError, "k is a whole number"),
-        (lambda s, i: i.search(i.inputs["datastore"].keys[:1], 10**9), memlm.UsageError, "rows of the datastore"),
+        (
+            lambda s, i: i.search(i.inputs["datastore"].keys[:1], 0),
+            memlm.UsageError,
+            "k is a whole number, 1",
+        ),
+        (
+            lambda s, i: i.search(i.inputs["datastore"].keys[:1], 2.5),
+            memlm.UsageError,
+            "k is a whole number",
+        ),
+        (
+            lambda s, i: i.search(i.inputs["datastore"].keys[:1], 10**9),
+            memlm.UsageError,
+            "rows of the datastore",
+        ),
         (lambda s, i: i.search("the cat", 3), memlm.UsageError, "queries are numbers"),
         (lambda s, i: s[None], memlm.UsageError, "reference is an artifact, kind/id"),
         (lambda s, i: s.read(None), memlm.UsageError, "source is an artifact, kind/id"),
         (lambda s, i: s.read(i, report=7), memlm.UsageError, "report is an artifact, kind/id"),
         (lambda s, i: s.read(i).score(None), memlm.UsageError, r"text is a text \(str\), not None"),
-        (lambda s, i: s.read(i).score(b"the cat"), memlm.UsageError, r"text is a text \(str\), not b'the cat'"),
+        (
+            lambda s, i: s.read(i).score(b"the cat"),
+            memlm.UsageError,
+            r"text is a text \(str\), not b'the cat'",
+        ),
         (lambda s, i: s.read(i).generate(["the cat"]), memlm.UsageError, r"prompt is a text"),
-        (lambda s, i: s.read(i).score(TEXT).neighbors(0), memlm.UsageError, "k is a whole number, 1"),
-        (lambda s, i: next(i.inputs["datastore"].batches(0)), memlm.UsageError, "rows is a whole number, 1"),
+        (
+            lambda s, i: s.read(i).score(TEXT).neighbors(0),
+            memlm.UsageError,
+            "k is a whole number, 1",
+        ),
+        (
+            lambda s, i: next(i.inputs["datastore"].batches(0)),
+            memlm.UsageError,
+            "rows is a whole number, 1",
+        ),
         (lambda s, i: s.read(i, memory="knn-lm"), memlm.UsageError, "one number is needed"),
         (lambda s, i: s.read(i, memory="none", report="x"), memlm.UsageError, "give one of them"),
         (lambda s, i: s.read(i, contxt=3), memlm.UsageError, "did you mean 'context'"),
-        (lambda s, i: s.read(i, memory="none").score(""), memlm.UsageError, "no token that could be read"),
+        (
+            lambda s, i: s.read(i, memory="none").score(""),
+            memlm.UsageError,
+            "no token that could be read",
+        ),
     ],
 )
-def test_errors_are_those_of_the_exit_codes(call, error, message, index: Artifact, store: memlm.Store) -> None:
+def test_errors_are_those_of_the_exit_codes(
+    call, error, message, index: Artifact, store: memlm.Store
+) -> None:
     with pytest.raises(error, match=message):
         call(store, store[index.reference])
     assert issubclass(error, memlm.MemlmError)
 
 
-def test_arrays_are_those_on_disk_and_an_index_finds_its_rows(index: Artifact, store: memlm.Store) -> None:
+def test_arrays_are_those_on_disk_and_an_index_finds_its_rows(
+    index: Artifact, store: memlm.Store
+) -> None:
     found = store[index.reference]
     datastore = found.inputs["datastore"]
     assert isinstance(found, memlm.Index) and isinstance(datastore, memlm.Datastore)
@@ -119,17 +184,25 @@ def test_arrays_are_those_on_disk_and_an_index_finds_its_rows(index: Artifact, s
     assert np.array_equal(np.concatenate([keys for keys, _ in parts]), datastore.keys[:])
     assert np.array_equal(np.concatenate([values for _, values in parts]), datastore.values[:])
     ids, distances = found.search(datastore.keys[:40], 3)
-    gaps = ((datastore.keys[:40][:, None].astype(np.float64) - datastore.keys[:][None]) ** 2).sum(-1)
+    gaps = ((datastore.keys[:40][:, None].astype(np.float64) - datastore.keys[:][None]) ** 2).sum(
+        -1
+    )
     assert ids.shape == distances.shape == (40, 3) and not distances[:, 0].any()
     np.testing.assert_allclose(distances, np.sort(gaps)[:, :3], rtol=1e-4, atol=1e-4)
     assert found.search(datastore.keys[0], 2)[0].shape == (1, 2)
     assert found.search(datastore.keys[0], len(datastore.values))[0].min() >= 0
 
 
-def test_a_text_is_scored_as_inspect_tells_it(memlm_: Memlm, index: Artifact, store: memlm.Store) -> None:
+def test_a_text_is_scored_as_inspect_tells_it(
+    memlm_: Memlm, index: Artifact, store: memlm.Store
+) -> None:
     root = ["--store", index.store.root, "--device", "cpu"]
     words = [word for reading in READINGS for word in ("--memory", reading)]
-    told = json.loads(memlm_("inspect", index.reference, *root, "--text", TEXT, *words, "--contexts", 2, "--json").out)
+    told = json.loads(
+        memlm_(
+            "inspect", index.reference, *root, "--text", TEXT, *words, "--contexts", 2, "--json"
+        ).out
+    )
     scores = store.read(index.reference, memory=READINGS, device="cpu").score(TEXT)
     assert list(scores) == COLUMNS and isinstance(scores, dict)
     assert scores["id"].tolist() == [token["id"] for token in told["tokens"]]
@@ -139,12 +212,19 @@ def test_a_text_is_scored_as_inspect_tells_it(memlm_: Memlm, index: Artifact, st
     contexts = [context for token in told["tokens"] for context in token["contexts"]]
     assert near["weight"] == pytest.approx([context["weight"] for context in contexts])
     assert near["next"].tolist() == [context["source"]["token"] for context in contexts]
-    assert scores.page().html.count("<details") == len(scores["id"]) and "<iframe" in scores._repr_html_()
+    assert (
+        scores.page().html.count("<details") == len(scores["id"])
+        and "<iframe" in scores._repr_html_()
+    )
 
 
-def test_text_is_written_as_generate_writes_it(memlm_: Memlm, index: Artifact, store: memlm.Store) -> None:
+def test_text_is_written_as_generate_writes_it(
+    memlm_: Memlm, index: Artifact, store: memlm.Store
+) -> None:
     options = ["--prompt", "the cat", "--max-tokens", 9, "--seed", 3, "--memory", READINGS[0]]
-    told = memlm_("generate", index.reference, "--store", index.store.root, "--device", "cpu", *options)
+    told = memlm_(
+        "generate", index.reference, "--store", index.store.root, "--device", "cpu", *options
+    )
     reader = store.read(store[index.reference], memory=READINGS[0], device="cpu")
     assert reader.generate("the cat", max_tokens=9, seed=3) + "\n" == told.out
     assert [memory["k"] for memory in reader.memories] == [5]
@@ -157,13 +237,17 @@ def test_a_report_is_columns_and_a_page(index: Artifact, store: memlm.Store) -> 
     table, tokens = report.table(), report.tokens()
     assert table["perplexity"].tolist() == [row["perplexity"] for row in report.metrics["rows"]]
     assert table["row"][0] == "plain"
-    assert np.exp(-tokens["logp"].astype(np.float64).mean()) == pytest.approx(table["perplexity"][1], rel=1e-5)
+    assert np.exp(-tokens["logp"].astype(np.float64).mean()) == pytest.approx(
+        table["perplexity"][1], rel=1e-5
+    )
     assert tokens["gain"] == pytest.approx(tokens["logp"] - tokens["logp_lm"])
     assert {"token", "logp_memory_1", "logp_memory_2"} <= tokens.keys()
     assert len({len(column) for column in tokens.values()}) == 1
     page = report.page()
     assert report.reference in page.html and "srcdoc" in report._repr_html_()
-    assert page.figures and all(figure._repr_svg_().startswith("<svg") for figure in page.figures.values())
+    assert page.figures and all(
+        figure._repr_svg_().startswith("<svg") for figure in page.figures.values()
+    )
     with pytest.raises(memlm.ArtifactError):
         store.run("evaluate", index.reference, split="test", **asked).tokens()  # type: ignore[attr-defined]
 
@@ -200,14 +284,22 @@ def test_memlm_is_imported_once_it_is_installed(tmp_path: Path) -> None:
 
 def test_what_is_built_has_the_module_at_its_top() -> None:
     """As an installation that was made before the build changed cannot show."""
-    build = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    build = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"][
+        "build"
+    ]
     included = build["targets"]["wheel"]["force-include"]
-    assert {DOCS.parent / source: name for source, name in included.items()} == {TOPLEVEL / "memlm.py": "memlm.py"}
+    assert {DOCS.parent / source: name for source, name in included.items()} == {
+        TOPLEVEL / "memlm.py": "memlm.py"
+    }
 
 
 def test_what_is_public_is_on_the_page() -> None:
     page = (DOCS / "how-to/notebook.md").read_text("utf-8")
-    shown = [name for name in memlm.__all__ if name not in ("Artifact", "Page", "Reader", "Scores", "Store")]
+    shown = [
+        name
+        for name in memlm.__all__
+        if name not in ("Artifact", "Page", "Reader", "Scores", "Store")
+    ]
     assert [name for name in shown if name not in page] == []
 
 
@@ -216,7 +308,10 @@ def test_the_notebook_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").mkdir()
     for number in range(20):
-        topic = f"Topic {number}\n\nA statement of kind {number} binds a name to the object that it makes.\n" * 8
+        topic = (
+            f"Topic {number}\n\nA statement of kind {number} binds a name to the object that it makes.\n"
+            * 8
+        )
         (tmp_path / "text" / f"{number:02}.txt").write_text(topic)
     notebook = json.loads((DOCS / "tutorials/notebook.ipynb").read_text("utf-8"))
     text = json.dumps(notebook).replace("builtin:pydocs", "text").replace("100:103", "10:13")

@@ -9,13 +9,30 @@ from tests.cli.conftest import Memlm
 SETTINGS = ["--segment-length", "16", "--k", "3"]
 
 
-def test_the_reference_goes_to_stdout_and_the_summary_to_stderr(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_the_reference_goes_to_stdout_and_the_summary_to_stderr(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     tokens = memlm("tokenize", "--train", text)
-    ended = memlm("pack-batches", *SETTINGS, "--bm25", "okapi", "--seed", "7", "--name", "small", stdin=tokens.out)
+    ended = memlm(
+        "pack-batches",
+        *SETTINGS,
+        "--bm25",
+        "okapi",
+        "--seed",
+        "7",
+        "--name",
+        "small",
+        stdin=tokens.out,
+    )
     batches = Store(tmp_path / "store").get(ended.reference)
     assert batches.reference == Store(tmp_path / "store").get("batches/small").reference
-    assert batches.config.items() >= {"segment_length": 16, "k": 3, "bm25": "okapi", "seed": 7}.items()
-    assert all(name in ended.err for name in ("hop rate", "mean link score", "token overlap", "tokens left out"))
+    assert (
+        batches.config.items() >= {"segment_length": 16, "k": 3, "bm25": "okapi", "seed": 7}.items()
+    )
+    assert all(
+        name in ended.err
+        for name in ("hop rate", "mean link score", "token overlap", "tokens left out")
+    )
 
 
 def test_json_holds_the_metrics(memlm: Memlm, text: Path) -> None:
@@ -28,7 +45,9 @@ def test_json_holds_the_metrics(memlm: Memlm, text: Path) -> None:
 def test_links_across_documents_alone(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     tokens = memlm("tokenize", "--train", text, "--documents", "line").reference
     options = ["--exclude", "document", "--apart", "2"]
-    batches = Store(tmp_path / "store").get(memlm("pack-batches", tokens, *SETTINGS, *options).reference)
+    batches = Store(tmp_path / "store").get(
+        memlm("pack-batches", tokens, *SETTINGS, *options).reference
+    )
     assert (batches.config["exclude"], batches.config["apart"]) == ("document", 2)
     whole = memlm("pack-batches", memlm("tokenize", "--train", text).reference, *SETTINGS, *options)
     assert whole.code == 3 and "memlm tokenize --documents" in whole.err
@@ -39,7 +58,12 @@ def test_errors_have_the_codes_of_the_contract(memlm: Memlm, text: Path) -> None
     short = memlm("pack-batches", tokens, "--segment-length", "1000")
     assert (short.code, short.out) == (3, "")
     assert "--segment-length" in short.err
-    assert memlm("pack-batches", memlm("tokenize", "--test", text, "--tokenizer", "byte").reference).code == 4
+    assert (
+        memlm(
+            "pack-batches", memlm("tokenize", "--test", text, "--tokenizer", "byte").reference
+        ).code
+        == 4
+    )
     assert memlm("pack-batches", memlm("pack-batches", tokens, *SETTINGS).reference).code == 4
 
 

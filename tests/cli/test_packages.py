@@ -11,7 +11,9 @@ from memlm_cli.packages import installation
 from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL
 
-WITHOUT_FAISS = "import sys; sys.modules['faiss'] = None; from memlm_cli.app import main; sys.exit(main())"
+WITHOUT_FAISS = (
+    "import sys; sys.modules['faiss'] = None; from memlm_cli.app import main; sys.exit(main())"
+)
 REQUIREMENTS = [
     "numpy>=1.26",
     "vl-convert-python>=1.9,<2",
@@ -21,7 +23,9 @@ REQUIREMENTS = [
 ]
 
 
-def test_without_faiss_the_extras_that_bring_it_are_named(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_without_faiss_the_extras_that_bring_it_are_named(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     tokens = memlm("tokenize", "--train", text, "--test", text).reference
     datastore = memlm("build-datastore", memlm("train", tokens, *SMALL).reference).reference
     command = [sys.executable, "-c", WITHOUT_FAISS, "build-index", datastore]

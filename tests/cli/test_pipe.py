@@ -8,7 +8,9 @@ from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL
 
 
-def test_each_stage_reads_what_the_one_before_printed(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_each_stage_reads_what_the_one_before_printed(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     printed = memlm("tokenize", "--train", text, "--valid", text, "--test", text)
     kinds, index = [printed.reference.partition("/")[0]], ""
     for command in ("train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"):
@@ -48,7 +50,9 @@ def test_json_holds_the_reference_and_the_metrics(memlm: Memlm, text: Path) -> N
     assert memlm("train", "tokens/small", *SMALL).reference.startswith("model/")
 
 
-def test_options_win_over_set_which_wins_over_the_file(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_options_win_over_set_which_wins_over_the_file(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     tokens = memlm("tokenize", "--train", text).reference
     file = tmp_path / "train.toml"
     file.write_text("seed = 1\n[optimizer]\nlr = 0.1\nweight-decay = 0.25\n")
@@ -61,13 +65,19 @@ def test_options_win_over_set_which_wins_over_the_file(memlm: Memlm, text: Path,
     assert config["optimizer"]["betas"] == [0.9, 0.98]
 
 
-def test_a_tokenizer_of_other_tokens_is_taken_over(memlm: Memlm, text: Path, tmp_path: Path) -> None:
-    tokens = memlm("tokenize", "--train", text, "--tokenizer", "bpe", "--vocab-size", "260").reference
+def test_a_tokenizer_of_other_tokens_is_taken_over(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
+    tokens = memlm(
+        "tokenize", "--train", text, "--tokenizer", "bpe", "--vocab-size", "260"
+    ).reference
     other = tmp_path / "other.txt"
     other.write_text("a cow sees a hen\n")
     again = memlm("tokenize", "--test", other, "--tokenizer", tokens).reference
     store = Store(tmp_path / "store")
-    assert store.get(again).metrics["vocabulary_size"] == store.get(tokens).metrics["vocabulary_size"]
+    assert (
+        store.get(again).metrics["vocabulary_size"] == store.get(tokens).metrics["vocabulary_size"]
+    )
 
 
 def test_an_unknown_tokenizer_and_a_wrong_kind_are_refused(memlm: Memlm, text: Path) -> None:

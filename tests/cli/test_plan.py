@@ -1,4 +1,6 @@
-"""`memlm plan`: what is told beforehand is what is then written, and what cannot be told is a question mark."""
+"""`memlm plan`: what is told beforehand is what is then written, and what cannot be told is a
+question mark.
+"""
 
 import json
 import random
@@ -89,7 +91,11 @@ def planned(memlm: Memlm, *words: object) -> Plan:
 
 def written(store: Path, reference: str) -> int:
     """Bytes of the files of an artifact, the manifest apart."""
-    files = [file for file in (store / reference).rglob("*") if file.is_file() and file.name != "manifest.json"]
+    files = [
+        file
+        for file in (store / reference).rglob("*")
+        if file.is_file() and file.name != "manifest.json"
+    ]
     return sum(file.stat().st_size for file in files)
 
 
@@ -113,15 +119,22 @@ def require_disk_foretold(memlm: Memlm, chain: Path, files: list[str]) -> None:
     assert (after.whole["disk"]["stays"], after.whole["disk"]["complete"]) == (0, True)
 
 
-def test_disk_of_an_index_with_lists_is_foretold(memlm: Memlm, tmp_path: Path, files: list[str]) -> None:
+def test_disk_of_an_index_with_lists_is_foretold(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
     require_disk_foretold(memlm, recipe(tmp_path, "bpe", "ivf-flat"), files)
 
 
-def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path, files: list[str]) -> None:
+def test_time_is_that_of_the_same_work_done_before(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
     chain = recipe(tmp_path)
     require_disk_foretold(memlm, chain, files)
     told = planned(memlm, chain, *files, "--set", "model.seed=1")
-    assert [name for name, stage in told.stages.items() if stage["state"] == "done"] == ["tokens", "batches"]
+    assert [name for name, stage in told.stages.items() if stage["state"] == "done"] == [
+        "tokens",
+        "batches",
+    ]
     for name in ("model", "datastore", "index", "neighbors", "report"):
         stage = told.stages[name]
         manifest = next((tmp_path / "store").glob(f"{name}/*/manifest.json"))
@@ -135,7 +148,9 @@ def test_time_is_that_of_the_same_work_done_before(memlm: Memlm, tmp_path: Path,
     assert other["seconds"] is None  # a model of another shape says little
 
 
-def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files: list[str]) -> None:
+def test_a_command_is_planned_as_it_is_typed(
+    memlm: Memlm, tmp_path: Path, files: list[str]
+) -> None:
     tokens = memlm("tokenize", *files, "--tokenizer", "char").reference
     typed = ["train", tokens, "--segment-length", "16", "--steps", "3"]
     (stage,) = planned(memlm, *typed).stages.values()
@@ -211,7 +226,9 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     """A machine with a GPU of so many bytes, on which plans are made, and nothing is computed."""
     monkeypatch.setattr("stages.models.devices.device_name", lambda name: "Small GPU")
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (memory, memory))
-    monkeypatch.setattr("stages.models.devices.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}])
+    monkeypatch.setattr(
+        "stages.models.devices.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}]
+    )
 
 
 def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
@@ -223,13 +240,17 @@ def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
     stages = planned(memlm, recipe(tmp_path), *files).stages
     for name in ("model", "datastore", "report"):
         found, before = stages[name]["memory"], on_cpu[name]["memory"]["cpu"]
-        matched = found["cpu"] if name == "report" else 0  # sorted by the machine, and no keys are searched
+        matched = (
+            found["cpu"] if name == "report" else 0
+        )  # sorted by the machine, and no keys are searched
         assert found["Small GPU"] == before - matched > 0
         assert found["cpu"] < before or name == "model"
     assert stages["index"]["memory"].keys() == {"cpu"} and not stages["tokens"]["memory"]
     ended = memlm("plan", recipe(tmp_path), *files)
     assert ended.code == 0, ended.err
-    assert next(row for row in ended.out.splitlines() if row.startswith("model ")).endswith("of the GPU")
+    assert next(row for row in ended.out.splitlines() if row.startswith("model ")).endswith(
+        "of the GPU"
+    )
 
 
 def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
@@ -245,7 +266,8 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
 
 
 @pytest.mark.parametrize(
-    ("options", "rows"), [(("--forget", "1-2"), "rows"), (("--forget", "3", "--add", "MORE"), "tokens")]
+    ("options", "rows"),
+    [(("--forget", "1-2"), "rows"), (("--forget", "3", "--add", "MORE"), "tokens")],
 )
 def test_a_datastore_that_is_changed_is_foretold(
     memlm: Memlm, tmp_path: Path, options: tuple[str, ...], rows: str
@@ -255,8 +277,19 @@ def test_a_datastore_that_is_changed_is_foretold(
     later.write_text(story(12, 7))
     splits = ("--train", tmp_path / "first.txt", "--valid", later, "--documents", "blank-line")
     own = memlm("tokenize", *splits, "--tokenizer", "char").reference
-    more = memlm("tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line").reference
-    small = ("--steps", "2", "--segment-length", "16", "--set", "model.layers=1", "--set", "model.width=32")
+    more = memlm(
+        "tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line"
+    ).reference
+    small = (
+        "--steps",
+        "2",
+        "--segment-length",
+        "16",
+        "--set",
+        "model.layers=1",
+        "--set",
+        "model.width=32",
+    )
     datastore = memlm("build-datastore", stdin=memlm("train", own, *small).out).reference
     typed = ["update-datastore", datastore, "--device", "cpu"]
     typed += [more if word == "MORE" else word for word in options]
@@ -279,22 +312,40 @@ def test_a_model_that_is_imported_is_foretold_with_all_behind_it(
     memlm: Memlm, tmp_path: Path, files: list[str], dtype: str
 ) -> None:
     pytest.importorskip("transformers")
-    model = tiny.saved(tmp_path / "pretrained", "llama", bos=True, hidden_size=128, intermediate_size=256)
+    model = tiny.saved(
+        tmp_path / "pretrained", "llama", bos=True, hidden_size=128, intermediate_size=256
+    )
     model.to(getattr(torch, dtype)).save_pretrained(tmp_path / "pretrained")
     (tmp_path / "short.txt").write_text("the cat sat on the mat\n" * 50)
-    text = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "short.txt")]
-    command = ("knn-lm-pretrained", *text, "--pretrained", tmp_path / "pretrained", "--set", "report.exclude=self")
+    text = [
+        word
+        for split in ("train", "valid", "test")
+        for word in (f"--{split}", tmp_path / "short.txt")
+    ]
+    command = (
+        "knn-lm-pretrained",
+        *text,
+        "--pretrained",
+        tmp_path / "pretrained",
+        "--set",
+        "report.exclude=self",
+    )
     told = planned(memlm, *command)
     ended = memlm("run", *command)
     assert ended.code == 0, ended.err
     really = planned(memlm, *command)
     for name in ("model", "datastore", "index"):
-        assert told.stages[name]["disk"] == pytest.approx(really.stages[name]["disk"], rel=0.02), name
+        assert told.stages[name]["disk"] == pytest.approx(really.stages[name]["disk"], rel=0.02), (
+            name
+        )
     stage = told.stages["model"]
     assert (stage["unit"], stage["scratch"]) == ("weights", 0)
     imported = Store(tmp_path / "store").open(really.stages["model"]["reference"])
     assert stage["amount"] == imported.metrics["parameters"]
-    assert stage["memory"]["cpu"] == 4 * stage["amount"] + (4 if dtype == "float32" else 6) * stage["amount"]
+    assert (
+        stage["memory"]["cpu"]
+        == 4 * stage["amount"] + (4 if dtype == "float32" else 6) * stage["amount"]
+    )
 
 
 def test_an_artifact_that_is_not_there_is_exit_code_4(memlm: Memlm) -> None:
@@ -313,7 +364,9 @@ def test_a_recipe_that_changes_a_datastore_goes_on_from_every_stage(
         '"datastore"\nsettings = { index', '"less"\nsettings = { index'
     )
     chain = tmp_path / "recipe.toml"
-    chain.write_text((text + report).replace('TOKENIZER"', 'char", documents = "line"').replace("INDEX", "flat"))
+    chain.write_text(
+        (text + report).replace('TOKENIZER"', 'char", documents = "line"').replace("INDEX", "flat")
+    )
     tokens = memlm("tokenize", *files, "--tokenizer", "char", "--documents", "line").reference
     told = planned(memlm, chain, *files)
     assert (told.stages["tokens"]["reference"], told.stages["tokens"]["state"]) == (tokens, "done")

@@ -14,7 +14,15 @@ def test_the_recipe_reads_a_folder_and_is_done_once(memlm: Memlm, text, tmp_path
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "pretrained", "llama", bos=True)
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", text)]
-    command = ("run", "knn-lm-pretrained", *files, "--pretrained", "pretrained", "--set", "report.exclude=self")
+    command = (
+        "run",
+        "knn-lm-pretrained",
+        *files,
+        "--pretrained",
+        "pretrained",
+        "--set",
+        "report.exclude=self",
+    )
     planned = memlm(*command, "--dry-run", "--json")
     assert [step["done"] for step in json.loads(planned.out)] == [False] * 5, planned.err
     report = memlm(*command)
@@ -43,7 +51,9 @@ def test_a_gguf_file_is_model_and_tokenizer_in_one(memlm: Memlm, text, tmp_path)
     assert again.code == 0, again.err
 
 
-def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(memlm: Memlm, text, tmp_path, monkeypatch):
+def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(
+    memlm: Memlm, text, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     saved_encoder(tmp_path / "bert")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", text)]
@@ -57,7 +67,12 @@ def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(memlm: Memlm
     model = memlm("train", tokens, *small).reference
     row = ("--memory", "external:k=2,lambda=0.5,temperature=1", "--exclude", "self")
     assert memlm("evaluate", model, "--neighbors", neighbors, *row).reference.startswith("report/")
-    assert memlm("generate", model, "--index", index, *row[:2], "--max-tokens", 3, "--prompt", "the cat").code == 0
+    assert (
+        memlm(
+            "generate", model, "--index", index, *row[:2], "--max-tokens", 3, "--prompt", "the cat"
+        ).code
+        == 0
+    )
     wrong = [
         *(("evaluate", source) for source in (encoder, index, neighbors)),
         ("evaluate", encoder, "--memory", "neural-cache"),
@@ -69,5 +84,7 @@ def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(memlm: Memlm
     for command in wrong:
         ended = memlm(*command)
         assert (ended.code, encoder in ended.err) == (4, True), command
-    keys = json.loads((tmp_path / "store" / made.reference / "manifest.json").read_text())["metrics"]["rows"]
+    keys = json.loads((tmp_path / "store" / made.reference / "manifest.json").read_text())[
+        "metrics"
+    ]["rows"]
     assert f"{3 * keys:,} tokens" in memlm("plan", "build-datastore", encoder, "--context", 3).out

@@ -21,7 +21,9 @@ def test_each_recipe_has_a_line_with_its_time_and_hardware(memlm: Memlm) -> None
     assert "--train --valid --test" in cache and "not measured" in cache
 
 
-def test_a_terminal_is_not_told_the_usual_files_in_every_line(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_not_told_the_usual_files_in_every_line(
+    memlm: Memlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("memlm_cli.commands.listings.answers_on_terminal", lambda: True)
     ended = memlm("recipes")
     assert ended.err.count("--train --valid --test") == 1

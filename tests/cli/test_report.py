@@ -25,7 +25,12 @@ from tests.stages.pages.made import Outline
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SHELL = shutil.which("sh") or "sh"
-MEMORY = ["--memory", "external:k=4,lambda=0.1/0.3,temperature=1", "--memory", "long:size=4/8,theta=0.3,lambda=0.2"]
+MEMORY = [
+    "--memory",
+    "external:k=4,lambda=0.1/0.3,temperature=1",
+    "--memory",
+    "long:size=4/8,theta=0.3,lambda=0.2",
+]
 
 
 class Made(NamedTuple):
@@ -49,11 +54,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             assert main([*map(str, words), "--store", str(folder / "store")]) == 0
         return printed.getvalue().strip()
 
-    tokens = make("tokenize", "--train", text, "--valid", text, "--test", text, "--lowercase", "--name", "a-text")
+    tokens = make(
+        "tokenize",
+        "--train",
+        text,
+        "--valid",
+        text,
+        "--test",
+        text,
+        "--lowercase",
+        "--name",
+        "a-text",
+    )
     model = make("train", tokens, *SMALL, "--lr", "0.01", "--name", "lm")
     index = make("build-index", make("build-datastore", model), "--index", "flat")
     neighbors = make("precompute-neighbors", index, "--queries", "valid,test", "--k", "4")
-    return Made(folder / "store", make("evaluate", neighbors, *MEMORY, "--exclude", "self", "--name", "both"), text)
+    return Made(
+        folder / "store",
+        make("evaluate", neighbors, *MEMORY, "--exclude", "self", "--name", "both"),
+        text,
+    )
 
 
 def test_the_page_of_a_report_holds_its_numbers(memlm: Memlm, made: Made, tmp_path: Path) -> None:
@@ -84,22 +104,37 @@ def test_by_default_it_is_written_here_and_told_on_stdout(
     assert (tmp_path / "memlm-report.html").read_text() == "mine"
 
 
-def test_figures_are_written_beside_it_and_json_names_them(memlm: Memlm, made: Made, tmp_path: Path) -> None:
-    arguments = ["--store", made.store, "--output", tmp_path / "page.html", "--figures", tmp_path / "figures", "--json"]
+def test_figures_are_written_beside_it_and_json_names_them(
+    memlm: Memlm, made: Made, tmp_path: Path
+) -> None:
+    arguments = [
+        "--store",
+        made.store,
+        "--output",
+        tmp_path / "page.html",
+        "--figures",
+        tmp_path / "figures",
+        "--json",
+    ]
     told = json.loads(memlm("report", "tokens/a-text", *arguments).out)
     assert told["path"] == str(tmp_path / "page.html")
     assert sorted(told["figures"]) == sorted(map(str, (tmp_path / "figures").iterdir()))
     assert str(tmp_path / "figures" / "lineage.svg") in told["figures"]
 
 
-def test_it_opens_in_the_browser(memlm: Memlm, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_opens_in_the_browser(
+    memlm: Memlm, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
     page = tmp_path / "page.html"
     assert memlm("report", made.report, "--store", made.store, "--output", page, "--open").code == 0
     assert opened == [page.as_uri()]
     monkeypatch.setattr(webbrowser, "open", lambda address: False)
-    assert "no browser" in memlm("report", made.report, "--store", made.store, "--output", page, "--open").err
+    assert (
+        "no browser"
+        in memlm("report", made.report, "--store", made.store, "--output", page, "--open").err
+    )
 
 
 def test_what_leads_to_no_report_ends_with_4(memlm: Memlm, text: Path, tmp_path: Path) -> None:
@@ -112,7 +147,11 @@ def test_what_leads_to_no_report_ends_with_4(memlm: Memlm, text: Path, tmp_path:
 
 def test_the_commands_of_a_page_name_the_same_artifacts(memlm: Memlm, made: Made) -> None:
     members = lineage_of(find_reports([made.report], Store(made.store)))
-    lines = [line for line in script(members).replace("\\\n", "").splitlines() if line.startswith("memlm")]
+    lines = [
+        line
+        for line in script(members).replace("\\\n", "").splitlines()
+        if line.startswith("memlm")
+    ]
     assert len(lines) == len(members) == 6
     for line, reference in zip(lines, members, strict=True):
         again = memlm(*shlex.split(line)[1:], "--store", made.store)
@@ -129,15 +168,26 @@ def test_the_script_is_one_that_a_shell_reads(memlm: Memlm, made: Made, tmp_path
 
 def test_differences_are_dotted_and_what_is_none_was_not_given() -> None:
     config = {"a": 1, "b": {"c": 2, "d": [3]}, "e": None, "f": {"g": 4}}
-    assert dict(differences(config, {"a": 1, "b": {"c": 0, "d": [3]}, "e": 5, "f": None})) == {"b.c": 2, "f.g": 4}
+    assert dict(differences(config, {"a": 1, "b": {"c": 0, "d": [3]}, "e": 5, "f": None})) == {
+        "b.c": 2,
+        "f.g": 4,
+    }
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)"
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it(memlm: Memlm, made: Made, tmp_path: Path, scheme: str) -> None:
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
     assert memlm("report", made.report, "--store", made.store, "--output", page).code == 0
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={tmp_path / 'b'}"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={tmp_path / 'b'}",
+    ]
     if scheme == "dark":
         options += ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]
     shown = [*options, "--window-size=1000,1600", f"--screenshot={picture}", page.as_uri()]

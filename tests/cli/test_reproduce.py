@@ -1,4 +1,6 @@
-"""Commands that manifests keep: typed again, in a store of their own too, they name the same artifacts."""
+"""Commands that manifests keep: typed again, in a store of their own too, they name the same
+artifacts.
+"""
 
 import shlex
 from pathlib import Path
@@ -15,12 +17,27 @@ from stages.training.presets import choose_preset
 from tests.cli.conftest import Memlm
 
 
-def test_a_pipeline_is_made_again_from_its_manifests(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_a_pipeline_is_made_again_from_its_manifests(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     settings = tmp_path / "train.toml"
     settings.write_text("[model]\nlayers = 1\nwidth = 8\nheads = 2\n")
     memlm("tokenize", "--train", text, "--test", text, "--tokenizer", "word", "--name", "words")
-    memlm("train", "tokens/words", "--config", settings, "--steps", 2, "--model", "tiny", "--name", "lm")
-    index = memlm("build-index", memlm("build-datastore", "model/lm").reference, "--index", "flat").reference
+    memlm(
+        "train",
+        "tokens/words",
+        "--config",
+        settings,
+        "--steps",
+        2,
+        "--model",
+        "tiny",
+        "--name",
+        "lm",
+    )
+    index = memlm(
+        "build-index", memlm("build-datastore", "model/lm").reference, "--index", "flat"
+    ).reference
     report = memlm("evaluate", index, "--memory", "external:k=2,lambda=0.5", "--exclude", "self")
     settings.unlink()
     memlm("tokenize", "--train", text, "--name", "words")  # a name may be given to another
@@ -36,16 +53,35 @@ def test_the_words_of_a_command_are_arguments_options_and_set() -> None:
     assert command_words(
         "tokenize", {"source": ["a.txt", "b.txt"], "tokenizer": "tokens/1"}, {"tokenizer": "given"}
     ) == (*("tokenize", "a.txt", "b.txt", "--tokenizer", "tokens/1"),)
-    asked = {"memory": ["long:size=5", "knn-lm"], "save_token_scores": True, "context": 64, "stride": None}
+    asked = {
+        "memory": ["long:size=5", "knn-lm"],
+        "save_token_scores": True,
+        "context": 64,
+        "stride": None,
+    }
     assert command_words("evaluate", {"source": "model/lm", "baseline": "report/2"}, asked) == (
-        *("evaluate", "model/lm", "--baseline", "report/2", "--memory", "long:size=5", "--memory", "knn-lm"),
+        *(
+            "evaluate",
+            "model/lm",
+            "--baseline",
+            "report/2",
+            "--memory",
+            "long:size=5",
+            "--memory",
+            "knn-lm",
+        ),
         *("--save-token-scores", "--context", "64"),
     )
-    assert command_words("evaluate", {"source": "model/lm"}, {"memory": []})[2:] == ("--memory", "none")
-    assert command_words("import-model", {"source": "tokens/1", "checkpoint": "hf:gpt2"}, {})[1:] == (
-        *("hf:gpt2", "tokens/1"),
+    assert command_words("evaluate", {"source": "model/lm"}, {"memory": []})[2:] == (
+        "--memory",
+        "none",
     )
-    words = command_words("train", {"source": "tokens/1"}, {"model": {"width": 64}, "steps": "auto"}, "tiny")
+    assert command_words("import-model", {"source": "tokens/1", "checkpoint": "hf:gpt2"}, {})[
+        1:
+    ] == (*("hf:gpt2", "tokens/1"),)
+    words = command_words(
+        "train", {"source": "tokens/1"}, {"model": {"width": 64}, "steps": "auto"}, "tiny"
+    )
     assert words[2:] == ("--model", "tiny", "--set", "model.width=64")
 
 

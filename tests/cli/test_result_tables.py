@@ -5,7 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import groups_text, show_report, show_result, splits_table, tell_rest, to_mind
+from memlm_cli.result_tables import (
+    groups_text,
+    show_report,
+    show_result,
+    splits_table,
+    tell_rest,
+    to_mind,
+)
 from memlm_cli.tables import table
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -38,7 +45,9 @@ def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys)
 
 
 @pytest.mark.parametrize(
-    ("codes", "minded"), [("SSCN", "SS"), ("CCN", "C"), ("NN", ""), ("", "")], ids=["severe", "one", "none", "nothing"]
+    ("codes", "minded"),
+    [("SSCN", "SS"), ("CCN", "C"), ("NN", ""), ("", "")],
+    ids=["severe", "one", "none", "nothing"],
 )
 def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -> None:
     severities = {"S": Severity.SEVERE, "C": Severity.CAUTION, "N": Severity.NOTE}
@@ -47,7 +56,8 @@ def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -
 
 
 @pytest.mark.parametrize(
-    "code", ["unlike-baseline", "other-form", "no-intervals", "rough-intervals", "unsure-learned-weight"]
+    "code",
+    ["unlike-baseline", "other-form", "no-intervals", "rough-intervals", "unsure-learned-weight"],
 )
 def test_what_makes_a_row_doubtful_is_said_whatever_else_is_minded(code: str) -> None:
     doubt = Remark(code, Severity.CAUTION, "")
@@ -56,16 +66,29 @@ def test_what_makes_a_row_doubtful_is_said_whatever_else_is_minded(code: str) ->
     assert to_mind([caution, doubt]) == [caution, doubt]
 
 
-def test_where_counting_is_as_good_it_is_named_and_no_gain_is_claimed(tmp_path: Path, capsys) -> None:
-    counted = {"perplexity": 50.0, "perplexity_on_new_text": 50.0, "texts": [], "past": None, "weight": None}
+def test_where_counting_is_as_good_it_is_named_and_no_gain_is_claimed(
+    tmp_path: Path, capsys
+) -> None:
+    counted = {
+        "perplexity": 50.0,
+        "perplexity_on_new_text": 50.0,
+        "texts": [],
+        "past": None,
+        "weight": None,
+    }
     rows = [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": counted}]
-    show_report("", made.chain(Store(tmp_path / "store"), {"rows": rows, "outside_repeated_paragraphs": None}))
+    show_report(
+        "",
+        made.chain(Store(tmp_path / "store"), {"rows": rows, "outside_repeated_paragraphs": None}),
+    )
     *_, meaning, minded = capsys.readouterr().err.splitlines()
     assert "113.57" in meaning and "50.00" in meaning and "%" not in meaning
     assert "50" in minded
 
 
-def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Artifact, capsys, monkeypatch) -> None:
+def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(
+    report: Artifact, capsys, monkeypatch
+) -> None:
     tell_rest(report)
     assert f"memlm report {report.reference} --store" in capsys.readouterr().err
     monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
@@ -89,7 +112,11 @@ def test_what_does_not_beat_counting_is_said_under_the_means() -> None:
     assert last.startswith("A: lm") and last.endswith(": report/1, report/2")
 
 
-SPLITS = {"vocabulary_size": 300, "tokenizer": "bpe", "splits": {"train": {"documents": 7, "tokens": 900}}}
+SPLITS = {
+    "vocabulary_size": 300,
+    "tokenizer": "bpe",
+    "splits": {"train": {"documents": 7, "tokens": 900}},
+}
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -116,13 +143,19 @@ def test_a_reference_that_stands_on_the_screen_is_not_repeated(
 
 
 @pytest.mark.parametrize(("whole", "shown"), [(True, "stored whole"), (False, "stored as codes")])
-def test_figures_that_need_an_explanation_are_shown_as_words(capsys, whole: bool, shown: str) -> None:
+def test_figures_that_need_an_explanation_are_shown_as_words(
+    capsys, whole: bool, shown: str
+) -> None:
     manifest = SimpleNamespace(bytes=28_161_120)
     metrics = {"lossless": whole, "bytes": 20_000_000}
-    show_result(SimpleNamespace(kind="index", reference="index/3", metrics=metrics, manifest=manifest))
+    show_result(
+        SimpleNamespace(kind="index", reference="index/3", metrics=metrics, manifest=manifest)
+    )
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(maxsplit=1) for line in lines if line[:4] == "keys"] == [["keys", shown]]
-    assert [line.removeprefix("on disk").strip() for line in lines if line.startswith("on disk")] == ["28.2 MB"]
+    assert [
+        line.removeprefix("on disk").strip() for line in lines if line.startswith("on disk")
+    ] == ["28.2 MB"]
 
 
 def test_words_of_an_index_a_datastore_and_a_model_are_explained_where_they_stand(capsys) -> None:
@@ -131,16 +164,25 @@ def test_words_of_an_index_a_datastore_and_a_model_are_explained_where_they_stan
     assert "recall@k: " in capsys.readouterr().err
     show_result(SimpleNamespace(kind="index", reference="index/3", metrics={"rows": 9}))
     assert "recall" not in capsys.readouterr().err
-    show_result(SimpleNamespace(kind="datastore", reference="datastore/3", metrics={"key": "ffn-input"}))
+    show_result(
+        SimpleNamespace(kind="datastore", reference="datastore/3", metrics={"key": "ffn-input"})
+    )
     assert "ffn-input, " in capsys.readouterr().err
-    trained = {"steps": 9, "passes": 8.0, "still_falling": False, "last_validations": [], "valid_step": 9}
+    trained = {
+        "steps": 9,
+        "passes": 8.0,
+        "still_falling": False,
+        "last_validations": [],
+        "valid_step": 9,
+    }
     show_result(SimpleNamespace(kind="model", reference="model/3", metrics=trained, config={}))
     told = capsys.readouterr().err
     assert "still falling" not in told and "8 passes" in told
 
 
 @pytest.mark.parametrize(
-    ("examples", "named"), [("pairs", "pairs of sentences"), ("documents", "records with a label"), (None, "files or")]
+    ("examples", "named"),
+    [("pairs", "pairs of sentences"), ("documents", "records with a label"), (None, "files or")],
 )
 def test_documents_are_called_what_they_are(examples: str | None, named: str, capsys) -> None:
     splits = {"train": {"documents": 4, "tokens": 20}}
@@ -162,7 +204,9 @@ def test_a_title_is_a_line_of_its_own_and_empty_headers_are_left_out() -> None:
     assert table("model/0123456789ab", ("", ""), [("steps", "2")]) == "model/0123456789ab\nsteps  2"
 
 
-@pytest.mark.parametrize("text", ["[red]x[/]", "[/]", "memory: [long:size=3]", "a :heart:", "a\\", "\\[b]"])
+@pytest.mark.parametrize(
+    "text", ["[red]x[/]", "[/]", "memory: [long:size=3]", "a :heart:", "a\\", "\\[b]"]
+)
 def test_nothing_in_a_cell_is_markup(text: str) -> None:
     assert table("", ("", ""), [(text, "1")]) == f"{text}  1"
 
@@ -175,7 +219,14 @@ def test_a_cell_may_have_a_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> None:
-    split = {"bytes": 9, "characters": 9, "documents": 1, "paragraphs": 2, "tokens": 5000, "types": 70}
+    split = {
+        "bytes": 9,
+        "characters": 9,
+        "documents": 1,
+        "paragraphs": 2,
+        "tokens": 5000,
+        "types": 70,
+    }
     split["unknown_rate"] = 0.0423
     columns, cells = splits_table({"test": split, "train": {**split, "share": 0.9}})
     first = ["split", "documents", "tokens", "types", "unknown"]
@@ -184,14 +235,20 @@ def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> No
     assert cells[1][0] == "test" and cells[1][-1] == ""
 
 
-@pytest.mark.parametrize(("memories", "named"), [(["none"], "after b"), (["none", "mbpa"], "mbpa after b")])
-def test_each_part_of_a_matrix_that_is_too_wide_names_its_rows(capsys, monkeypatch, memories: list, named: str) -> None:
+@pytest.mark.parametrize(
+    ("memories", "named"), [(["none"], "after b"), (["none", "mbpa"], "mbpa after b")]
+)
+def test_each_part_of_a_matrix_that_is_too_wide_names_its_rows(
+    capsys, monkeypatch, memories: list, named: str
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
     monkeypatch.setattr("memlm_cli.tables.on_terminal", lambda: True)
     monkeypatch.setattr("stages.tasks.frequent_label.frequent_label_scores", lambda matrix: None)
     tasks = ["b", *(f"a-task-of-a-long-name-{n}" for n in range(3))]
-    figures = dict.fromkeys(("average", "forgetting", "backward_transfer", "forward_transfer", "intransigence"))
+    figures = dict.fromkeys(
+        ("average", "forgetting", "backward_transfer", "forward_transfer", "intransigence")
+    )
     rows = [{"row": name, "matrix": [[0.5] * 4, [0.25] * 4], **figures} for name in memories]
     metrics = {"tasks": tasks, "after": [0, 1], "rows": rows, "method": "seq"}
     show_result(SimpleNamespace(kind="matrix", reference="matrix/1", metrics=metrics))

@@ -19,7 +19,9 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_dry_run_answers_on_stdout_and_makes_nothing(memlm: Memlm, recipe: Path, text: Path, tmp_path: Path) -> None:
+def test_a_dry_run_answers_on_stdout_and_makes_nothing(
+    memlm: Memlm, recipe: Path, text: Path, tmp_path: Path
+) -> None:
     ended = memlm("run", recipe, "--train", text, "--dry-run")
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]
@@ -58,15 +60,20 @@ def test_what_is_known_not_to_fit_is_not_begun(
     assert memlm("run", recipe, "--train", text).code == 0  # what is done needs no room
 
 
-def test_settings_of_a_stage_are_changed_by_its_name(memlm: Memlm, recipe: Path, text: Path) -> None:
+def test_settings_of_a_stage_are_changed_by_its_name(
+    memlm: Memlm, recipe: Path, text: Path
+) -> None:
     assert memlm("run", recipe, "--train", text).code == 0
-    plan = json.loads(memlm("run", recipe, "--train", text, "--set", "index.metric=ip", "--dry-run", "--json").out)
+    plan = json.loads(
+        memlm("run", recipe, "--train", text, "--set", "index.metric=ip", "--dry-run", "--json").out
+    )
     assert [stage["done"] for stage in plan] == [True, True, True, False]
     assert plan[-1]["why"].endswith("l2 -> ip")
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [("made", "26.8 s"), ("resumed", "6.3 s now, 26.8 s in all"), ("cached", "6.3 s")]
+    ("status", "told"),
+    [("made", "26.8 s"), ("resumed", "6.3 s now, 26.8 s in all"), ("cached", "6.3 s")],
 )
 def test_the_time_of_a_stage_is_that_of_its_artifact(status: str, told: str) -> None:
     artifact = SimpleNamespace(manifest=SimpleNamespace(seconds=26.78))

@@ -1,4 +1,6 @@
-"""Copies in a bucket of a real S3 server, moto's, in this process; `pip install 'moto[s3]' flask flask-cors` has it."""
+"""Copies in a bucket of a real S3 server, moto's, in this process; `pip install 'moto[s3]' flask
+flask-cors` has it.
+"""
 
 import os
 import subprocess
@@ -92,10 +94,16 @@ def test_a_bucket_that_is_not_there_is_named(memlm: Memlm, made: Lineage) -> Non
     assert sent.code == 3
     assert "s3://another/place" in sent.err
     received = memlm("artifacts", "pull", made.tokens, "s3://another/place")
-    assert (received.code, made.tokens in received.err, "s3://another/place" in received.err) == (3, True, True)
+    assert (received.code, made.tokens in received.err, "s3://another/place" in received.err) == (
+        3,
+        True,
+        True,
+    )
 
 
-def test_a_server_that_does_not_answer_is_told(memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_told(
+    memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("stages.artifacts.bucket.PATIENCE", timedelta(seconds=1))
     ended = memlm("artifacts", "push", made.tokens, URL)

@@ -27,7 +27,9 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Path, text: Path, tmp_path: Path) -> None:
+def test_seeds_and_sweeps_end_with_means_and_intervals(
+    memlm: Memlm, recipe: Path, text: Path, tmp_path: Path
+) -> None:
     ended = memlm("run", recipe, "--train", text, "--seeds", 3)
     assert ended.code == 0, ended.err
     table = ended.err[ended.err.index("report: 6 runs") :]
@@ -36,8 +38,14 @@ def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Pat
     assert "report[model.steps=1]" in table and "report[model.steps=2]" in table
     assert re.search(r"\b0, 1, 2\b", table)
     again = memlm("run", recipe, "--train", text, "--seeds", 3, "--set", "model.seed=1")
-    assert again.err.count(" cached (") == 1 + 2 * 2 * 2  # tokens; models and reports of seeds 1 and 2, of both steps
-    reports = [line for line in memlm("artifacts", "list", "report").out.split() if line.startswith("report/")]
+    assert (
+        again.err.count(" cached (") == 1 + 2 * 2 * 2
+    )  # tokens; models and reports of seeds 1 and 2, of both steps
+    reports = [
+        line
+        for line in memlm("artifacts", "list", "report").out.split()
+        if line.startswith("report/")
+    ]
     compared = memlm("compare", *sorted(set(reports)), "--json")
     assert compared.code == 0, compared.err
     page = tmp_path / "page.html"
@@ -54,7 +62,9 @@ def test_seeds_and_sweeps_end_with_means_and_intervals(memlm: Memlm, recipe: Pat
 
 def test_unknown_tokens_are_told_beside_means(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     (tmp_path / "test.txt").write_text("the cat sees the heron\n" * 4)
-    tokens = memlm("tokenize", "--train", text, "--test", tmp_path / "test.txt", "--tokenizer", "word").reference
+    tokens = memlm(
+        "tokenize", "--train", text, "--test", tmp_path / "test.txt", "--tokenizer", "word"
+    ).reference
     small = ["--steps", 1, "--segment-length", 16, "--batch-tokens", 32]
     models = [memlm("train", tokens, *small, "--seed", seed).reference for seed in range(3)]
     compared = memlm("compare", *(memlm("evaluate", model).reference for model in models))

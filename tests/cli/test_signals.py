@@ -32,12 +32,15 @@ def _ignore_interrupts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signum", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("signum", "code", "told"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_a_job_in_the_background_hears_them(signum: int, code: int, told: str) -> None:
     """A shell without job control starts `memlm … &` with SIGINT ignored."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", WORKING], preexec_fn=_ignore_interrupts, **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKING], preexec_fn=_ignore_interrupts, **pipes
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signum)
@@ -62,12 +65,15 @@ sys.exit(app.main())
 
 def test_the_end_is_silent_on_a_busy_machine() -> None:
     """zarr's own end gives its thread 0.2 seconds."""
-    ended = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 IN_BACKGROUND = '"$@" & echo $!; wait $!'
-"""What a script does with `memlm … &`; a shell without job control starts that with SIGINT ignored."""
+"""What a script does with `memlm … &`; a shell without job control starts that with SIGINT ignored.
+"""
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="runs a job of bash")
@@ -76,7 +82,14 @@ def test_an_evaluation_in_the_background_is_interrupted(memlm: Memlm, tmp_path: 
     text.write_text("a line of nineteen.\n" * 5000)
     tokens = memlm("tokenize", "--train", text, "--tokenizer", "byte").reference
     model = memlm("train", tokens, *SMALL).reference
-    arguments = ["evaluate", model, "--split", "train", "--memory", "long:size=500,theta=0.3,lambda=0.1"]
+    arguments = [
+        "evaluate",
+        model,
+        "--split",
+        "train",
+        "--memory",
+        "long:size=500,theta=0.3,lambda=0.1",
+    ]
     command = ["bash", "-c", IN_BACKGROUND, "bash", sys.executable, "-m", "memlm_cli", *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as shell:
@@ -171,7 +184,10 @@ def test_several_workers_end_with_an_interrupted_command_and_the_next_goes_on(
     again = memlm(*arguments)
     assert again.reference == reference
     assert f"resumed: {done} of 200 shards" in again.err
-    assert store.get(reference).manifest.files == Store(tmp_path / "alone").get(reference).manifest.files
+    assert (
+        store.get(reference).manifest.files
+        == Store(tmp_path / "alone").get(reference).manifest.files
+    )
 
 
 def _shards(log: Path) -> int:
@@ -185,7 +201,9 @@ def test_the_thread_of_zarr_is_ended_with_the_process() -> None:
         "import zarr, zarr.core.sync as sync; from memlm_cli.app import end_zarr; end_zarr(); "
         "zarr.zeros(3); thread = sync.iothread[0]; assert thread.is_alive(); end_zarr(); print(thread.is_alive())"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.strip() == "False"
 
 
@@ -212,7 +230,9 @@ def test_an_interrupt_amid_code_that_is_executed_ends_with_130_too(tmp_path: Pat
     (tmp_path / "amid.py").write_text(AMID_EXEC)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     words = [sys.executable, "-m", "amid"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == b"begun\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

@@ -1,4 +1,6 @@
-"""Translation with neighbours among the pairs that BM25 finds for each sentence, recomputed in float64 numpy."""
+"""Translation with neighbours among the pairs that BM25 finds for each sentence, recomputed in
+float64 numpy.
+"""
 
 import json
 import math
@@ -30,7 +32,9 @@ def best_pairs(scores: np.ndarray) -> list[int]:
 
 
 class Step(NamedTuple):
-    """A target token in float64: log p by the model, the distance to the nearest neighbour, p_mem, and the pairs."""
+    """A target token in float64: log p by the model, the distance to the nearest neighbour, p_mem,
+    and the pairs.
+    """
 
     log_p: float
     distance: float
@@ -44,7 +48,10 @@ class Step(NamedTuple):
 def steps(model: Artifact, tokens: Artifact, split: str) -> list[list[Step]]:
     """Every token of every sentence of a split, read with the pairs of its sentence by loops."""
     weights = oracle.weights_of(load_model(model.path, "cpu"))
-    (sources, targets), (asked, answers) = split_arrays(tokens, "train"), split_arrays(tokens, split)
+    (sources, targets), (asked, answers) = (
+        split_arrays(tokens, "train"),
+        split_arrays(tokens, split),
+    )
     scores = lucene_scores([one[:-1] for one in sources], [one[:-1] for one in asked])
 
     def read_pair(source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -80,10 +87,16 @@ def test_tokens_read_the_pairs_found_for_their_sentence_as_loops_say(
     assert plain == pytest.approx(math.exp(np.mean([step.nll(0) for step in every])), rel=1e-4)
     assert mixed == pytest.approx(math.exp(np.mean([step.nll(LAMBDA) for step in every])), rel=1e-3)
     report = store.get(json.loads(ended.out)["reference"])
-    begins = np.append(0, np.cumsum([len(one) for one in split_arrays(store.get(tokens), "train")[1]]))
-    for line, sentence in zip(report.file("translations.jsonl").read_text("utf-8").splitlines(), read, strict=True):
+    begins = np.append(
+        0, np.cumsum([len(one) for one in split_arrays(store.get(tokens), "train")[1]])
+    )
+    for line, sentence in zip(
+        report.file("translations.jsonl").read_text("utf-8").splitlines(), read, strict=True
+    ):
         rows = [row for row in json.loads(line)["rows"]["similar-pairs"]["row"] if row >= 0]
-        assert {int(np.searchsorted(begins, row, side="right")) - 1 for row in rows} <= sentence[0].pairs
+        assert {int(np.searchsorted(begins, row, side="right")) - 1 for row in rows} <= sentence[
+            0
+        ].pairs
 
 
 def test_a_weight_falls_with_the_distance_as_loops_say(
@@ -96,12 +109,18 @@ def test_a_weight_falls_with_the_distance_as_loops_say(
     ended = memlm("evaluate", model, "--memory", reading, "--beam", 2, "--json")
     assert ended.code == 0, ended.err
     valid, test = (
-        [step for sentence in steps(store.get(model), store.get(tokens), split) for step in sentence]
+        [
+            step
+            for sentence in steps(store.get(model), store.get(tokens), split)
+            for step in sentence
+        ]
         for split in ("valid", "test")
     )
 
     def nll(split: list[Step], reach: float) -> float:
-        return float(np.mean([step.nll(min(MOST, max(0.0, 1 - step.distance / reach))) for step in split]))
+        return float(
+            np.mean([step.nll(min(MOST, max(0.0, 1 - step.distance / reach))) for step in split])
+        )
 
     unit = sorted(step.distance for step in valid)[(len(valid) - 1) // 2]
     best = min((factor * unit for factor in REACHES), key=lambda reach: nll(valid, reach))
@@ -112,44 +131,89 @@ def test_a_weight_falls_with_the_distance_as_loops_say(
     assert 0 < np.mean([step.distance < reach for step in test]) < 1
     said = memlm("translate", model, "--report", report.reference, "--text", "Hund und Katze")
     first = json.loads(report.file("translations.jsonl").read_text("utf-8").splitlines()[0])
-    again = memlm("translate", model, "--report", report.reference, "--beam", 2, "--text", first["source"])
-    assert said.code == 0 and again.out == first["rows"]["similar-pairs (distance λ)"]["text"] + "\n"
+    again = memlm(
+        "translate", model, "--report", report.reference, "--beam", 2, "--text", first["source"]
+    )
+    assert (
+        said.code == 0 and again.out == first["rows"]["similar-pairs (distance λ)"]["text"] + "\n"
+    )
     assert memlm("evaluate", model, "--memory", reading + ",similarity=dot").code == 2
 
 
-def test_it_is_tuned_and_read_by_what_reads_a_report(model: str, tokens: str, tmp_path: Path, memlm: Memlm) -> None:
-    tuned = memlm("evaluate", model, "--memory", "similar-pairs:pairs=4,k=tune,temperature=tune,lambda=tune")
+def test_it_is_tuned_and_read_by_what_reads_a_report(
+    model: str, tokens: str, tmp_path: Path, memlm: Memlm
+) -> None:
+    tuned = memlm(
+        "evaluate", model, "--memory", "similar-pairs:pairs=4,k=tune,temperature=tune,lambda=tune"
+    )
     assert tuned.code == 0, tuned.err
     memory = Store(tmp_path / "store").get(tuned.reference).json("metrics.json")["memories"][0]
     assert memory["pairs"] == 4 and memory["tune_split"] == "valid"
-    translated = memlm("translate", model, "--report", tuned.reference, "--text", "Hund und Katze", "--json")
+    translated = memlm(
+        "translate", model, "--report", tuned.reference, "--text", "Hund und Katze", "--json"
+    )
     assert translated.code == 0, translated.err
     shown = memlm("inspect", model, "--report", tuned.reference, "--position", 0, "--json")
     assert shown.code == 0, shown.err
     contexts = [one for token in json.loads(shown.out)["tokens"] for one in token["contexts"]]
-    assert contexts and all(one["back"] is None and one["source"]["split"] == "train" for one in contexts)
-    assert memlm("evaluate", model, "--memory", "similar-pairs:lambda=adaptive,temperature=tune,k=8").code == 0
+    assert contexts and all(
+        one["back"] is None and one["source"]["split"] == "train" for one in contexts
+    )
+    assert (
+        memlm(
+            "evaluate", model, "--memory", "similar-pairs:lambda=adaptive,temperature=tune,k=8"
+        ).code
+        == 0
+    )
 
 
-def test_pairs_of_another_corpus_are_found(model: str, tokens: str, prefix: Path, memlm: Memlm) -> None:
+def test_pairs_of_another_corpus_are_found(
+    model: str, tokens: str, prefix: Path, memlm: Memlm
+) -> None:
     languages = ("--source", "de", "--target", "en", "--tokenizer", tokens)
     (prefix / "one.de").write_text("rot rot\n")
     (prefix / "one.en").write_text("house cat\n")
-    other = memlm("tokenize", *languages, "--train", prefix / "one", "--test", prefix / "test", "--name", "other")
+    other = memlm(
+        "tokenize",
+        *languages,
+        "--train",
+        prefix / "one",
+        "--test",
+        prefix / "test",
+        "--name",
+        "other",
+    )
     sure = "similar-pairs:pairs=1,k=1,temperature=0.01,lambda=0.999"
-    said = memlm("translate", model, "--tokens", "tokens/other", "--memory", sure, "--text", "rot rot", "--attribute")
-    assert said.code == 0 and said.out.startswith("house cat\n") and "-> house cat" in said.out, said.err
+    said = memlm(
+        "translate",
+        model,
+        "--tokens",
+        "tokens/other",
+        "--memory",
+        sure,
+        "--text",
+        "rot rot",
+        "--attribute",
+    )
+    assert said.code == 0 and said.out.startswith("house cat\n") and "-> house cat" in said.out, (
+        said.err
+    )
     report = memlm("evaluate", model, "--tokens", other.reference, "--memory", sure)
     again = memlm("translate", model, "--report", report.reference, "--text", "rot rot")
     assert again.out == "house cat\n"
-    nothing = memlm("translate", model, "--tokens", other.reference, "--memory", sure, "--text", "Hund")
+    nothing = memlm(
+        "translate", model, "--tokens", other.reference, "--memory", sure, "--text", "Hund"
+    )
     plain = memlm("translate", model, "--memory", "none", "--text", "Hund")
     assert nothing.out == plain.out and plain.code == 0  # no pair shares a word: the model alone
 
 
 def test_no_more_is_read_than_there_is(model: str, tmp_path: Path, memlm: Memlm) -> None:
     numbers = (10**11, 10**12)
-    every, more = (memlm("evaluate", model, "--memory", f"similar-pairs:pairs={n},k={n},lambda=0.2") for n in numbers)
+    every, more = (
+        memlm("evaluate", model, "--memory", f"similar-pairs:pairs={n},k={n},lambda=0.2")
+        for n in numbers
+    )
     assert every.code == 0, every.err
     assert more.reference == every.reference
 
@@ -161,21 +225,39 @@ def test_no_more_is_read_than_there_is(model: str, tmp_path: Path, memlm: Memlm)
         (("--memory", "similar-pairs:k=2"), 2),
         (("--memory", "similar-pairs+external:lambda=0.2"), 2),
         (("--memory", "similar-pairs:lambda=0.2", "--memory", "long:size=5,theta=1,lambda=0.2"), 2),
-        (("--memory", "similar-pairs:lambda=0.2,temperature=1", "--split", "train", "--exclude", "self"), 2),
+        (
+            (
+                "--memory",
+                "similar-pairs:lambda=0.2,temperature=1",
+                "--split",
+                "train",
+                "--exclude",
+                "self",
+            ),
+            2,
+        ),
         (("--memory", "similar-pairs:lambda=0.2,pointers=3"), 2),
     ],
 )
-def test_what_cannot_be_read_is_said(model: str, memlm: Memlm, options: tuple[str, ...], code: int) -> None:
+def test_what_cannot_be_read_is_said(
+    model: str, memlm: Memlm, options: tuple[str, ...], code: int
+) -> None:
     ended = memlm("evaluate", model, *options)
     assert ended.code == code, ended.err
 
 
-def test_where_there_are_no_pairs_none_is_found(model: str, tokens: str, prefix: Path, memlm: Memlm) -> None:
+def test_where_there_are_no_pairs_none_is_found(
+    model: str, tokens: str, prefix: Path, memlm: Memlm
+) -> None:
     languages = ("--source", "de", "--target", "en", "--tokenizer", tokens)
     bare = memlm("tokenize", *languages, "--test", prefix / "test").reference
     assert memlm("evaluate", model, "--tokens", bare, "--memory", READING).code == 4
-    assert memlm("translate", model, "--tokens", bare, "--memory", "none", "--text", "rot").code == 2
+    assert (
+        memlm("translate", model, "--tokens", bare, "--memory", "none", "--text", "rot").code == 2
+    )
     (prefix / "plain.txt").write_text("a b a b c d " * 40)
-    text = memlm("tokenize", "--train", prefix / "plain.txt", "--test", prefix / "plain.txt").reference
+    text = memlm(
+        "tokenize", "--train", prefix / "plain.txt", "--test", prefix / "plain.txt"
+    ).reference
     plain = memlm("train", text, "--steps", 1).reference
     assert memlm("evaluate", plain, "--memory", "similar-pairs:lambda=0.2").code == 2

@@ -1,4 +1,6 @@
-"""Tasks that cannot be learnt, through the command: its exit code, and a sentence that names what is legal."""
+"""Tasks that cannot be learnt, through the command: its exit code, and a sentence that names what
+is legal.
+"""
 
 import json
 import re
@@ -37,7 +39,9 @@ def tokens(memlm: Memlm, folders: list[Path]) -> str:
     return made.out.split()[0]
 
 
-def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(memlm: Memlm, tmp_path: Path) -> None:
+def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     bare, late = tmp_path / "bare", write_task(tmp_path / "late", ("a", "b"), GOOD)
     bare.mkdir()
     (bare / "train.jsonl").write_text(json.dumps({"text": "no label"}) + "\n")
@@ -75,14 +79,22 @@ def test_a_training_that_does_not_fit_is_refused(
     assert made.code == code and named in made.err and not made.out, made.err
 
 
-def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+def test_tokens_without_tasks_and_memory_larger_than_what_was_read(
+    memlm: Memlm, tokens: str, tmp_path: Path
+) -> None:
     (tmp_path / "text.txt").write_text("a b c d\n\n" * 400)
     text = memlm("tokenize", "--train", tmp_path / "text.txt", "--tokenizer", "word").out.split()[0]
     made = memlm("train", text, "--method", "seq", *SMALL)
     assert made.code == 4 and "--tasks" in made.err
     kept = memlm("train", tokens, "--method", "emar", *SMALL, "--set", "memory.size=10")
     assert kept.code == 0, kept.err
-    for reading in ("coarse:k=31,steps=1", "random:k=31", "random:k=4/31", "mbpa:k=31", "episodic:k=31"):
+    for reading in (
+        "coarse:k=31,steps=1",
+        "random:k=31",
+        "random:k=4/31",
+        "mbpa:k=31",
+        "episodic:k=31",
+    ):
         matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", reading)
         assert matrix.code == 2 and "k is at most" in matrix.err and not matrix.out, matrix.err
     matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:steps=1")
@@ -109,17 +121,28 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
 def test_records_of_another_kind_are_refused(
     memlm: Memlm, folders: list[Path], arguments: tuple, code: int, named: str
 ) -> None:
-    made = memlm("tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1, *arguments)
+    made = memlm(
+        "tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1, *arguments
+    )
     assert made.code == code and named in made.err and not made.out, made.err
-    assert memlm("tokenize", folders[0] / "train.jsonl", "--records", "text").code == 2, "without --tasks"
+    assert memlm("tokenize", folders[0] / "train.jsonl", "--records", "text").code == 2, (
+        "without --tasks"
+    )
 
 
-def test_answers_in_a_text_are_scored_and_what_does_not_fit_is_refused(memlm: Memlm, tmp_path: Path) -> None:
+def test_answers_in_a_text_are_scored_and_what_does_not_fit_is_refused(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     for split, count in GOOD.items():
-        lines = (json.dumps({"text": f"a b {n % 3} c", "answer": str(n % 3)}) + "\n" for n in range(count))
+        lines = (
+            json.dumps({"text": f"a b {n % 3} c", "answer": str(n % 3)}) + "\n"
+            for n in range(count)
+        )
         (tmp_path / "numbers").mkdir(exist_ok=True)
         (tmp_path / "numbers" / f"{split}.jsonl").write_text("".join(lines))
-    tokens = memlm("tokenize", "--tasks", tmp_path / "numbers", "--records", "spans", "--tokenizer", "bpe")
+    tokens = memlm(
+        "tokenize", "--tasks", tmp_path / "numbers", "--records", "spans", "--tokenizer", "bpe"
+    )
     assert tokens.code == 0, tokens.err
     name = tokens.out.split()[0]
     refused = memlm("train", name, *SMALL, "--method", "emar")
@@ -127,7 +150,10 @@ def test_answers_in_a_text_are_scored_and_what_does_not_fit_is_refused(memlm: Me
     model = memlm("train", name, *SMALL, "--method", "seq")
     assert model.code == 0, model.err
     source = model.out.split()[0]
-    assert memlm("evaluate-tasks", source, "--score", "exact", "--memory", "random:steps=1,k=2").code == 0
+    assert (
+        memlm("evaluate-tasks", source, "--score", "exact", "--memory", "random:steps=1,k=2").code
+        == 0
+    )
     for arguments, code, named in (
         (("--score", "bleu"), 2, "f1"),
         (("--score", "letters=f1"), 2, "numbers"),

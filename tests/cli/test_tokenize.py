@@ -35,11 +35,20 @@ def test_a_text_that_stands_in_several_splits_is_warned_of(
 ) -> None:
     for name, text in {"a": "the cat sees\n", "b": "the cat sees\n", "c": "the dog runs\n"}.items():
         (tmp_path / f"{name}.txt").write_text(text)
-    words = [word for split, names in splits.items() for name in names for word in (f"--{split}", f"{name}.txt")]
-    ended = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
+    words = [
+        word
+        for split, names in splits.items()
+        for name in names
+        for word in (f"--{split}", f"{name}.txt")
+    ]
+    ended = memlm(
+        "tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words)
+    )
     assert ended.code == 0, ended.err
     assert (" hold " in ended.err, (said or "") in ended.err) == (said is not None, True)
-    again = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
+    again = memlm(
+        "tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words)
+    )
     assert (" hold " in again.err) == (said is not None), "cached, too"
 
 
@@ -57,21 +66,32 @@ def test_the_store_in_a_folder_of_text_is_no_text(memlm: Memlm, tmp_path: Path) 
     assert named.code == 0 and named.reference != first.reference
 
 
-def test_a_bad_file_of_a_folder_is_named_and_the_others_are_read(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_a_bad_file_of_a_folder_is_named_and_the_others_are_read(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     for number in range(4):
         (folder / f"{number}.rst").write_text(text.read_text("utf-8"), "utf-8")
     (folder / "empty.txt").write_text("")
     ended = memlm("tokenize", folder, "--tokenizer", "char")
-    assert ended.code == 0 and re.search(rf"\b1 of 5\b.*{folder}", ended.err) and "empty.txt" in ended.err
+    assert (
+        ended.code == 0
+        and re.search(rf"\b1 of 5\b.*{folder}", ended.err)
+        and "empty.txt" in ended.err
+    )
     (folder / "empty.txt").unlink()
     assert memlm("tokenize", folder, "--tokenizer", "char").reference == ended.reference
     (tmp_path / "empty.txt").write_text("")
-    assert memlm("tokenize", *folder.iterdir(), tmp_path / "empty.txt", "--tokenizer", "char").code == 3
+    assert (
+        memlm("tokenize", *folder.iterdir(), tmp_path / "empty.txt", "--tokenizer", "char").code
+        == 3
+    )
 
 
-def test_a_second_file_behind_an_option_is_told_how_it_is_named(memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_a_second_file_behind_an_option_is_told_how_it_is_named(
+    memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     ended = memlm("tokenize", "--train", text, tmp_path / "b.txt", "--tokenizer", "char")
     assert ended.code == 2 and f"--train {text} --train {tmp_path / 'b.txt'}" in ended.err
 
@@ -89,11 +109,21 @@ def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path:
     [
         "[" * 10_000,
         json.dumps({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "<unk>"}}),
-        json.dumps({"model": {"type": "WordLevel", "vocab": {"a": 4 * 10**9, "<unk>": 0}, "unk_token": "<unk>"}}),
+        json.dumps(
+            {
+                "model": {
+                    "type": "WordLevel",
+                    "vocab": {"a": 4 * 10**9, "<unk>": 0},
+                    "unk_token": "<unk>",
+                }
+            }
+        ),
         json.dumps({"model": {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]]}}),
     ],
 )
-def test_an_odd_tokenizer_file_is_bad_data(content: str, memlm: Memlm, text: Path, tmp_path: Path) -> None:
+def test_an_odd_tokenizer_file_is_bad_data(
+    content: str, memlm: Memlm, text: Path, tmp_path: Path
+) -> None:
     odd = tmp_path / "odd.json"
     odd.write_text(content)
     ended = memlm("tokenize", "--train", text, "--tokenizer", odd)
@@ -103,7 +133,11 @@ def test_an_odd_tokenizer_file_is_bad_data(content: str, memlm: Memlm, text: Pat
 @pytest.mark.parametrize(
     ("folder", "content", "message"),
     [
-        ("empty", None, "empty is an empty folder; expected the tokenizer.json of a pretrained model."),
+        (
+            "empty",
+            None,
+            "empty is an empty folder; expected the tokenizer.json of a pretrained model.",
+        ),
         (
             *("slow", {"vocab.txt": "a"}),
             "slow has no tokenizer.json, the one kind of tokenizer that is read. Where transformers has a fast "
@@ -125,5 +159,9 @@ def test_a_folder_without_a_tokenizer_is_told_as_one(
     for name, written in (content or {}).items():
         (tmp_path / folder / name).write_text(written)
     ended = memlm("tokenize", "--tokenizer", folder, "--train", text)
-    assert (ended.code, ended.out, ended.err.splitlines()[-1]) == (3, "", f"memlm tokenize: {message}")
+    assert (ended.code, ended.out, ended.err.splitlines()[-1]) == (
+        3,
+        "",
+        f"memlm tokenize: {message}",
+    )
     assert not [path for path in (tmp_path / "store").rglob("*") if path.name.endswith("-partial")]

@@ -41,10 +41,18 @@ def test_a_memory_that_is_sure_says_what_it_holds_line_by_line(translate) -> Non
     ended = translate(*SURE, text=b"das ist gut\n\nja\r\nzwei Hunde")
     assert ended.code == 0, ended.err
     targets = dict(SENTENCES)
-    assert ended.out.split("\n") == [targets["das ist gut"], "", targets["ja"], targets["zwei Hunde"], ""]
+    assert ended.out.split("\n") == [
+        targets["das ist gut"],
+        "",
+        targets["ja"],
+        targets["zwei Hunde"],
+        "",
+    ]
 
 
-def test_a_line_is_translated_alike_alone_and_among_others(translate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_translated_alike_alone_and_among_others(
+    translate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches are of lines of alike length, in the order in which they came."""
     monkeypatch.setattr("stages.translation.translator.SENTENCES", (9, 9))
     lines = [*(source for source, _ in SENTENCES), "gut gut", "Hunde"] * 8
@@ -76,9 +84,13 @@ def test_memory_that_no_step_reads_is_refused(translate) -> None:
 
 def test_beams_and_lengths_are_what_they_are_said_to_be(translate) -> None:
     plain = ("--memory", "none", "--json", "--text", "ja")
-    shortest, longest = (json.loads(translate(*plain, "--max-length", most).out) for most in ("0,2", "0,9"))
+    shortest, longest = (
+        json.loads(translate(*plain, "--max-length", most).out) for most in ("0,2", "0,9")
+    )
     assert shortest["cut"] and longest["cut"] and shortest["log_prob"] > longest["log_prob"]
-    greedy, wide = (json.loads(translate(*plain, "--length-penalty", 0, "--beam", n).out) for n in (1, 30))
+    greedy, wide = (
+        json.loads(translate(*plain, "--length-penalty", 0, "--beam", n).out) for n in (1, 30)
+    )
     assert wide["log_prob"] > greedy["log_prob"]
 
 
@@ -90,7 +102,11 @@ def test_lines_before_a_bad_one_are_out(translate) -> None:
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [(("--max-length", "2"), 2), (("--memory", "none", "--attribute"), 2), (("--memory", "knn-lm"), 2)],
+    [
+        (("--max-length", "2"), 2),
+        (("--memory", "none", "--attribute"), 2),
+        (("--memory", "knn-lm"), 2),
+    ],
 )
 def test_what_cannot_be_done_is_said(translate, options, code) -> None:
     ended = translate(*options, "--text", "ja")

@@ -1,4 +1,6 @@
-"""Pairs of sentences through the commands: trained, stored, searched, scored; figures recomputed in float64 numpy."""
+"""Pairs of sentences through the commands: trained, stored, searched, scored; figures recomputed in
+float64 numpy.
+"""
 
 import json
 import math
@@ -15,8 +17,25 @@ from stages.models.weights import load_model
 from tests.cli.conftest import Memlm, made
 from tests.oracles import encoder_decoder as oracle
 
-WORDS = {"Hund": "dog", "Katze": "cat", "Mann": "man", "Haus": "house", "rot": "red", "alt": "old", "und": "and"}
-SIZES = ("--set", "model.width=16", "--set", "model.heads=2", "--set", "model.ffn_width=32", "--set", "model.dropout=0")
+WORDS = {
+    "Hund": "dog",
+    "Katze": "cat",
+    "Mann": "man",
+    "Haus": "house",
+    "rot": "red",
+    "alt": "old",
+    "und": "and",
+}
+SIZES = (
+    "--set",
+    "model.width=16",
+    "--set",
+    "model.heads=2",
+    "--set",
+    "model.ffn_width=32",
+    "--set",
+    "model.dropout=0",
+)
 
 
 class Pairs(NamedTuple):
@@ -33,12 +52,18 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("pairs")
     for split, count in (("train", 240), ("valid", 12), ("test", 12)):
         chosen = [random.choice(list(WORDS), random.integers(1, 6)).tolist() for _ in range(count)]
-        (folder / f"{split}.de").write_text("".join(f"{' '.join(line)}\n" for line in chosen), "utf-8")
+        (folder / f"{split}.de").write_text(
+            "".join(f"{' '.join(line)}\n" for line in chosen), "utf-8"
+        )
         english = (" ".join(WORDS[word] for word in line) for line in chosen)
         (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in english), "utf-8")
-    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", folder / split)]
+    files = [
+        word for split in ("train", "valid", "test") for word in (f"--{split}", folder / split)
+    ]
     store = ("--store", folder / "store")
-    tokens = made("tokenize", "--source", "de", "--target", "en", "--tokenizer", "word", *files, *store)
+    tokens = made(
+        "tokenize", "--source", "de", "--target", "en", "--tokenizer", "word", *files, *store
+    )
     training = ("--backbone", "encoder-decoder", "--epochs", 6, "--batch-tokens", 128)
     return Pairs(folder, tokens, made("train", tokens, *training, *SIZES, *store))
 
@@ -76,12 +101,25 @@ def split_arrays(tokens: Any, split: str) -> tuple[list[list[int]], list[list[in
     return sentences("source_ids", "source_offsets"), sentences("ids", "doc_offsets")
 
 
-def test_a_translator_is_trained_stored_and_scored_as_loops_say(tokens: str, tmp_path: Path, memlm: Memlm) -> None:
+def test_a_translator_is_trained_stored_and_scored_as_loops_say(
+    tokens: str, tmp_path: Path, memlm: Memlm
+) -> None:
     store = Store(tmp_path / "store")
-    training = ("--backbone", "encoder-decoder", "--epochs", "6", "--batch-tokens", "128", "--label-smoothing", "0.1")
+    training = (
+        "--backbone",
+        "encoder-decoder",
+        "--epochs",
+        "6",
+        "--batch-tokens",
+        "128",
+        "--label-smoothing",
+        "0.1",
+    )
     model = store.get(memlm("train", tokens, *training, *SIZES).reference)
     read = store.get(tokens)
-    assert model.metrics["tokens"] == pytest.approx(6 * read.metrics["splits"]["train"]["tokens"], rel=0.02)
+    assert model.metrics["tokens"] == pytest.approx(
+        6 * read.metrics["splits"]["train"]["tokens"], rel=0.02
+    )
     datastore = store.get(memlm("build-datastore", model.reference, "--dtype", "float32").reference)
     index = memlm("build-index", datastore.reference, "--index", "flat")
     reading = ("--memory", "external:k=3,temperature=5,lambda=0.4")
@@ -121,7 +159,9 @@ def test_own_sentences_are_hidden_where_the_datastores_own_split_is_scored(
     index = memlm("build-index", memlm("build-datastore", model).reference)
     report = memlm("evaluate", index.reference, "--split", "train", "--beam", 0)
     assert Store(tmp_path / "store").get(report.reference).config["exclude"] == "document"
-    settled = memlm("translate", index.reference, "--report", report.reference, "--text", "Hund und Katze")
+    settled = memlm(
+        "translate", index.reference, "--report", report.reference, "--text", "Hund und Katze"
+    )
     assert settled.code == 0 and settled.out.count("\n") == 1, settled.err
     other = memlm("build-index", memlm("build-datastore", model, "--split", "valid").reference)
     for read, numbers in ((index, "reported"), (other, "elsewhere")):
@@ -134,16 +174,30 @@ def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm
     store = Store(tmp_path / "store")
     batches, read = store.get(packed.reference), store.get(tokens)
     group = batches.zarr("batches.zarr")
-    assert sorted(group["order"][:].tolist()) == list(range(read.metrics["splits"]["train"]["documents"]))
-    np.testing.assert_array_equal(group["segment_offsets"][:], read.zarr("tokens.zarr")["train/doc_offsets"][:])
+    assert sorted(group["order"][:].tolist()) == list(
+        range(read.metrics["splits"]["train"]["documents"])
+    )
+    np.testing.assert_array_equal(
+        group["segment_offsets"][:], read.zarr("tokens.zarr")["train/doc_offsets"][:]
+    )
     assert batches.metrics["token_overlap"] > batches.metrics["token_overlap_random"]
     trained = memlm(
-        "train", packed.reference, "--method", "trime-ext", "--backbone", "encoder-decoder", "--steps", 12, *SIZES
+        "train",
+        packed.reference,
+        "--method",
+        "trime-ext",
+        "--backbone",
+        "encoder-decoder",
+        "--steps",
+        12,
+        *SIZES,
     )
     model = store.get(trained.reference)
     memory = model.config["memory"]
     assert (memory["k"], memory["local_dropout"], memory["key"]) == (8, 1.0, "ffn-input")
-    index = memlm("build-index", memlm("build-datastore", model.reference).reference, "--metric", "ip")
+    index = memlm(
+        "build-index", memlm("build-datastore", model.reference).reference, "--metric", "ip"
+    )
     report = memlm("evaluate", index.reference, "--json")
     assert report.code == 0, report.err
 
@@ -151,13 +205,17 @@ def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm
 def test_a_datastore_of_pairs_grows_and_forgets(
     tokens: str, model: str, prefix: Path, tmp_path: Path, memlm: Memlm
 ) -> None:
-    """The rows of other pairs that are added are those of a datastore of them; sentences go without a trace."""
+    """The rows of other pairs that are added are those of a datastore of them; sentences go without
+    a trace.
+    """
     store = Store(tmp_path / "store")
     languages = ("--source", "de", "--target", "en", "--tokenizer", tokens)
     added = memlm("tokenize", *languages, "--train", prefix / "valid").reference
     old = store.get(memlm("build-datastore", model).reference)
     own = store.get(memlm("build-datastore", model, "--tokens", added).reference)
-    grown = store.get(memlm("update-datastore", old.reference, "--add", added, "--forget", "0").reference)
+    grown = store.get(
+        memlm("update-datastore", old.reference, "--add", added, "--forget", "0").reference
+    )
     first = len(split_arrays(store.get(tokens), "train")[1][0])
     assert grown.metrics["encoded_again"] == 0
     before, beside, after = (one.zarr("datastore.zarr")["keys"][:] for one in (old, own, grown))
@@ -169,14 +227,46 @@ def test_a_datastore_of_pairs_grows_and_forgets(
     ("arguments", "code"),
     [
         (("train", "TOKENS", "--backbone", "transformer", "--steps", 2), 4),
-        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--segment-length", 16), 2),
-        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--set", "model.cutoffs=[5]"), 2),
-        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--method", "trime"), 4),
+        (
+            (
+                "train",
+                "TOKENS",
+                "--backbone",
+                "encoder-decoder",
+                "--steps",
+                2,
+                "--segment-length",
+                16,
+            ),
+            2,
+        ),
+        (
+            (
+                "train",
+                "TOKENS",
+                "--backbone",
+                "encoder-decoder",
+                "--steps",
+                2,
+                "--set",
+                "model.cutoffs=[5]",
+            ),
+            2,
+        ),
+        (
+            ("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--method", "trime"),
+            4,
+        ),
         (("pack-batches", "TOKENS", "--segment-length", 16), 2),
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    arguments: tuple[object, ...], code: int, pairs: Pairs, tokens: str, tmp_path: Path, memlm: Memlm
+    arguments: tuple[object, ...],
+    code: int,
+    pairs: Pairs,
+    tokens: str,
+    tmp_path: Path,
+    memlm: Memlm,
 ) -> None:
     ended = memlm(*(tokens if word == "TOKENS" else word for word in arguments))
     assert ended.code == code and ended.out == "", ended.err
@@ -200,8 +290,12 @@ def test_the_line_of_a_pair_longer_than_a_batch_is_named_before_any_work(
     assert memlm(*training, "--batch-tokens", 9).code == 0
 
 
-def test_a_model_of_one_language_is_told_that_it_is_given_pairs(tokens: str, text: Path, memlm: Memlm) -> None:
-    plain = memlm("train", memlm("tokenize", "--train", text, "--test", text).reference, "--steps", 1).reference
+def test_a_model_of_one_language_is_told_that_it_is_given_pairs(
+    tokens: str, text: Path, memlm: Memlm
+) -> None:
+    plain = memlm(
+        "train", memlm("tokenize", "--train", text, "--test", text).reference, "--steps", 1
+    ).reference
     ended = memlm("evaluate", plain, "--tokens", tokens)
     assert ended.code == 4 and "pairs of sentences" in ended.err
 

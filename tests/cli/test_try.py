@@ -36,7 +36,9 @@ LAOZI = (
 def book(tmp_path: Path) -> Path:
     """Some paragraphs in which words repeat."""
     path = tmp_path / "book.txt"
-    lines = [f"the {a} sees the {b} and the {c} runs\n\n" for a in WORDS for b in WORDS for c in WORDS]
+    lines = [
+        f"the {a} sees the {b} and the {c} runs\n\n" for a in WORDS for b in WORDS for c in WORDS
+    ]
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
@@ -45,7 +47,12 @@ def book(tmp_path: Path) -> Path:
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Budgets of a few steps; a machine of a speed that never changes; no browser."""
     monkeypatch.chdir(tmp_path)
-    for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
+    for name, value in {
+        "FEWEST_BYTES": 2_000,
+        "SHORT_BOOK": 4_000,
+        "FEWEST_SCORED": 50,
+        "STAGE": 0,
+    }.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
     monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 0.0)
@@ -82,14 +89,18 @@ def test_a_text_becomes_a_page_and_every_command_is_said(memlm: Memlm, book: Pat
 def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
     ended = memlm("try", "builtin:pydocs", "--minutes", 0.3, "--output", "page.html", *QUICK[:2])
     assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
-    assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
+    assert all(
+        row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache")
+    )
     page = Path("page.html").read_text("utf-8")
     assert re.search(r"Text: \w.*: train ", page)
     assert re.search(r"\d+ of \d+\b.*\bkB\b", page)
 
 
 @pytest.mark.usefixtures("small")
-def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm, tmp_path: Path) -> None:
+def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     sentences, draw = re.findall(".+?[。？]", LAOZI), random.Random(0)
     paragraphs = ("".join(draw.sample(sentences, 8)) for _ in range(60))
     learnt = ["--set", "model.steps=30"]
@@ -121,7 +132,9 @@ def test_the_page_is_opened_at_a_terminal_with_a_display(
             monkeypatch.setenv(name, display)
         ended = memlm(*arguments, *more)
         assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
-    assert opened == [Path("page.html").resolve().as_uri()]  # once: not with --no-open, nor without a display
+    assert opened == [
+        Path("page.html").resolve().as_uri()
+    ]  # once: not with --no-open, nor without a display
 
 
 @pytest.mark.usefixtures("small")
@@ -129,11 +142,15 @@ def test_the_machine_is_timed_with_the_settings_that_are_trained_with(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed = []
-    monkeypatch.setattr("stages.training.speed.training_speed", lambda config, *_: timed.append(config) or 1_000.0)
+    monkeypatch.setattr(
+        "stages.training.speed.training_speed", lambda config, *_: timed.append(config) or 1_000.0
+    )
     assert memlm("try", book, "--minutes", 2, "--dry-run").code == 0
     (recipe,) = Path("store/trials").glob("*.toml")
     trained = load_recipe(recipe, {"train": ["a.txt"]}, {}).config("model")
-    assert [(one.batch_tokens, one.segment_length) for one in timed] == [(trained.batch_tokens, trained.segment_length)]
+    assert [(one.batch_tokens, one.segment_length) for one in timed] == [
+        (trained.batch_tokens, trained.segment_length)
+    ]
 
 
 @pytest.mark.usefixtures("small")
@@ -178,7 +195,9 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
 
 
 @pytest.mark.usefixtures("small")
-def test_a_plan_is_made_anew_where_that_is_asked_for(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_made_anew_where_that_is_asked_for(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def tried(*more: str) -> tuple[Path, Path, bytes]:
         ended = memlm("try", book, "--minutes", 0.08, "--dry-run", *more)
         assert ended.code == 0, ended.err
@@ -199,7 +218,10 @@ def test_a_part_of_many_records_is_from_all_over_the_text_with_their_names(
     memlm: Memlm, book: Path, tmp_path: Path
 ) -> None:
     poems = book.read_text("utf-8").split("\n\n")
-    records = [{"id": n, "title": f"poem {n}", "text": "\n\n".join(poems[n : n + 2])} for n in range(len(poems) - 1)]
+    records = [
+        {"id": n, "title": f"poem {n}", "text": "\n\n".join(poems[n : n + 2])}
+        for n in range(len(poems) - 1)
+    ]
     (tmp_path / "poems.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     ended = memlm("try", tmp_path / "poems.jsonl", "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
@@ -215,17 +237,24 @@ def test_a_part_of_many_records_is_from_all_over_the_text_with_their_names(
 
 
 @pytest.mark.usefixtures("small")
-def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(memlm: Memlm, tmp_path: Path) -> None:
+def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     draw = random.Random(0)
     texts = ["".join(f"the {draw.choice(WORDS)} sees {n}\n" for _ in range(200)) for n in range(60)]
-    (tmp_path / "long.jsonl").write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
+    (tmp_path / "long.jsonl").write_text(
+        "".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts))
+    )
     ended = memlm("try", tmp_path / "long.jsonl", "--minutes", 1, "--output", "page.html", *QUICK)
     assert ended.code == 0, ended.err
     (part,) = re.findall(r"--train (\S+/long-\S+\.jsonl)", ended.err)
     taken = [json.loads(line) for line in Path(part).read_text("utf-8").splitlines()]
     assert all(texts[record["id"]].startswith(record["text"]) for record in taken)
     assert re.search(r"\bof 60\b.*\bof each\b", ended.err)
-    counts = [json.loads(file.read_text())["metrics"] for file in Path("store/tokens").glob("*/manifest.json")]
+    counts = [
+        json.loads(file.read_text())["metrics"]
+        for file in Path("store/tokens").glob("*/manifest.json")
+    ]
     assert [one["splits"]["test"]["documents"] >= 10 for one in counts] == [True]
     last = [record["id"] for record in taken[-10:]]
     assert min(last) < 20 and max(last) >= 40  # from all over the text
@@ -234,7 +263,9 @@ def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(memlm
 def test_a_text_that_cannot_be_cut_is_told_before_the_machine_is_timed(
     memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed"))
+    monkeypatch.setattr(
+        "stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed")
+    )
     (tmp_path / "line.txt").write_text("all in one line " * 5_000)
     ended = memlm("try", tmp_path / "line.txt")
     assert ended.code == 3
@@ -244,7 +275,9 @@ def test_minutes_that_are_over_already_are_told_before_the_machine_is_timed(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.trial_budget.FEWEST_BYTES", 2_000)
-    monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed"))
+    monkeypatch.setattr(
+        "stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed")
+    )
     ended = memlm("try", book, "--minutes", 1e-9)
     assert (ended.code, "--minutes 1e-09" in ended.err) == (2, True), ended.err
 
@@ -255,7 +288,8 @@ def test_a_machine_is_timed_for_as_short_as_a_refusal_needs(
 ) -> None:
     asked: list[float] = []
     monkeypatch.setattr(
-        "stages.training.speed.training_speed", lambda *given: asked.append(given[-1]) or given[-1] * 0.9
+        "stages.training.speed.training_speed",
+        lambda *given: asked.append(given[-1]) or given[-1] * 0.9,
     )
     ended = memlm("try", book, "--minutes", 2)
     assert (ended.code, len(asked)) == (2, 1), ended.err
@@ -267,7 +301,10 @@ def test_seeds_share_the_time_and_end_with_means(memlm: Memlm, book: Path) -> No
     alone = memlm("try", book, "--minutes", 2, "--dry-run", *QUICK)
     ended = memlm("try", book, "--minutes", 4, "--seeds", 2, "--output", "page.html", *QUICK)
     assert ended.code == 0, ended.err
-    plans = [[line for line in err.splitlines() if line.startswith("try: a model")] for err in (alone.err, ended.err)]
+    plans = [
+        [line for line in err.splitlines() if line.startswith("try: a model")]
+        for err in (alone.err, ended.err)
+    ]
     assert plans[0] == plans[1]
     assert "2 seeds" in ended.err
     table = ended.err[ended.err.index("report: 2 runs") :]
@@ -282,7 +319,9 @@ def test_seeds_share_the_time_and_end_with_means(memlm: Memlm, book: Path) -> No
 
 
 @pytest.mark.usefixtures("small")
-def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(memlm: Memlm, book: Path) -> None:
+def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(
+    memlm: Memlm, book: Path
+) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
     (part,) = re.findall(r"--train (\S+\.txt)", ended.err)
@@ -303,13 +342,17 @@ def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, bo
 
 
 @pytest.mark.parametrize(("taken", "said"), [(290, True), (310, False)])
-def test_time_is_left_where_half_of_it_is(taken: float, said: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_time_is_left_where_half_of_it_is(
+    taken: float, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     _say_of_time_left(taken, 600)
     assert bool(capsys.readouterr().err) == said
 
 
 @pytest.mark.usefixtures("small")
-def test_a_busy_machine_is_said_to_be_one(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_said_to_be_one(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planned = ["try", book, "--minutes", 2, "--dry-run"]
     memlm(*planned)
     quiet = memlm(*planned).err.splitlines()
@@ -331,7 +374,11 @@ def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) 
     ended = memlm("try", book, "--minutes", 2, "--split", "0.6,0.1,0.3", "--dry-run")
     assert "30%" in ended.err and "10%" in ended.err
     (recipe,) = Path("store/trials").glob("*.toml")
-    assert tomllib.loads(recipe.read_text())["stages"]["tokens"]["settings"]["split"] == [0.6, 0.1, 0.3]
+    assert tomllib.loads(recipe.read_text())["stages"]["tokens"]["settings"]["split"] == [
+        0.6,
+        0.1,
+        0.3,
+    ]
     assert memlm("try", book, "--minutes", 2, "--dry-run").code == 0
     assert len(list(Path("store/trials").glob("*.toml"))) == 2, "another work"
 
@@ -342,18 +389,29 @@ def test_a_part_is_told_with_the_minutes_for_all_and_the_script_of_its_page_runs
 ) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err
-    (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
+    (minutes,) = set(
+        re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err)
+    )
     page = Path("page.html").read_text("utf-8")
     assert all(part in page for part in (f"--minutes {minutes} ", " 96 tokens back"))
-    assert "; --replan " in ended.err  # the clock stands still here, so that all of the time is left
-    assert "; --replan " not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
+    assert (
+        "; --replan " in ended.err
+    )  # the clock stands still here, so that all of the time is left
+    assert (
+        "; --replan "
+        not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
+    )
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "--minutes" not in enough and " of text" not in enough
     assert re.search(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+,", page)
-    (encoded,) = re.findall(r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page)
+    (encoded,) = re.findall(
+        r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page
+    )
     (tmp_path / "reproduce.sh").write_bytes(base64.b64decode(encoded))
     words = tmp_path / "words"
-    (tmp_path / "memlm").write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>"{words}"\nprintf "\\n\\0" >>"{words}"\n')
+    (tmp_path / "memlm").write_text(
+        f'#!/bin/sh\nprintf "%s\\0" "$@" >>"{words}"\nprintf "\\n\\0" >>"{words}"\n'
+    )
     (tmp_path / "memlm").chmod(0o755)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(["sh", "reproduce.sh"], env=os.environ | path, check=True)
@@ -379,7 +437,9 @@ def test_a_text_that_is_too_small_is_told_at_once(
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"some text\nand\0binary\n", b"caf\xe9\n"])
+@pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"some text\nand\0binary\n", b"caf\xe9\n"]
+)
 def test_a_small_file_that_is_no_text_is_said_to_be_none(
     memlm: Memlm, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

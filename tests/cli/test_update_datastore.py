@@ -14,24 +14,55 @@ def test_commands_before_and_after_it_are_chained(memlm: Memlm, tmp_path: Path) 
     later = tmp_path / "later.txt"
     later.write_text(story(12, 7))
     own = index.find("encoder").input("tokens").reference
-    more = memlm("tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line").reference
-    ended = memlm("update-datastore", datastore, "--add", more, "--forget", "0-1", "--forget", "4", "--device", "cpu")
+    more = memlm(
+        "tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line"
+    ).reference
+    ended = memlm(
+        "update-datastore",
+        datastore,
+        "--add",
+        more,
+        "--forget",
+        "0-1",
+        "--forget",
+        "4",
+        "--device",
+        "cpu",
+    )
     assert "3 of 9 " in ended.err
     made = ended.reference
     assert made.startswith("datastore/")
     assert memlm("update-datastore", "--add", more, "--forget", "4,", stdin=datastore).code == 2
-    again = memlm("update-datastore", "--add", more, "--forget", "0", "--forget", "1", "--forget", "4", stdin=datastore)
+    again = memlm(
+        "update-datastore",
+        "--add",
+        more,
+        "--forget",
+        "0",
+        "--forget",
+        "1",
+        "--forget",
+        "4",
+        stdin=datastore,
+    )
     assert again.reference == made
     assert "cached" in again.err
     changed = memlm("build-index", stdin=again.out)
     report = memlm(
-        "evaluate", "--memory", "external:k=5,temperature=2,lambda=0.4", "--device", "cpu", stdin=changed.out
+        "evaluate",
+        "--memory",
+        "external:k=5,temperature=2,lambda=0.4",
+        "--device",
+        "cpu",
+        stdin=changed.out,
     )
     assert report.reference.startswith("report/")
     assert memlm("artifacts", "verify", made, changed.reference).code == 0
 
 
-def test_what_cannot_be_done_is_code_2_or_4_and_starts_nothing(memlm: Memlm, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_code_2_or_4_and_starts_nothing(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     store = Store(tmp_path / "store")
     index = built_index(store, text_model(store, text_tokens(store, tmp_path)))
     datastore = index.input("datastore").reference

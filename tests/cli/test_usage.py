@@ -8,11 +8,20 @@ import pytest
 
 from tests.cli.conftest import Memlm, Screen
 
-STAGES = ["train", "build-datastore", "build-index", "precompute-neighbors", "pack-batches", "evaluate"]
+STAGES = [
+    "train",
+    "build-datastore",
+    "build-index",
+    "precompute-neighbors",
+    "pack-batches",
+    "evaluate",
+]
 
 
 @pytest.mark.parametrize("command", STAGES)
-def test_empty_standard_input_means_that_the_stage_before_failed(memlm: Memlm, command: str) -> None:
+def test_empty_standard_input_means_that_the_stage_before_failed(
+    memlm: Memlm, command: str
+) -> None:
     ended = memlm(command, stdin="\n \n")
     assert ended.code == 4
     assert "memlm artifacts list" in ended.err
@@ -25,7 +34,9 @@ def test_standard_input_that_is_no_text(memlm: Memlm) -> None:
 
 
 @pytest.mark.parametrize("content", ["a = " + "[" * 100_000, "a." * 2_000 + "b = 1"])
-def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path, content: str) -> None:
+def test_a_settings_file_that_is_nested_too_deeply(
+    memlm: Memlm, tmp_path: Path, content: str
+) -> None:
     (tmp_path / "deep.toml").write_text(content)
     ended = memlm("train", "--config", tmp_path / "deep.toml")
     assert (ended.code, "deep.toml" in ended.err) == (2, True)
@@ -69,12 +80,16 @@ def test_a_tokenizer_that_is_not_there_is_like_one_that_is(
 ) -> None:
     assert memlm("tokenize", "--train", text, "--name", "mine").code == 0
     ended = memlm("tokenize", "--train", text, *options)
-    assert ended.code in (2, 4) and f"did you mean {meant}" in ended.err.replace("'tokens/mine'", "tokens/mine")
+    assert ended.code in (2, 4) and f"did you mean {meant}" in ended.err.replace(
+        "'tokens/mine'", "tokens/mine"
+    )
 
 
 def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text, "--test", text).reference
-    model = memlm("train", tokens, "--steps", "1", "--batch-tokens", "32", "--segment-length", "16").reference
+    model = memlm(
+        "train", tokens, "--steps", "1", "--batch-tokens", "32", "--segment-length", "16"
+    ).reference
     for option in ("--index", "--tokens"):
         ended = memlm("evaluate", model, option, "")
         assert (ended.code, "''" in ended.err) == (4, True)
@@ -82,7 +97,9 @@ def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, text: Path) ->
 
 @pytest.mark.parametrize("below", [".", "below/it"])
 @pytest.mark.parametrize("command", [["artifacts", "list"], ["tokenize", "--train"]])
-def test_a_store_that_is_a_file_is_refused(memlm: Memlm, command: list[str], below: str, text: Path) -> None:
+def test_a_store_that_is_a_file_is_refused(
+    memlm: Memlm, command: list[str], below: str, text: Path
+) -> None:
     files = [text] if "--train" in command else []
     ended = memlm(*command, *files, "--store", text / below)
     assert ended.code == 2

@@ -2,9 +2,10 @@
 
     python -m tests.endurance.domains MODEL DATA [--store STORE]     MODEL: a folder, FILE.gguf, or hf:NAME
 
-DATA holds `novels/novels.jsonl.xz` (fields `split`, `text`) and `multi30k/{train,val,test_2016_flickr}.en.gz`; the
-documentation is Python's own help on the language. Nothing is trained: kNN-LM reads each text through a datastore of
-each domain, made by the same commands. Prints one table; takes half an hour for a model of 135M weights on two cores.
+DATA holds `novels/novels.jsonl.xz` (fields `split`, `text`) and
+`multi30k/{train,val,test_2016_flickr}.en.gz`; the documentation is Python's own help on the
+language. Nothing is trained: kNN-LM reads each text through a datastore of each domain, made by the
+same commands. Prints one table; takes half an hour for a model of 135M weights on two cores.
 """
 
 import argparse
@@ -27,8 +28,13 @@ def novels(data: Path) -> dict[str, list[str]]:
     """Of each split all books, as much of every one."""
     with lzma.open(data / "novels/novels.jsonl.xz", "rt", encoding="utf-8") as file:
         books = [json.loads(line) for line in file]
-    texts = {split: [book["text"] for book in books if book["split"] == split] for split in CHARACTERS}
-    return {split: [text[: CHARACTERS[split] // len(own)] for text in own] for split, own in texts.items()}
+    texts = {
+        split: [book["text"] for book in books if book["split"] == split] for split in CHARACTERS
+    }
+    return {
+        split: [text[: CHARACTERS[split] // len(own)] for text in own]
+        for split, own in texts.items()
+    }
 
 
 def documentation(data: Path) -> dict[str, list[str]]:
@@ -72,7 +78,9 @@ class Store:
     def run(self, *arguments: str) -> str:
         """The last line that a command writes, a reference where it makes something."""
         command = [sys.executable, "-m", "memlm_cli", *arguments, "--store", str(self.folder)]
-        lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        lines = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.splitlines()
         return lines[-1]
 
     def metrics(self, reference: str) -> Any:
@@ -92,7 +100,9 @@ def tokenize(store: Store, model: str, name: str, data: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
     parser.add_argument("--store", type=Path)
@@ -116,7 +126,11 @@ def table(store: Store, checkpoint: str, data: Path) -> None:
             metrics = store.metrics(report)
             rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
             repeated = metrics["outside_repeated_paragraphs"]["repeated_share"]
-            told = {"text": text, "tokens": metrics["tokens"], "also in a datastore": round(repeated, 3)}
+            told = {
+                "text": text,
+                "tokens": metrics["tokens"],
+                "also in a datastore": round(repeated, 3),
+            }
             print(json.dumps({**told, "datastore": name, "report": report, **rows}), flush=True)
 
 

@@ -1,10 +1,12 @@
-"""Compare the keys of a real encoder in memlm with transformers' hidden states, on English, German, Chinese and Python.
+"""Compare the keys of a real encoder in memlm with transformers' hidden states, on English, German,
+Chinese and Python.
 
     python -m tests.endurance.encoder MODEL [--context 32]        MODEL: a folder, or hf:NAME
 
-Tokenizes a document of each, imports the encoder and builds a float32 datastore of all, in a store that vanishes
-afterwards; every window is also read by transformers, from ids. Prints the largest difference of a number of a key, and
-the length of the keys; fails if ids differ, or a difference is above 1e-5.
+Tokenizes a document of each, imports the encoder and builds a float32 datastore of all, in a store
+that vanishes afterwards; every window is also read by transformers, from ids. Prints the largest
+difference of a number of a key, and the length of the keys; fails if ids differ, or a difference is
+above 1e-5.
 """
 
 import argparse
@@ -51,9 +53,14 @@ def opened(location: Location) -> tuple[Any, Any]:
 
 @torch.no_grad()
 def keys_of(model: Any, config: Any, ids: np.ndarray, start: int, context: int) -> np.ndarray:
-    """Of each token, [T, d]: the pooled hidden states of the `context` inputs before it, between [CLS] and [SEP]."""
+    """Of each token, [T, d]: the pooled hidden states of the `context` inputs before it, between
+    [CLS] and [SEP].
+    """
     inputs = [start, *ids[:-1].tolist()]
-    windows = [[*config.before, *inputs[max(0, t + 1 - context) : t + 1], *config.after] for t in range(len(ids))]
+    windows = [
+        [*config.before, *inputs[max(0, t + 1 - context) : t + 1], *config.after]
+        for t in range(len(ids))
+    ]
     found = [pool(model, config, windows[t : t + 1]) for t in range(min(context, len(ids)))]
     whole = range(min(context, len(ids)), len(ids), AT_ONCE)
     found += [pool(model, config, windows[t : t + AT_ONCE]) for t in whole]
@@ -64,13 +71,19 @@ def pool(model: Any, config: Any, windows: list[list[int]]) -> np.ndarray:
     """One vector of each window, all of one length, as sentence-transformers makes it."""
     read = torch.tensor(windows)
     hidden = model(input_ids=read, attention_mask=torch.ones_like(read)).last_hidden_state
-    vectors = {"mean": lambda: hidden.mean(1), "cls": lambda: hidden[:, 0], "max": lambda: hidden.amax(1)}
+    vectors = {
+        "mean": lambda: hidden.mean(1),
+        "cls": lambda: hidden[:, 0],
+        "max": lambda: hidden.amax(1),
+    }
     vector = vectors[config.pooling]()
     return np.asarray(vector / vector.norm(dim=1, keepdim=True) if config.normalize else vector)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("--context", type=int, default=32)
     options = parser.parse_args()
@@ -84,7 +97,9 @@ def main() -> None:
     with quiet():
         tokenizer, model = opened(locate(options.model))
     special = tokens.metrics
-    theirs = keys_of(model, config, ids, special.get("start_id", special["eos_id"]), options.context)
+    theirs = keys_of(
+        model, config, ids, special.get("start_id", special["eos_id"]), options.context
+    )
     worst = 0.0
     for (name, text), start, stop in zip(texts().items(), ends[:-1], ends[1:], strict=True):
         wanted = [*tokenizer(text, add_special_tokens=False).input_ids, special["eos_id"]]

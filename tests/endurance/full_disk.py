@@ -1,9 +1,11 @@
-"""Run the pipeline on a disk that is always too small, give it a little more room each time, and compare.
+"""Run the pipeline on a disk that is always too small, give it a little more room each time, and
+compare.
 
     python -m tests.endurance.full_disk [TEXT…]          (needs the right to mount a tmpfs)
 
-Every command must end with 0 or 5 and never with a traceback; whenever it ends with 5 the disk grows by a fifth and
-the same command runs again. At the end all artifacts must equal those of a run that never lacked room.
+Every command must end with 0 or 5 and never with a traceback; whenever it ends with 5 the disk
+grows by a fifth and the same command runs again. At the end all artifacts must equal those of a run
+that never lacked room.
 """
 
 import argparse
@@ -41,7 +43,9 @@ def run_with_growing_disk(disk: Path, arguments: list[str], size: int) -> tuple[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("texts", nargs="*", default=["builtin:pydocs"])
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
@@ -57,7 +61,9 @@ def main() -> None:
                 reference, full, size = run_with_growing_disk(disk, arguments, size)
                 other = differences(whole / reference, disk / "store" / reference)
                 wrong += bool(other)
-                print(f"{kind:10} full {full} times, done at {size / 1e6:.2f} MB, different: {other or 'nothing'}")
+                print(
+                    f"{kind:10} full {full} times, done at {size / 1e6:.2f} MB, different: {other or 'nothing'}"
+                )
     print(f"{wrong} artifacts differ")
     raise SystemExit(bool(wrong))
 

@@ -1,11 +1,13 @@
-"""Kill every stage of the pipeline at random moments, run it again, and compare with an uninterrupted run.
+"""Kill every stage of the pipeline at random moments, run it again, and compare with an
+uninterrupted run.
 
     python -m tests.endurance.kill_and_resume --kills 20 TEXT…       (default text: builtin:pydocs)
     python -m tests.endurance.kill_and_resume --layers               models whose layers remember, trained and read
 
-Each command runs once undisturbed in one store and, in another, is killed with SIGKILL at random moments until the
-asked number of kills is spent; then the same command must finish, say `resumed: N of M`, and leave the same bytes
-(times, rates and logs apart, as the contract says). Takes minutes: run by hand, not by pytest.
+Each command runs once undisturbed in one store and, in another, is killed with SIGKILL at random
+moments until the asked number of kills is spent; then the same command must finish, say `resumed: N
+of M`, and leave the same bytes (times, rates and logs apart, as the contract says). Takes minutes:
+run by hand, not by pytest.
 """
 
 import argparse
@@ -25,10 +27,24 @@ TIMED_FILES = {"training.jsonl", "metrics.json", "manifest.json"}
 
 
 def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
-    """The commands in order: (name of the artifact, arguments); `{name}` stands for an earlier reference."""
+    """The commands in order: (name of the artifact, arguments); `{name}` stands for an earlier
+    reference.
+    """
     training = ["--steps", str(steps), "--checkpoint-seconds", "1"]
     return [
-        ("tokens", ["tokenize", *texts, "--split", "0.8,0.1,0.1", "--tokenizer", "bpe", "--vocab-size", "2048"]),
+        (
+            "tokens",
+            [
+                "tokenize",
+                *texts,
+                "--split",
+                "0.8,0.1,0.1",
+                "--tokenizer",
+                "bpe",
+                "--vocab-size",
+                "2048",
+            ],
+        ),
         ("model", ["train", "{tokens}", *training]),
         ("datastore", ["build-datastore", "{model}"]),
         ("index", ["build-index", "{datastore}", "--index", "ivf-pq"]),
@@ -37,7 +53,19 @@ def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
         ("report", ["evaluate", "{neighbors}", "--save-token-scores"]),
         ("xl", ["train", "{tokens}", "--backbone", "transformer-xl", *training]),
         ("spalm", ["train", "{neighbors}", "--method", "spalm", *training]),
-        ("gate", ["train", "{neighbors}", "--method", "spalm", "--init-from", "{xl}", *GATE_ALONE, *training]),
+        (
+            "gate",
+            [
+                "train",
+                "{neighbors}",
+                "--method",
+                "spalm",
+                "--init-from",
+                "{xl}",
+                *GATE_ALONE,
+                *training,
+            ],
+        ),
         ("gated", ["evaluate", "{spalm}", "--save-token-scores"]),
     ]
 
@@ -45,8 +73,20 @@ def pipeline(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
 def of_layers(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
     """The same for a model of each attention that remembers, with product keys in its first block."""
     tokens, *_ = pipeline(texts, steps)
-    training = ["--steps", str(steps), "--segment-length", "64", "--batch-tokens", "256", "--checkpoint-seconds", "1"]
-    keys = [f"model.feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=16", "neighbors=8")]
+    training = [
+        "--steps",
+        str(steps),
+        "--segment-length",
+        "64",
+        "--batch-tokens",
+        "256",
+        "--checkpoint-seconds",
+        "1",
+    ]
+    keys = [
+        f"model.feed_forward.{one}"
+        for one in ("name=product-keys", "layers=[1]", "sub_keys=16", "neighbors=8")
+    ]
     commands = [tokens]
     for name, backbone in ((backbone.split("-")[0], backbone) for backbone in NAMED):
         settings = [word for one in (*keys, "model.width=32") for word in ("--set", one)]
@@ -56,7 +96,16 @@ def of_layers(texts: list[str], steps: int) -> list[tuple[str, list[str]]]:
 
 
 def start(store: Path, arguments: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "memlm_cli", *arguments, "--store", str(store), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "memlm_cli",
+        *arguments,
+        "--store",
+        str(store),
+        "--device",
+        "cpu",
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -69,7 +118,9 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def without_times(value: Any) -> Any:
-    """JSON without the fields that tell when, how fast, on what and by which words something was done."""
+    """JSON without the fields that tell when, how fast, on what and by which words something was
+    done.
+    """
     if isinstance(value, dict):
         dropped = {"created", "producer", "files", "command"}
         return {
@@ -100,7 +151,9 @@ def differences(one: Path, other: Path) -> list[str]:
     return [name for name in sorted({*a, *b}) if a.get(name) != b.get(name)]
 
 
-def kill_until_spent(store: Path, arguments: list[str], work: float, idle: float, kills: int) -> int:
+def kill_until_spent(
+    store: Path, arguments: list[str], work: float, idle: float, kills: int
+) -> int:
     """Kill a command `kills` times, each time after a random part of its share of the work.
 
     Args:
@@ -126,7 +179,9 @@ def timed(store: Path, arguments: list[str]) -> tuple[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("texts", nargs="*", default=["builtin:pydocs"])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=150)
@@ -147,7 +202,8 @@ def main() -> None:
             spent += (caught := kill_until_spent(killed, arguments, seconds, idle, kills))
             reference, err = finish(start(killed, arguments))
             resumed = next(
-                (line for line in err.splitlines() if "resumed" in line), "cached" if "cached" in err else "-"
+                (line for line in err.splitlines() if "resumed" in line),
+                "cached" if "cached" in err else "-",
             )
             other = differences(whole / references[name], killed / reference)
             wrong += bool(other) or reference != references[name]

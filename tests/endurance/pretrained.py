@@ -1,9 +1,11 @@
-"""Compare a real pretrained model in memlm with itself in transformers, on English, German, Chinese and Python.
+"""Compare a real pretrained model in memlm with itself in transformers, on English, German, Chinese
+and Python.
 
     python -m tests.endurance.pretrained MODEL [--context 256]        MODEL: a folder, FILE.gguf, or hf:NAME
 
-Tokenizes a document of each, imports the model and evaluates it, all in a store that vanishes afterwards. Prints the
-largest difference of a token's log-probability; fails if ids differ, or a difference is above 1e-4 nats.
+Tokenizes a document of each, imports the model and evaluates it, all in a store that vanishes
+afterwards. Prints the largest difference of a token's log-probability; fails if ids differ, or a
+difference is above 1e-4 nats.
 """
 
 import argparse
@@ -121,9 +123,13 @@ def evaluated(store: Store, spec: str, context: int, folder: Path) -> tuple[Arti
     """Tokens of the texts, a document each, and the report of their scores."""
     files = written(folder)
     corpus = {"train": files[:1], "test": files}
-    tokens = made(store, Tokenize(), TokenizeConfig(tokenizer="given"), source=[], tokenizer=spec, **corpus)
+    tokens = made(
+        store, Tokenize(), TokenizeConfig(tokenizer="given"), source=[], tokenizer=spec, **corpus
+    )
     model = made(store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=spec)
-    config = EvaluateConfig(context=context, stride=context, save_token_scores=True, memory=("none",))
+    config = EvaluateConfig(
+        context=context, stride=context, save_token_scores=True, memory=("none",)
+    )
     return tokens, made(store, Evaluate(), config, source=model.reference)
 
 
@@ -132,13 +138,19 @@ def opened(location: Location) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(location.folder), **location.loading())
-    model = AutoModelForCausalLM.from_pretrained(str(location.folder), dtype=torch.float32, **location.loading())
+    model = AutoModelForCausalLM.from_pretrained(
+        str(location.folder), dtype=torch.float32, **location.loading()
+    )
     return tokenizer, model.eval()
 
 
 @torch.no_grad()
-def log_probs(model: Any, ids: torch.Tensor, start: int, prefix: int | None, context: int) -> np.ndarray:
-    """Of each token, in windows of `context` inputs, each behind the token that the model expects there, once."""
+def log_probs(
+    model: Any, ids: torch.Tensor, start: int, prefix: int | None, context: int
+) -> np.ndarray:
+    """Of each token, in windows of `context` inputs, each behind the token that the model expects
+    there, once.
+    """
     inputs = torch.cat((torch.tensor([start]), ids[:-1]))
     expected = torch.tensor([] if prefix is None else [prefix], dtype=torch.int64)
     found = []
@@ -151,7 +163,9 @@ def log_probs(model: Any, ids: torch.Tensor, start: int, prefix: int | None, con
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("--context", type=int, default=256)
     options = parser.parse_args()
@@ -164,14 +178,18 @@ def main() -> None:
     with quiet():
         tokenizer, model = opened(locate(options.model))
     special = tokens.metrics
-    theirs = log_probs(model, torch.from_numpy(ids), special["start_id"], special["prefix_id"], options.context)
+    theirs = log_probs(
+        model, torch.from_numpy(ids), special["start_id"], special["prefix_id"], options.context
+    )
     worst = 0.0
     for (name, text), start, stop in zip(texts().items(), ends[:-1], ends[1:], strict=True):
         wanted = [*tokenizer(text, add_special_tokens=False).input_ids, special["eos_id"]]
         assert wanted == ids[start:stop].tolist(), f"{name}: other ids"
         difference = np.abs(ours - theirs)[start:stop].max()
         mean = np.exp(-ours[start:stop].mean())
-        print(f"{name:8} {stop - start:5} tokens, perplexity {mean:8.2f}, largest difference {difference:.1e} nats")
+        print(
+            f"{name:8} {stop - start:5} tokens, perplexity {mean:8.2f}, largest difference {difference:.1e} nats"
+        )
         worst = max(worst, float(difference))
     sys.exit(f"differences up to {worst:.1e} nats" if worst > LARGEST else 0)
 

@@ -1,13 +1,15 @@
-"""Recompute a report's kNN-LM scores from stored keys in float64 numpy, and its neighbours by brute force.
+"""Recompute a report's kNN-LM scores from stored keys in float64 numpy, and its neighbours by brute
+force.
 
     memlm build-datastore MODEL --split test                             -> QUERIES, the keys of the scored tokens
     memlm precompute-neighbors INDEX --k 1024 --queries valid,test       -> NEIGHBORS
     memlm evaluate NEIGHBORS --save-token-scores                         -> REPORT
     python -m tests.endurance.recompute REPORT QUERIES --store STORE
 
-Reads files alone, with zarr and json, and shares no code with memlm. Prints the largest differences; fails if a
-log-probability is off by more than 1e-3, the perplexity of the saved scores is not the reported one, a flat index
-missed a neighbour, or a training token is among its own neighbours.
+Reads files alone, with zarr and json, and shares no code with memlm. Prints the largest
+differences; fails if a log-probability is off by more than 1e-3, the perplexity of the saved scores
+is not the reported one, a flat index missed a neighbour, or a training token is among its own
+neighbours.
 """
 
 import argparse
@@ -41,7 +43,12 @@ def log_sum_exp(values: np.ndarray) -> float:
 
 
 def check_scores(
-    report: Path, neighbors: zarr.Group, keys: np.ndarray, values: np.ndarray, queries: np.ndarray, sample: np.ndarray
+    report: Path,
+    neighbors: zarr.Group,
+    keys: np.ndarray,
+    values: np.ndarray,
+    queries: np.ndarray,
+    sample: np.ndarray,
 ) -> float:
     """Largest difference of log p_mem and of the final log p over the sampled tokens."""
     metrics = json.loads((report / "metrics.json").read_text())
@@ -59,7 +66,9 @@ def check_scores(
         logits = -squared_distances(queries[token], keys[rows]) / temperature
         hits = logits[values[rows] == columns["target"][token]]
         log_p_mem = log_sum_exp(hits) - log_sum_exp(logits)
-        p = (1 - weight) * np.exp(np.float64(columns["logp_lm"][token])) + weight * np.exp(log_p_mem)
+        p = (1 - weight) * np.exp(np.float64(columns["logp_lm"][token])) + weight * np.exp(
+            log_p_mem
+        )
         stored = float(columns["logp_memory"][token, 0])
         assert np.isneginf(stored) == np.isneginf(log_p_mem), token
         if np.isfinite(stored):
@@ -68,7 +77,9 @@ def check_scores(
     return worst
 
 
-def check_neighbours(neighbors: zarr.Group, keys: np.ndarray, queries: np.ndarray, sample: np.ndarray) -> int:
+def check_neighbours(
+    neighbors: zarr.Group, keys: np.ndarray, queries: np.ndarray, sample: np.ndarray
+) -> int:
     """How many sampled tokens have a neighbour that is farther than the k nearest by brute force."""
     missed, wide = 0, keys.astype(np.float32)
     norms = (wide.astype(np.float64) ** 2).sum(1)
@@ -83,7 +94,9 @@ def check_neighbours(neighbors: zarr.Group, keys: np.ndarray, queries: np.ndarra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("report")
     parser.add_argument("queries", help="datastore of the scored split")
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
@@ -99,7 +112,9 @@ def main() -> None:
     queries = zarr.open_group(query_store / "datastore.zarr", mode="r")["keys"][:]
     split = json.loads((report / "metrics.json").read_text())["split"]
     every = zarr.open_group(folder / "neighbors.zarr", mode="r")
-    sample = np.random.default_rng(0).choice(len(queries), min(options.sample, len(queries)), replace=False)
+    sample = np.random.default_rng(0).choice(
+        len(queries), min(options.sample, len(queries)), replace=False
+    )
     worst = check_scores(report, every[split], keys, values, queries, sample)
     print(f"largest difference of a log-probability over {len(sample)} tokens: {worst:.2e} nats")
     assert worst < 1e-3

@@ -4,11 +4,12 @@
     memlm evaluate REF --memory …  --save-token-scores                              -> REPORT
     python -m tests.endurance.recompute_memory REPORT KEYS [--datastore DATASTORE --neighbors NEIGHBORS] --store STORE
 
-Reads files alone, with zarr and json, and shares no code with memlm. KEYS hold the key that the readings compare
-(`--key hidden` for caches of plain models). Readings of `external` need the datastore and the neighbours that the
-report read, whose distances are computed anew, from queries rounded as the keys are; windows must not overlap, and
-scope must be `stream`. Fails if a log-probability is off by more than --tolerance, or the perplexity of the saved
-scores is not the reported one.
+Reads files alone, with zarr and json, and shares no code with memlm. KEYS hold the key that the
+readings compare (`--key hidden` for caches of plain models). Readings of `external` need the
+datastore and the neighbours that the report read, whose distances are computed anew, from queries
+rounded as the keys are; windows must not overlap, and scope must be `stream`. Fails if a
+log-probability is off by more than --tolerance, or the perplexity of the saved scores is not the
+reported one.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from tests.endurance.recompute import log_sum_exp
 
 @dataclass
 class Stored:
-    """Keys and tokens of the scored split, the inputs of a window, and, if neighbours were read, theirs."""
+    """Keys and tokens of the scored split, the inputs of a window, and, if neighbours were read,
+    theirs.
+    """
 
     keys: np.ndarray
     tokens: np.ndarray
@@ -45,7 +48,11 @@ class Stored:
             ids = self.neighbors[token][: memory["k"]]
             ids = np.sort(ids[ids >= 0])
             keys = self.datastore["keys"].oindex[ids]
-            scores.append(similarities(query.astype(keys.dtype).astype(np.float64), keys, memory["similarity"]))
+            scores.append(
+                similarities(
+                    query.astype(keys.dtype).astype(np.float64), keys, memory["similarity"]
+                )
+            )
             values.append(self.datastore["values"].oindex[ids])
         return np.concatenate(scores), np.concatenate(values)
 
@@ -57,7 +64,9 @@ def similarities(query: np.ndarray, keys: np.ndarray, similarity: str) -> np.nda
     return keys @ query / (np.sqrt(len(query)) if similarity == "scaled-dot" else 1)
 
 
-def read(stored: Stored, memory: dict[str, Any], token: int, log_z: float, log_p: float) -> tuple[float, float]:
+def read(
+    stored: Stored, memory: dict[str, Any], token: int, log_z: float, log_p: float
+) -> tuple[float, float]:
     """log p_mem of a token's target, and log p after the reading."""
     scores, values = stored.entries(memory, token)
     if not len(scores):
@@ -66,14 +75,18 @@ def read(stored: Stored, memory: dict[str, Any], token: int, log_z: float, log_p
     target, total = log_sum_exp(scores[values == stored.tokens[token]]), log_sum_exp(scores)
     if memory["reader"] == "interpolate":
         weight = memory["lambda"]
-        return target - total, float(np.log((1 - weight) * np.exp(log_p) + weight * np.exp(target - total)))
+        return target - total, float(
+            np.log((1 - weight) * np.exp(log_p) + weight * np.exp(target - total))
+        )
     alpha = memory["alpha"]
     joint = np.logaddexp(log_p + log_z, target + alpha) - np.logaddexp(log_z, total + alpha)
     return target - total, float(joint)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("report")
     parser.add_argument("keys", help="datastore of the scored split")
     parser.add_argument("--datastore", help="the one that the report read")
@@ -85,7 +98,9 @@ def main() -> None:
     report = options.store / options.report
     metrics = json.loads((report / "metrics.json").read_text())
     scores = zarr.open_group(report / "scores.zarr", mode="r")
-    columns = {name: scores[name][:] for name in ("target", "logp", "logp_lm", "log_z", "logp_memory")}
+    columns = {
+        name: scores[name][:] for name in ("target", "logp", "logp_lm", "log_z", "logp_memory")
+    }
     perplexity = float(np.exp(-columns["logp"].astype(np.float64).mean()))
     print(f"perplexity of the saved scores {perplexity:.6f}, reported {metrics['perplexity']:.6f}")
     assert abs(perplexity / metrics["perplexity"] - 1) < 1e-5
@@ -93,10 +108,12 @@ def main() -> None:
     context = json.loads((report / "manifest.json").read_text())["config"]["context"]
     stored = Stored(keys, columns["target"], context)
     if options.neighbors:
-        stored.datastore = zarr.open_group(options.store / options.datastore / "datastore.zarr", mode="r")
-        stored.neighbors = zarr.open_group(options.store / options.neighbors / "neighbors.zarr", mode="r")[
-            f"{metrics['split']}/ids"
-        ]
+        stored.datastore = zarr.open_group(
+            options.store / options.datastore / "datastore.zarr", mode="r"
+        )
+        stored.neighbors = zarr.open_group(
+            options.store / options.neighbors / "neighbors.zarr", mode="r"
+        )[f"{metrics['split']}/ids"]
     total = len(columns["target"])
     random = np.random.default_rng(0).choice(total, min(options.sample, total), replace=False)
     sample, worst = [*range(min(20, total)), *random.tolist()], 0.0

@@ -1,14 +1,16 @@
-"""Recompute a SPALM report's scores from stored hidden states, neighbours and weights in float64 numpy.
+"""Recompute a SPALM report's scores from stored hidden states, neighbours and weights in float64
+numpy.
 
     memlm build-datastore MODEL --key hidden --split test --dtype float32       -> HIDDEN, as they are before the gate
     memlm evaluate MODEL --save-token-scores                                    -> REPORT
     python -m tests.endurance.recompute_spalm REPORT HIDDEN --store STORE
 
-Give build-datastore the --context and --mem-length of the report. Reads files alone, with zarr, safetensors and json,
-and shares no code with memlm; embeddings must be tied. For a sample of tokens makes m, g and z of the stored
-neighbours' embeddings, and log p of the softmax over z. Prints the largest differences; fails if one is larger than
---tolerance, the perplexity of the saved scores is not the reported one, the mean gate is not, or neighbours of the
-datastore's own split hold the token's own row.
+Give build-datastore the --context and --mem-length of the report. Reads files alone, with zarr,
+safetensors and json, and shares no code with memlm; embeddings must be tied. For a sample of tokens
+makes m, g and z of the stored neighbours' embeddings, and log p of the softmax over z. Prints the
+largest differences; fails if one is larger than --tolerance, the perplexity of the saved scores is
+not the reported one, the mean gate is not, or neighbours of the datastore's own split hold the
+token's own row.
 """
 
 import argparse
@@ -24,12 +26,16 @@ from tests.endurance.recompute import load, log_sum_exp, used
 
 
 class Softmax:
-    """The tied embeddings of a model, full or adaptive, as inputs and as what scores the next token."""
+    """The tied embeddings of a model, full or adaptive, as inputs and as what scores the next
+    token.
+    """
 
     def __init__(self, weights: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
         self._bounds = (0, *settings.get("cutoffs", ()), settings["vocab_size"])
         self._weights = {
-            name.removeprefix("vocabulary."): weight.astype(np.int64 if name.endswith("rank") else np.float64)
+            name.removeprefix("vocabulary."): weight.astype(
+                np.int64 if name.endswith("rank") else np.float64
+            )
             for name, weight in weights.items()
             if name.startswith("vocabulary.")
         }
@@ -46,7 +52,9 @@ class Softmax:
         if not self.adaptive:
             return self._weights["embedding"][token]
         cluster, place = self._cluster(token)
-        return self._weights[f"projections.{cluster}"] @ self._weights[f"embeddings.{cluster}"][place]
+        return (
+            self._weights[f"projections.{cluster}"] @ self._weights[f"embeddings.{cluster}"][place]
+        )
 
     def log_prob(self, state: np.ndarray, token: int) -> float:
         """log p of a token given z [d]."""
@@ -55,12 +63,16 @@ class Softmax:
             return float(scores[token] - log_sum_exp(scores))
         cluster, place = self._cluster(token)
         head = self._weights["projections.0"].T @ state
-        scores = np.concatenate((self._weights["embeddings.0"] @ head, self._weights["clusters"] @ head))
+        scores = np.concatenate(
+            (self._weights["embeddings.0"] @ head, self._weights["clusters"] @ head)
+        )
         entry = place if cluster == 0 else self._bounds[1] + cluster - 1
         log_p = float(scores[entry] - log_sum_exp(scores))
         if cluster == 0:
             return log_p
-        tail = self._weights[f"embeddings.{cluster}"] @ (self._weights[f"projections.{cluster}"].T @ state)
+        tail = self._weights[f"embeddings.{cluster}"] @ (
+            self._weights[f"projections.{cluster}"].T @ state
+        )
         return log_p + float(tail[place] - log_sum_exp(tail))
 
 
@@ -92,16 +104,22 @@ def check_totals(metrics: dict[str, Any], columns: dict[str, np.ndarray]) -> Non
     assert abs(gate - metrics["gate"]["mean"]) < 1e-5
 
 
-def check_right(metrics: dict[str, Any], targets: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
+def check_right(
+    metrics: dict[str, Any], targets: np.ndarray, ids: np.ndarray, values: np.ndarray
+) -> None:
     """The share of tokens whose best neighbour is right is the reported one."""
     best = ids[:, 0]
     share = float((np.where(best >= 0, values[best], -1) == targets).mean())
-    print(f"best neighbours that are right {share:.6f}, reported {metrics['gate']['neighbors_right']['1']:.6f}")
+    print(
+        f"best neighbours that are right {share:.6f}, reported {metrics['gate']['neighbors_right']['1']:.6f}"
+    )
     assert abs(share - metrics["gate"]["neighbors_right"]["1"]) < 1e-9
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("report")
     parser.add_argument("hidden", help="datastore of the scored split, keys `hidden` of the model")
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
@@ -134,13 +152,17 @@ def main() -> None:
     weight, k = weights["gate.weight"].astype(np.float64), metrics["gate"]["neighbors"]
     scale = weight.shape[1] ** 0.5 if scaled else 1.0
     total, worst, worst_gate = len(ids), 0.0, 0.0
-    for token in np.random.default_rng(0).choice(total, min(options.sample, total), replace=False).tolist():
+    for token in (
+        np.random.default_rng(0).choice(total, min(options.sample, total), replace=False).tolist()
+    ):
         near = [softmax.embedding(int(values[row])) for row in ids[token, :k] if row >= 0]
         made = gated(keys[token].astype(np.float64), near, weight, scale)
         log_p = softmax.log_prob(made.state, int(columns["target"][token]))
         worst = max(worst, abs(log_p - float(columns["logp_lm"][token])))
         worst_gate = max(worst_gate, abs(made.gate - float(columns["gate"][token])))
-    print(f"largest difference of a log-probability: {worst:.2e} nats, of a mean gate: {worst_gate:.2e}")
+    print(
+        f"largest difference of a log-probability: {worst:.2e} nats, of a mean gate: {worst_gate:.2e}"
+    )
     assert worst < options.tolerance
     assert worst_gate < options.tolerance
 

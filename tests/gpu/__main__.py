@@ -7,10 +7,11 @@
     python -m tests.gpu trime-step --texts TEXTS
     python -m tests.gpu PAGE                              # the page again, of files from another machine
 
-A step leaves docs/results/data/gpu/STEP.toml (figures, command, commit, machine, date), and makes docs/results/gpu.md
-and its charts of all that were measured. What is stopped leaves the rows that it has. It goes on when the same step is
-run again: rows of the same commit and machine are kept, and stages resume in the store. NEXT leaves out what failed in
-this store at this commit. Nothing is fetched. `--tiny --device cpu` runs any step with models of a thousand weights.
+A step leaves docs/results/data/gpu/STEP.toml (figures, command, commit, machine, date), and makes
+docs/results/gpu.md and its charts of all that were measured. What is stopped leaves the rows that
+it has. It goes on when the same step is run again: rows of the same commit and machine are kept,
+and stages resume in the store. NEXT leaves out what failed in this store at this commit. Nothing is
+fetched. `--tiny --device cpu` runs any step with models of a thousand weights.
 """
 
 import argparse
@@ -46,12 +47,16 @@ RESULTS = ROOT / "docs/results"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("step", nargs="?", help="name of a step, NEXT or PAGE; none: list them")
     parser.add_argument("--texts", type=Path, default=Path("texts"))
     parser.add_argument("--store", type=Path, default=Path("gpu-store"))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--minutes", type=float, default=0.0, help="of NEXT: go on while the next step fits")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="of NEXT: go on while the next step fits"
+    )
     parser.add_argument("--tiny", action="store_true", help="tiny sizes; leaves no results")
     parser.add_argument("--commit", help="what is measured, where there is no repository to ask")
     given = parser.parse_args()
@@ -66,15 +71,23 @@ def main() -> int:
         return 0
     if given.step not in (*known, "NEXT"):
         near = get_close_matches(given.step, known, n=3)
-        parser.error(f"no step {given.step}{': did you mean ' + ', '.join(near) + '?' if near else ''}")
+        parser.error(
+            f"no step {given.step}{': did you mean ' + ', '.join(near) + '?' if near else ''}"
+        )
     if missing := missing_here(given.device, given.texts):
         parser.error(missing)
     ends = time.monotonic() + 60 * given.minutes
     sizes = TINY if given.tiny else FULL
-    campaign = Campaign(given.texts, given.store, given.device, sizes, in_a_process, probes=not given.tiny)
+    campaign = Campaign(
+        given.texts, given.store, given.device, sizes, in_a_process, probes=not given.tiny
+    )
     codes = dict[str, int]()
     while True:
-        step = following(list(known.values()), names_in(failed), ends) if given.step == "NEXT" else known[given.step]
+        step = (
+            following(list(known.values()), names_in(failed), ends)
+            if given.step == "NEXT"
+            else known[given.step]
+        )
         if step is None:
             print("no step is left that fits", file=sys.stderr)
             return max(codes.values(), default=0)
@@ -126,7 +139,10 @@ def make_page() -> None:
         write_atomically(RESULTS / "data/gpu" / f"{EFFECTS}.toml", found)
     write_atomically(RESULTS / "gpu.md", page(list(steps()), measured, found is not None))
     if not draw():
-        print("the figures are kept; draw the page elsewhere: python -m tests.gpu PAGE", file=sys.stderr)
+        print(
+            "the figures are kept; draw the page elsewhere: python -m tests.gpu PAGE",
+            file=sys.stderr,
+        )
 
 
 def draw() -> bool:
@@ -194,7 +210,9 @@ def missing_here(device: str, texts: Path) -> str | None:
 
 
 def checked_out() -> str:
-    """The commit that is checked out, with a + if files differ; "unknown" where there is no repository."""
+    """The commit that is checked out, with a + if files differ; "unknown" where there is no
+    repository.
+    """
     git = shutil.which("git")
     if git is None:
         return UNKNOWN
@@ -212,7 +230,9 @@ def machine(device: str) -> str:
     """The device that computed, and the versions of what it ran."""
     import torch
 
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor() or "CPU"
+    name = (
+        torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor() or "CPU"
+    )
     return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"
 
 

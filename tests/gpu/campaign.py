@@ -1,4 +1,6 @@
-"""Running a step: its commands in turn, the figures of each row, and the file that a results page is made of."""
+"""Running a step: its commands in turn, the figures of each row, and the file that a results page
+is made of.
+"""
 
 import json
 import os
@@ -45,7 +47,9 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """What one run of a step gave: rows of figures by column, named `row`, and notes on what it could not measure."""
+    """What one run of a step gave: rows of figures by column, named `row`, and notes on what it
+    could not measure.
+    """
 
     run: str
     rows: Sequence[Mapping[str, Any]]
@@ -64,8 +68,12 @@ class Campaign:
     probes: bool = True
     """Whether trainings are as long as their minutes; else they have two updates."""
 
-    def run(self, step: Step, seconds: float, kept: Mapping[str, Part] | None = None) -> Iterator[Part]:
-        """What each run of a step gives, once it is through; what was kept is not run. Raises: Unfinished, Failed."""
+    def run(
+        self, step: Step, seconds: float, kept: Mapping[str, Part] | None = None
+    ) -> Iterator[Part]:
+        """What each run of a step gives, once it is through; what was kept is not run. Raises:
+        Unfinished, Failed.
+        """
         ends = time.monotonic() + seconds
         for run in step.runs:
             name = self.name_of(run)
@@ -96,14 +104,20 @@ class Campaign:
             raise Failed(f"no figures from {run.commands[-1]}: {error}") from error
         named = {row: printed}
         if run.each is not None:
-            named = {f"{row}, {one['name']}".removeprefix(", "): one for one in found_at(printed, run.each)}
+            named = {
+                f"{row}, {one['name']}".removeprefix(", "): one
+                for one in found_at(printed, run.each)
+            }
         rows = [
-            {"row": name} | {column: found_at(figures, place) for column, place in step.figures.items()}
+            {"row": name}
+            | {column: found_at(figures, place) for column, place in step.figures.items()}
             for name, figures in named.items()
         ]
         return Part(row, rows, printed.get("notes", []))
 
-    def _steps(self, command: str, names: dict[str, Any], minutes: float | None, ends: float) -> int:
+    def _steps(
+        self, command: str, names: dict[str, Any], minutes: float | None, ends: float
+    ) -> int:
         """Updates that a training has time for, by a short one, which the store keeps."""
         if not self.probes or minutes is None:
             return 2
@@ -115,7 +129,11 @@ class Campaign:
         words = shlex.split(command.format(**names))
         if words[0] == "memlm" and "--store" not in words:
             words += ["--store", str(self.store)]
-        words = [sys.executable, "-m", "memlm_cli", *words[1:]] if words[0] == "memlm" else [sys.executable, *words[1:]]
+        words = (
+            [sys.executable, "-m", "memlm_cli", *words[1:]]
+            if words[0] == "memlm"
+            else [sys.executable, *words[1:]]
+        )
         ended = self.runner(words, ends - time.monotonic())
         if ended.code == STOPPED:
             raise Unfinished(f"time was over in: {shlex.join(words)}; run the step again")
@@ -128,7 +146,9 @@ def in_a_process(words: Sequence[str], seconds: float) -> Ended:
     """Run a command; when time is over it is interrupted, and may save."""
     if seconds <= 0:
         return Ended(STOPPED, "")
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths()})
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths()}
+    )
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -150,10 +170,14 @@ def paths() -> str:
 
 def figures_in(output: str) -> dict[str, Any]:
     """The JSON that a command printed; of a report all that its `metrics.json` holds."""
-    printed: dict[str, Any] = json.loads(output[output.index("{") :]) if "{" in output else {"text": output}
+    printed: dict[str, Any] = (
+        json.loads(output[output.index("{") :]) if "{" in output else {"text": output}
+    )
     metrics = dict(printed.get("metrics", printed))
     file = Path(printed["path"], "metrics.json") if "path" in printed else None
-    return metrics | (json.loads(file.read_text("utf-8")) if file is not None and file.exists() else {})
+    return metrics | (
+        json.loads(file.read_text("utf-8")) if file is not None and file.exists() else {}
+    )
 
 
 def found_at(figures: Any, place: str) -> Any:
@@ -172,7 +196,9 @@ def found_at(figures: Any, place: str) -> Any:
     return figures
 
 
-def as_toml(step: Step, parts: Sequence[Part], about: Mapping[str, str], left: Sequence[str] = ()) -> str:
+def as_toml(
+    step: Step, parts: Sequence[Part], about: Mapping[str, str], left: Sequence[str] = ()
+) -> str:
     """The file of a step's table and chart, as `docs/site/results.py` reads it.
 
     Args:
@@ -182,7 +208,9 @@ def as_toml(step: Step, parts: Sequence[Part], about: Mapping[str, str], left: S
     notes = [*dict.fromkeys(note for part in parts for note in part.notes)]
     if left:
         notes.append(f"Not measured: {', '.join(left)}.")
-    top = [_line(name, value) for name, value in (about | {"notes": notes, "left": list(left)}).items()]
+    top = [
+        _line(name, value) for name, value in (about | {"notes": notes, "left": list(left)}).items()
+    ]
     lines = [
         f"[[rows]]\n{_line('run', part.run)}\n{_line('cells', [_cell(row[name]) for name in ('row', *step.figures)])}"
         for part in parts
@@ -190,10 +218,27 @@ def as_toml(step: Step, parts: Sequence[Part], about: Mapping[str, str], left: S
     ]
     if step.name in SUMMED:
         return "\n".join([*top, _line("columns", columns), "", *lines, ""])
-    chart = {"title": step.asks, "caption": f"{step.asks} {about['machine']}.", "up": step.up, "signed": False}
+    chart = {
+        "title": step.asks,
+        "caption": f"{step.asks} {about['machine']}.",
+        "up": step.up,
+        "signed": False,
+    }
     bars = ", ".join(f"{json.dumps(name)} = {columns.index(name)}" for name in step.drawn)
     drawn = [_line(name, value) for name, value in chart.items()]
-    return "\n".join([*top, _line("columns", columns), "", "[chart]", *drawn, f"bars = {{ {bars} }}", "", *lines, ""])
+    return "\n".join(
+        [
+            *top,
+            _line("columns", columns),
+            "",
+            "[chart]",
+            *drawn,
+            f"bars = {{ {bars} }}",
+            "",
+            *lines,
+            "",
+        ]
+    )
 
 
 def _line(name: str, value: Any) -> str:
@@ -207,13 +252,20 @@ def measured_before(file: Path, about: Mapping[str, str]) -> dict[str, Part]:
     """
     table = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
     same = all(table.get(name) == about[name] for name in ("machine", "commit"))
-    if not table.get("left") or not same or about["commit"] == UNKNOWN or about["commit"].endswith(CHANGED):
+    if (
+        not table.get("left")
+        or not same
+        or about["commit"] == UNKNOWN
+        or about["commit"].endswith(CHANGED)
+    ):
         return {}
     parts: dict[str, Part] = {}
     for row in table["rows"]:
         cells = [None if cell == "" else cell for cell in row["cells"]]
         figures = dict(zip(["row", *table["columns"][1:]], cells, strict=True))
-        before = parts.get(row["run"], Part(row["run"], [], table["notes"][:-1]))  # the last says what is left
+        before = parts.get(
+            row["run"], Part(row["run"], [], table["notes"][:-1])
+        )  # the last says what is left
         parts[row["run"]] = Part(before.run, [*before.rows, figures], before.notes)
     return parts
 

@@ -1,4 +1,6 @@
-"""Effects at size: changes of perplexity that steps of the campaign measured, in one table and chart."""
+"""Effects at size: changes of perplexity that steps of the campaign measured, in one table and
+chart.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +28,11 @@ class Figure(NamedTuple):
     def found(self, tables: Tables) -> float | None:
         """None where it was not measured."""
         table = tables.get(self.step)
-        cells = next((one["cells"] for one in table["rows"] if one["cells"][0] == self.row), None) if table else None
+        cells = (
+            next((one["cells"] for one in table["rows"] if one["cells"][0] == self.row), None)
+            if table
+            else None
+        )
         figure = cells[table["columns"].index(self.column)] if table and cells else ""
         return None if figure == "" else float(figure)
 
@@ -41,7 +47,9 @@ class Effect(NamedTuple):
     def changes(self, tables: Tables) -> list[float]:
         """Changes in percent of the seeds that were measured."""
         found = [(one.found(tables), other.found(tables)) for one, other in self.pairs]
-        return [100 * (one / other - 1) for one, other in found if one is not None and other is not None]
+        return [
+            100 * (one / other - 1) for one, other in found if one is not None and other is not None
+        ]
 
 
 PAPERS = {
@@ -50,8 +58,9 @@ PAPERS = {
     "memorizing-many": {"code": -10.2, "proofs": -15.4, "novels": -3.3},
     "compressive": {"novels": -7.4},
 }
-"""Changes of the papers by the text nearest to theirs: WikiText-103 of TRIME and SPALM, Github, Isabelle and PG-19 of
-Memorizing (arXiv 2203.08913, table 4), PG-19 of Compressive (arXiv 1911.05507)."""
+"""Changes of the papers by the text nearest to theirs: WikiText-103 of TRIME and SPALM, Github,
+Isabelle and PG-19 of Memorizing (arXiv 2203.08913, table 4), PG-19 of Compressive (arXiv
+1911.05507)."""
 
 
 def every() -> Iterator[Effect]:
@@ -67,7 +76,10 @@ def every() -> Iterator[Effect]:
         yield Effect(name, "novels", pairs)
     for name in LAYERS:
         for text in TEXTS if name != "transformer-xl" else ():
-            one, other = (Figure(f"layers-{text}-{which}", f"{text}-{which}") for which in (name, "transformer-xl"))
+            one, other = (
+                Figure(f"layers-{text}-{which}", f"{text}-{which}")
+                for which in (name, "transformer-xl")
+            )
             yield Effect(name, text, [(one, other)])
 
 
@@ -76,7 +88,9 @@ SUMMED = {figure.step for one in every() for pair in one.pairs for figure in pai
 
 
 def effects(tables: Tables) -> str | None:
-    """The file of the table and chart, a row for each memory, and the paper's below; None: nothing was measured."""
+    """The file of the table and chart, a row for each memory, and the paper's below; None: nothing
+    was measured.
+    """
     here: dict[str, dict[str, Mapping[str, float]]] = {}
     for one in every():
         if found := one.changes(tables):
@@ -88,7 +102,12 @@ def effects(tables: Tables) -> str | None:
         rows.append([memory, *(found.get(text, "") for text in TEXTS)])
         paper = PAPERS.get(memory, {})
         if paper:
-            rows.append([f"{memory}, paper", *({"percent": paper[text]} if text in paper else "" for text in TEXTS)])
+            rows.append(
+                [
+                    f"{memory}, paper",
+                    *({"percent": paper[text]} if text in paper else "" for text in TEXTS),
+                ]
+            )
     setup = "Change of test perplexity: layers at equal time, TRIME and SPALM at equal updates."
     bars = ", ".join(f"{text} = {place}" for place, text in enumerate(TEXTS, 1))
     return "\n".join(

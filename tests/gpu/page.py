@@ -1,4 +1,6 @@
-"""The results page of the campaign: effects at size, a chart of each other step, and what was not measured."""
+"""The results page of the campaign: effects at size, a chart of each other step, and what was not
+measured.
+"""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,21 +22,30 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 def tables(folder: Path) -> dict[str, dict[str, Any]]:
     """Files of measured steps, by the steps' names."""
-    found = {file.stem: tomllib.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*.toml"))}
+    found = {
+        file.stem: tomllib.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*.toml"))
+    }
     return {name: table for name, table in found.items() if name != EFFECTS}
 
 
 def page(steps: Sequence[Step], measured: Tables, at_size: bool) -> str:
-    """The page: the table of effects is empty, for `docs/site/results.py` fills it in; other figures are linked.
+    """The page: the table of effects is empty, for `docs/site/results.py` fills it in; other
+    figures are linked.
 
     Args:
         measured: files of steps, as `tables` has them.
         at_size: whether there are data of effects at size.
     """
-    effects = f"{_chart(EFFECTS, 'change of perplexity, %')}\n<!-- table: {EFFECTS} -->\n<!-- end -->\n"
+    effects = (
+        f"{_chart(EFFECTS, 'change of perplexity, %')}\n<!-- table: {EFFECTS} -->\n<!-- end -->\n"
+    )
     parts = [HEAD, effects if at_size else ABSENT, *_summed(measured)]
     for area in dict.fromkeys(step.area for step in steps):
-        own = [_section(step, measured[step.name]) for step in steps if step.area == area and _stands(step, measured)]
+        own = [
+            _section(step, measured[step.name])
+            for step in steps
+            if step.area == area and _stands(step, measured)
+        ]
         parts += [f"## {area[0].upper()}{area[1:]}\n", *own] if own else []
     return "\n".join([*parts, *_absent(steps, measured)])
 
@@ -73,7 +84,9 @@ def _absent(steps: Sequence[Step], measured: Tables) -> list[str]:
 
 def _counted(left: Sequence[str], every: int) -> str:
     """Names of a few steps, and of many how many they are."""
-    return ", ".join(f"`{name}`" for name in left) if len(left) <= FEW else f"{len(left)} of {every}"
+    return (
+        ", ".join(f"`{name}`" for name in left) if len(left) <= FEW else f"{len(left)} of {every}"
+    )
 
 
 FEW = 4

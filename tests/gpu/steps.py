@@ -1,7 +1,9 @@
-"""The steps of the campaign, in the order of what they decide: what each asks, its commands, the figures it keeps.
+"""The steps of the campaign, in the order of what they decide: what each asks, its commands, the
+figures it keeps.
 
-Commands hold names in braces: `{device}`, the sizes of `FULL` or `TINY`, and of a training `{steps}`, which follow from
-`minutes` and the speed of a short training of the same model on this machine.
+Commands hold names in braces: `{device}`, the sizes of `FULL` or `TINY`, and of a training
+`{steps}`, which follow from `minutes` and the speed of a short training of the same model on this
+machine.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,14 +118,18 @@ TINY: Sizes = {
 
 @dataclass(frozen=True)
 class Run:
-    """A row of a table: commands, the last of which prints the JSON that the figures are taken from."""
+    """A row of a table: commands, the last of which prints the JSON that the figures are taken
+    from.
+    """
 
     row: str
     commands: Sequence[str]
     minutes: Sequence[float] = ()
     """What each training among the commands takes; of those beyond, the commands say the steps."""
     each: str | None = None
-    """Place of a list in the JSON: each of its items is a row of its own, called by `row` and its `name`."""
+    """Place of a list in the JSON: each of its items is a row of its own, called by `row` and its
+    `name`.
+    """
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,8 @@ class Step:
     minutes: int
     runs: Sequence[Run]
     figures: Mapping[str, str] = field(default_factory=dict)
-    """Column -> place in the JSON, with slashes between names: `ours/ratio`, `rows/-1/perplexity`."""
+    """Column -> place in the JSON, with slashes between names: `ours/ratio`, `rows/-1/perplexity`.
+    """
     bars: Sequence[str] = ()
     """Columns that the chart draws; none: those of perplexity."""
     up: str = "perplexity"
@@ -146,7 +153,9 @@ class Step:
     @property
     def drawn(self) -> Sequence[str]:
         """The columns of the chart, all in one unit."""
-        return self.bars or [name for name, place in self.figures.items() if place.endswith("perplexity")]
+        return self.bars or [
+            name for name, place in self.figures.items() if place.endswith("perplexity")
+        ]
 
 
 class Only(dict[str, str]):
@@ -157,7 +166,9 @@ class Only(dict[str, str]):
 
 
 TEXTS = {"code": "source code of sympy", "proofs": "proofs of UniMath", "novels": "novels"}
-"""Texts of the campaign: NAME-train.jsonl.xz, NAME-valid.jsonl.xz and NAME-test.jsonl.xz of the folder of texts."""
+"""Texts of the campaign: NAME-train.jsonl.xz, NAME-valid.jsonl.xz and NAME-test.jsonl.xz of the
+folder of texts.
+"""
 EVALUATE = "memlm evaluate model/{row} --precision fp32 --device {device} --json"
 QUALITY = {
     "perplexity": "rows/0/perplexity",
@@ -179,9 +190,19 @@ COUNTED = ("passed", "failed", "skipped")
 
 
 def suite() -> Iterator[Step]:
-    command = "python -m tests.gpu.suite --seconds {suite_seconds} --processes {processes} {suite_files}"
+    command = (
+        "python -m tests.gpu.suite --seconds {suite_seconds} --processes {processes} {suite_files}"
+    )
     figures = {name: name for name in (*COUNTED, "stopped", "seconds")}
-    yield Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures, COUNTED, "tests")
+    yield Step(
+        "suite",
+        "Do the tests pass on the GPU?",
+        9,
+        [Run("tests", [command])],
+        figures,
+        COUNTED,
+        "tests",
+    )
 
 
 def same_figures() -> Iterator[Step]:
@@ -194,8 +215,16 @@ def same_figures() -> Iterator[Step]:
 
 
 def machine() -> Iterator[Step]:
-    runs = [Run("", ["python -m tests.benchmarks.bench_machine --device {device} {machine_sizes}"], each="speed")]
-    figures = {name: name for name in ("measured", "expected", "unit", "source")} | {"of expected": "share"}
+    runs = [
+        Run(
+            "",
+            ["python -m tests.benchmarks.bench_machine --device {device} {machine_sizes}"],
+            each="speed",
+        )
+    ]
+    figures = {name: name for name in ("measured", "expected", "unit", "source")} | {
+        "of expected": "share"
+    }
     asks = "What does the machine reach, and what should it?"
     yield Step("machine", asks, 6, runs, figures, ("of expected",), "measured / expected")
 
@@ -243,9 +272,22 @@ def compiled_training() -> Iterator[Step]:
 
 
 def kernel_tests() -> Iterator[Step]:
-    runs = [Run("beside float64", ["python -m tests.gpu.suite --seconds 400 --processes {processes} {kernel_files}"])]
+    runs = [
+        Run(
+            "beside float64",
+            ["python -m tests.gpu.suite --seconds 400 --processes {processes} {kernel_files}"],
+        )
+    ]
     figures = {name: name for name in (*COUNTED, "stopped", "seconds")}
-    yield Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures, COUNTED, "tests")
+    yield Step(
+        "kernel-tests",
+        "Are the kernels in Triton right on the GPU?",
+        7,
+        runs,
+        figures,
+        COUNTED,
+        "tests",
+    )
 
 
 def kernels() -> Iterator[Step]:
@@ -254,14 +296,26 @@ def kernels() -> Iterator[Step]:
     runs = [
         Run(
             f"{case}, {{{shape}_width}} wide, {precision}",
-            [f"{made} {memory} --width {{{{{shape}_width}}}}".format(case=case, precision=precision)],
+            [
+                f"{made} {memory} --width {{{{{shape}_width}}}}".format(
+                    case=case, precision=precision
+                )
+            ],
         )
         for case in ("local", "long", "others")
         for shape, precision in (("small", "bf16"), ("small", "fp32"), ("middle", "bf16"))
     ]
     cells = "--positions {{batch}} --segment-length {{segment}} --width {{cells_width}}"
     runs.append(Run("cells of SRU++, fp32", [f"{made} {cells}".format(case="cells")]))
-    shown = ("triton, ms", "pytorch, ms", "floor, ms", "to pytorch", "of floor", "triton, MB", "pytorch, MB")
+    shown = (
+        "triton, ms",
+        "pytorch, ms",
+        "floor, ms",
+        "to pytorch",
+        "of floor",
+        "triton, MB",
+        "pytorch, MB",
+    )
     asks = "How fast are they, and what memory do they take?"
     yield Step("kernels", asks, 8, runs, {name: name for name in shown}, shown[:3], "ms")
 
@@ -291,7 +345,9 @@ def trime_step() -> Iterator[Step]:
 
 def tokens(text: str) -> str:
     """The command that tokenizes a text; cached where it was done."""
-    files = " ".join(f"--{split} {{texts}}/{text}-{split}.jsonl.xz" for split in ("train", "valid", "test"))
+    files = " ".join(
+        f"--{split} {{texts}}/{text}-{split}.jsonl.xz" for split in ("train", "valid", "test")
+    )
     return f"memlm tokenize {files} --vocab-size {{vocabulary}} --name {text} --json"
 
 
@@ -316,9 +372,7 @@ EXACT = {
     "and exact": "exact:temperature=tune,lambda=length",
 }
 """Memories, each on top of those before."""
-LEARNING = (
-    "--segment-length {segment} --batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
-)
+LEARNING = "--segment-length {segment} --batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
 SHAPE = f"--set model.layers={{layers}} --set model.width={{width}} --set model.heads={{heads}} {LEARNING}"
 
 
@@ -341,8 +395,17 @@ def layers(text: str, names: Sequence[str]) -> Iterator[Step]:
         made, score = _trained(text, name), EVALUATE.format_map(Only(row=row))
         runs = [Run(row, [*made, score + " --save-token-scores"], minutes=(6,))]
         if name == "memorizing-many":
-            runs += [Run(f"{row}, read with {n}", [*made, f"{score} --long-length {n}"], (6,)) for n in ("0", "{few}")]
-        yield Step(f"layers-{row}", f"What does {name} gain on {TEXTS[text]}, in equal time?", 9, runs, QUALITY)
+            runs += [
+                Run(f"{row}, read with {n}", [*made, f"{score} --long-length {n}"], (6,))
+                for n in ("0", "{few}")
+            ]
+        yield Step(
+            f"layers-{row}",
+            f"What does {name} gain on {TEXTS[text]}, in equal time?",
+            9,
+            runs,
+            QUALITY,
+        )
 
 
 def exact(text: str) -> Iterator[Step]:
@@ -372,7 +435,9 @@ def continued() -> Iterator[Step]:
         row = f"code-continued-{length}"
         more = f"memlm train tokens/code --init-from model/code-begun --long-length {length} {LEARNING}"
         more += f" --steps {{steps}} --seed 0 --name {row} --json"
-        runs.append(Run(row, [*trained, more, EVALUATE.format_map(Only(row=row))], minutes=(3, 1.5)))
+        runs.append(
+            Run(row, [*trained, more, EVALUATE.format_map(Only(row=row))], minutes=(3, 1.5))
+        )
     asks = "Does Memorizing gain on code where a trained model goes on with it?"
     yield Step("memorizing-continued", asks, 9, runs, QUALITY)
 
@@ -381,7 +446,9 @@ NAMES = {"without": "first", "with": "second", "gain": "gain", "±": "interval",
 
 
 def names(text: str) -> Iterator[Step]:
-    """What a memory gains by how far back a name stood: the weights of `layers`, read with and without it."""
+    """What a memory gains by how far back a name stood: the weights of `layers`, read with and
+    without it.
+    """
     row = f"{text}-memorizing-many"
     read = [
         f"{EVALUATE.format_map(Only(row=row))} --long-length {length} --save-token-scores --name {text}-reads-{length}"
@@ -430,16 +497,34 @@ def search() -> Iterator[Step]:
 
 def search_more() -> Iterator[Step]:
     runs = [_among("more_keys", 128, "few_queries"), _among("more_keys", 512, "few_queries")]
-    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND, ("queries/s",), "queries/s")
+    yield Step(
+        "search-more",
+        "And among four times as many keys?",
+        9,
+        runs,
+        FOUND,
+        ("queries/s",),
+        "queries/s",
+    )
     runs = [_among("most_keys", 128, "few_queries")]
-    yield Step("search-most", "And among sixteen times as many?", 9, runs, FOUND, ("queries/s",), "queries/s")
+    yield Step(
+        "search-most",
+        "And among sixteen times as many?",
+        9,
+        runs,
+        FOUND,
+        ("queries/s",),
+        "queries/s",
+    )
 
 
 def search_on_the_host() -> Iterator[Step]:
     lists = "python -m tests.benchmarks.bench_lists --text {texts}/code-train.jsonl.xz --rounds 2"
     lists += " --queries {queries} --k {host_ks}"
     asks = "How fast is search on the host's threads beside FAISS?"
-    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST, tuple(HOST)[:3], "queries/s")
+    yield Step(
+        "search-host", asks, 8, [Run("", [lists], each="rows")], HOST, tuple(HOST)[:3], "queries/s"
+    )
 
 
 def many_keys() -> Iterator[Step]:
@@ -447,10 +532,21 @@ def many_keys() -> Iterator[Step]:
         "python -m tests.benchmarks.bench_many_keys --keys {more_keys} {most_keys} --dim {many_dim} "
         "--length {list_length} --queries {block} --wanted {wanted} --device {device}"
     )
-    figures = {"queries/s": "queries", "finds its own key": "own", "minutes for all": "minutes", "peak, GB": "peak"}
+    figures = {
+        "queries/s": "queries",
+        "finds its own key": "own",
+        "minutes for all": "minutes",
+        "peak, GB": "peak",
+    }
     asks = "How long would the neighbours of 103 million tokens of width 512 take?"
     yield Step(
-        "neighbors-of-many", asks, 8, [Run("", [command], each="rows")], figures, ("minutes for all",), "minutes"
+        "neighbors-of-many",
+        asks,
+        8,
+        [Run("", [command], each="rows")],
+        figures,
+        ("minutes for all",),
+        "minutes",
     )
 
 
@@ -461,7 +557,11 @@ SEGMENTS = "--segment-length {long_segment} --batch-tokens {long_batch}"
 SMALL = f"--model wikitext2-8x128 --set model.positions=sinusoidal {SEGMENTS} {SIZES}"
 XL = f"--model wikitext2-8x128-xl --batch-tokens {{xl_batch}} {SIZES}"
 WINDOW = "local:reader=joint,similarity=scaled-dot,temperature=tune"
-READ = {"alone": "rows/0/perplexity", "with memory": "rows/1/perplexity", "counting": "rows/1/control/perplexity"}
+READ = {
+    "alone": "rows/0/perplexity",
+    "with memory": "rows/1/perplexity",
+    "counting": "rows/1/control/perplexity",
+}
 EXTERNAL = READ | {"right at 1": "retrieval_accuracy/1"}
 
 
@@ -485,7 +585,13 @@ def trime_at_size(seed: int) -> Iterator[Step]:
     asks = f"Does TRIME beat a cache of its window on novels? Seed {seed}"
     yield Step(f"trime-novels-{seed}", asks, 9, runs, READ)
     runs = [
-        Run("trime-ext", [tokens("novels"), *_external(f"novels-ext-{seed}", f"--steps {{updates}} {SMALL}", seed)])
+        Run(
+            "trime-ext",
+            [
+                tokens("novels"),
+                *_external(f"novels-ext-{seed}", f"--steps {{updates}} {SMALL}", seed),
+            ],
+        )
     ]
     yield Step(f"trime-ext-novels-{seed}", f"And trime-ext? Seed {seed}", 9, runs, EXTERNAL)
 
@@ -508,7 +614,9 @@ NEIGHBORS = [
     "memlm build-index datastore/novels --metric ip --name novels --json",
     "memlm precompute-neighbors index/novels --k 4 --exclude document --device {device} --name novels --json",
 ]
-"""Commands that find SPALM's neighbours with a Transformer-XL that learns longer than what reads them."""
+"""Commands that find SPALM's neighbours with a Transformer-XL that learns longer than what reads
+them.
+"""
 ENCODER = (3,)
 """Minutes that it learns."""
 
@@ -517,7 +625,10 @@ def spalm_at_size(seed: int) -> Iterator[Step]:
     plain, spalm = (f"novels-{name}-{seed}" for name in ("xl", "spalm"))
     how = f"{XL} --steps {{updates}} --seed {seed}"
     trained = [f"memlm train tokens/novels {how} --name {plain} --json"]
-    learned = [*NEIGHBORS, f"memlm train neighbors/novels --method spalm {how} --name {spalm} --json"]
+    learned = [
+        *NEIGHBORS,
+        f"memlm train neighbors/novels --method spalm {how} --name {spalm} --json",
+    ]
     runs = [
         Run("Transformer-XL", [tokens("novels"), *trained, EVALUATE.format_map(Only(row=plain))]),
         Run("SPALM", [*learned, EVALUATE.format_map(Only(row=spalm))], ENCODER),
@@ -531,15 +642,35 @@ def spalm_at_size(seed: int) -> Iterator[Step]:
 def open_questions() -> Iterator[Step]:
     constant = [f"novels-constant-{seed}" for seed in range(3)]
     how = "--method trime --set memory.backpropagate=false"
-    runs = [Run(name, [*_long(name, how, seed), _read(name, WINDOW)]) for seed, name in enumerate(constant)]
-    yield Step("trime-constant", "Is back-propagation into memory worth it at segments of 3,072?", 9, runs, READ)
-    xl, score = _trained("code", "transformer-xl"), EVALUATE.format_map(Only(row="code-transformer-xl"))
+    runs = [
+        Run(name, [*_long(name, how, seed), _read(name, WINDOW)])
+        for seed, name in enumerate(constant)
+    ]
+    yield Step(
+        "trime-constant",
+        "Is back-propagation into memory worth it at segments of 3,072?",
+        9,
+        runs,
+        READ,
+    )
+    xl, score = (
+        _trained("code", "transformer-xl"),
+        EVALUATE.format_map(Only(row="code-transformer-xl")),
+    )
     lengths = ("{segment}", "{middle_segment}", "{long_segment}")
-    runs = [Run(f"read with M = {length}", [*xl, f"{score} --mem-length {length}"], minutes=(6,)) for length in lengths]
-    yield Step("longer-cache", "Does a Transformer-XL gain from a longer cache at test?", 9, runs, QUALITY)
+    runs = [
+        Run(f"read with M = {length}", [*xl, f"{score} --mem-length {length}"], minutes=(6,))
+        for length in lengths
+    ]
+    yield Step(
+        "longer-cache", "Does a Transformer-XL gain from a longer cache at test?", 9, runs, QUALITY
+    )
     trime = _long("novels-trime-0", "--method trime", 0)
     runs = [
-        Run(f"scores in {precision}", [*trime, _read("novels-trime-0", WINDOW, f"--precision {precision}")])
+        Run(
+            f"scores in {precision}",
+            [*trime, _read("novels-trime-0", WINDOW, f"--precision {precision}")],
+        )
         for precision in ("bf16", "fp32")
     ]
     yield Step("scores-in-bf16", "Do memory scores in bf16 cost perplexity?", 9, runs, READ)
@@ -550,7 +681,9 @@ def open_questions() -> Iterator[Step]:
 
 
 def spalm_read_often(percent: int) -> Step:
-    """Ten passes over a text, with neighbours hidden at so many positions, at three rates of dropout."""
+    """Ten passes over a text, with neighbours hidden at so many positions, at three rates of
+    dropout.
+    """
     runs = []
     for dropout in ("0.1", "0.2", "0.3"):
         row = f"novels-often-{percent}-{dropout}"
@@ -563,7 +696,9 @@ def spalm_read_often(percent: int) -> Step:
 
 def trime_ext_from_plain() -> Step:
     """More updates than one step has time for: what was begun resumes when the step is run again."""
-    how = f"--steps {{many_updates}} --init-from model/novels-plain-0 {SEGMENTS} --device {{device}}"
+    how = (
+        f"--steps {{many_updates}} --init-from model/novels-plain-0 {SEGMENTS} --device {{device}}"
+    )
     made = [*_long("novels-plain-0", "", 0), *_external("novels-ext", how)]
     asks = "Is trime-ext worth it after thousands of updates from a plain model?"
     return Step("trime-ext-from-plain", asks, 9, [Run("novels-ext", made)], EXTERNAL)
@@ -575,7 +710,9 @@ def memorizing_gates() -> Step:
     for row, how in {"code-gate-5": "gate_bias=5", "code-gate-fast": "gate_lr=5e-3"}.items():
         model = f"{LAYERS['memorizing-few']} --set model.attention.{how} --set model.ffn_width={{ffn_width}}"
         train = f"memlm train tokens/code {model} {SHAPE} --steps {{steps}} --seed 0 --name {row} --json"
-        runs.append(Run(row, [tokens("code"), train, EVALUATE.format_map(Only(row=row))], minutes=(3,)))
+        runs.append(
+            Run(row, [tokens("code"), train, EVALUATE.format_map(Only(row=row))], minutes=(3,))
+        )
     asks = "Does Memorizing gain where gates begin at memory, or learn ten times as fast?"
     return Step("memorizing-gates", asks, 9, runs, QUALITY)
 
@@ -606,10 +743,19 @@ ORDER: Sequence[tuple[str, Callable[[], Iterator[Step]]]] = (
     *((INSIDE, partial(layers, text, FIRST)) for text in TEXTS),
     (INSIDE, continued),
     *((INSIDE, partial(names, text)) for text in ("novels", "code")),
-    *((AT_SIZE, partial(made, seed)) for seed in range(3) for made in (trime_at_size, spalm_at_size)),
+    *(
+        (AT_SIZE, partial(made, seed))
+        for seed in range(3)
+        for made in (trime_at_size, spalm_at_size)
+    ),
     (OPEN, open_questions),
     *((INSIDE, partial(exact, text)) for text in TEXTS),
     (SEARCH, search_more),
-    *((INSIDE, partial(layers, text, [name for name in LAYERS if name not in FIRST])) for text in TEXTS),
+    *(
+        (INSIDE, partial(layers, text, [name for name in LAYERS if name not in FIRST]))
+        for text in TEXTS
+    ),
 )
-"""Areas, and their steps: a wrong kernel makes all else worthless; speed takes minutes, what memory gains hours."""
+"""Areas, and their steps: a wrong kernel makes all else worthless; speed takes minutes, what memory
+gains hours.
+"""

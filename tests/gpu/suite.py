@@ -16,11 +16,23 @@ GRACE = 20
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--seconds", type=int, default=500, help="after which the tests are stopped")
+    parser.add_argument(
+        "--seconds", type=int, default=500, help="after which the tests are stopped"
+    )
     parser.add_argument("--processes", default="auto")
     given = parser.parse_args()
     began = time.perf_counter()
-    command = [sys.executable, "-m", "pytest", "-q", "-n", given.processes, "--maxprocesses", "16", *given.files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        given.processes,
+        "--maxprocesses",
+        "16",
+        *given.files,
+    ]
     output, stopped = ran(command, given.seconds)
     print(output, file=sys.stderr)
     found = counts(output)
@@ -29,7 +41,9 @@ def main() -> int:
 
 
 def ran(command: list[str], seconds: float) -> tuple[str, bool]:
-    """What a command printed, and whether it was interrupted since time was over; pytest then counts what it did."""
+    """What a command printed, and whether it was interrupted since time was over; pytest then
+    counts what it did.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         return process.communicate(timeout=seconds)[0], False
@@ -48,7 +62,10 @@ def counts(output: str) -> dict[str, int]:
     >>> counts("= 2 failed, 6,300 passed, 33 skipped in 9:01 =".replace(",300", "300"))
     {'passed': 6300, 'failed': 2, 'skipped': 33}
     """
-    return {name: int(found[-1]) if (found := re.findall(rf"(\d+) {name}", output)) else 0 for name in COUNTED}
+    return {
+        name: int(found[-1]) if (found := re.findall(rf"(\d+) {name}", output)) else 0
+        for name in COUNTED
+    }
 
 
 if __name__ == "__main__":

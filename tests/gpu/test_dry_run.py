@@ -22,7 +22,17 @@ from memlm_cli.app import main
 from stages.artifacts.durable import write_atomically
 from tests.gpu import __main__ as command
 from tests.gpu import campaign
-from tests.gpu.campaign import Campaign, Ended, Failed, Part, Runner, Unfinished, as_toml, figures_in, found_at
+from tests.gpu.campaign import (
+    Campaign,
+    Ended,
+    Failed,
+    Part,
+    Runner,
+    Unfinished,
+    as_toml,
+    figures_in,
+    found_at,
+)
 from tests.gpu.effects import effects, every
 from tests.gpu.page import page, tables
 from tests.gpu.steps import FULL, TINY, Run, Step, steps
@@ -52,7 +62,9 @@ ABSENT = {
     "compiled-training-bf16": {"pays after, updates"},
     "neighbors-of-many": {"finds its own key", "peak, GB"},
 }
-"""Columns without a figure in some rows of a step; others lack controls and what a CPU does not count."""
+"""Columns without a figure in some rows of a step; others lack controls and what a CPU does not
+count.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +77,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         for split, records in (("train", 6), ("valid", 3), ("test", 3)):
             with lzma.open(texts / f"{name}-{split}.jsonl.xz", "wt", encoding="utf-8") as file:
                 for number in range(records):
-                    text = " ".join(f"{split} w{number} x{i % 13} y{i * number % 7}." for i in range(24))
+                    text = " ".join(
+                        f"{split} w{number} x{i % 13} y{i * number % 7}." for i in range(24)
+                    )
                     file.write(json.dumps({"name": f"{split}-{number}", "text": text}) + "\n")
     return texts, folder / "store"
 
@@ -87,7 +101,9 @@ def in_this_process(words: Sequence[str], seconds: float) -> Ended:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # Triton's interpreter, of bf16
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile, of what it traces
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute:UserWarning"
+)  # torch.compile, of what it traces
 @pytest.mark.parametrize("name", [name for name in STEPS if not name.startswith(ALIKE)])
 def test_a_step_runs_and_has_all_its_figures(
     name: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
@@ -99,11 +115,16 @@ def test_a_step_runs_and_has_all_its_figures(
         monkeypatch.setattr(inductor.triton, "cudagraphs", False)
     monkeypatch.chdir(command.ROOT)
     texts, store = places
-    parts = list(Campaign(texts, store, "cpu", TINY, in_this_process, probes=False).run(STEPS[name], 600))
+    parts = list(
+        Campaign(texts, store, "cpu", TINY, in_this_process, probes=False).run(STEPS[name], 600)
+    )
     assert len(parts) == len(STEPS[name].runs) and all(part.rows for part in parts)
     for row in (row for part in parts for row in part.rows):
         missing = {column for column in STEPS[name].figures if row[column] is None}
-        assert missing <= ABSENT.get(name, {"counting", "right at 1", "peak, GB"}) and len(missing) < len(row) - 1, row
+        assert (
+            missing <= ABSENT.get(name, {"counting", "right at 1", "peak, GB"})
+            and len(missing) < len(row) - 1
+        ), row
     if name == "search":
         assert {"FAISS on the host" in row["row"] for row in parts[0].rows} == {True, False}
         assert len(parts[0].notes) == 2  # no build of FAISS for a GPU
@@ -119,7 +140,12 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ABOUT = {"machine": "GPU", "date": "2026-11-26", "commit": "abc", "command": "python -m tests.gpu a"}
+ABOUT = {
+    "machine": "GPU",
+    "date": "2026-11-26",
+    "commit": "abc",
+    "command": "python -m tests.gpu a",
+}
 
 
 def kept(name: str, perplexity: float = 7.25) -> None:
@@ -141,8 +167,12 @@ def written(step: Step, parts: list[Part], **about: str) -> None:
 def test_a_first_result_makes_the_page_with_its_figures_and_chart(name: str, pages: Path) -> None:
     kept(name)
     shown = (pages / "gpu.md").read_text("utf-8")
-    assert f"](data/gpu/{name}.toml)" in shown and "7.25" in (pages / f"data/gpu/{name}.toml").read_text("utf-8")
-    assert re.findall(r"\(charts/(\S+)\)", shown) == [file.name for file in (pages / "charts").iterdir()]
+    assert f"](data/gpu/{name}.toml)" in shown and "7.25" in (
+        pages / f"data/gpu/{name}.toml"
+    ).read_text("utf-8")
+    assert re.findall(r"\(charts/(\S+)\)", shown) == [
+        file.name for file in (pages / "charts").iterdir()
+    ]
 
 
 @pytest.mark.usefixtures("drawn")
@@ -152,7 +182,10 @@ def test_effects_at_size_are_drawn_once_their_steps_have_run(pages: Path) -> Non
     kept("layers-code-memorizing-many", 9.0)
     for seed, perplexity in enumerate((8.0, 9.0)):
         plain, trime = (Part(f"novels-{one}-{seed}", [], []) for one in ("plain", "trime"))
-        rows = [{"row": part.run} | dict.fromkeys(STEPS["trime-novels-0"].figures, 10.0) for part in (plain, trime)]
+        rows = [
+            {"row": part.run} | dict.fromkeys(STEPS["trime-novels-0"].figures, 10.0)
+            for part in (plain, trime)
+        ]
         rows[1]["with memory"] = perplexity
         parts = [Part(row["row"], [row]) for row in rows]
         written(STEPS[f"trime-novels-{seed}"], parts)
@@ -171,7 +204,10 @@ def test_effects_at_size_are_drawn_once_their_steps_have_run(pages: Path) -> Non
 def test_every_effect_is_of_rows_and_columns_that_steps_have() -> None:
     for figure in (figure for one in every() for pair in one.pairs for figure in pair):
         step = STEPS[figure.step]
-        assert figure.row in [run.row.format(**FULL) for run in step.runs] and figure.column in step.figures
+        assert (
+            figure.row in [run.row.format(**FULL) for run in step.runs]
+            and figure.column in step.figures
+        )
 
 
 def test_steps_are_through_within_nine_minutes_and_have_names_of_their_own() -> None:
@@ -194,7 +230,10 @@ def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> 
     list(campaign.run(STEPS["layers-code-infinity"], 600))
     trained = [words for words in typed if " train " in words]
     assert "--steps 30 " in trained[0] and "--name code-infinity-probe" in trained[0]
-    assert f"--steps {6 * 60 * 6400 // 64} " in trained[1] and trained[1].count("--name code-infinity ") == 1
+    assert (
+        f"--steps {6 * 60 * 6400 // 64} " in trained[1]
+        and trained[1].count("--name code-infinity ") == 1
+    )
     typed.clear()
     list(campaign.run(STEPS["memorizing-continued"], 600))
     lengths = [int(steps) for steps in re.findall(r" --steps (\d+)", " ".join(typed))]
@@ -205,8 +244,12 @@ RUNS = [Run(name, [f"python -m {name}"]) for name in "ab"]
 TWO = Step("one", "How fast?", 1, RUNS, {"n": "n"}, ("n",), "tokens/s", "speed")
 
 
-def tried(monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str, known: Sequence[Step] = (TWO,)) -> int:
-    """Exit code of the campaign's command, of the one step above or others, with a machine that lacks nothing."""
+def tried(
+    monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str, known: Sequence[Step] = (TWO,)
+) -> int:
+    """Exit code of the campaign's command, of the one step above or others, with a machine that
+    lacks nothing.
+    """
     monkeypatch.setattr(command, "steps", lambda: iter(known))
     monkeypatch.setattr(command, "in_a_process", runner)
     monkeypatch.setattr(command, "missing_here", lambda *_: None)
@@ -219,7 +262,10 @@ def test_what_is_stopped_goes_on_where_it_was(pages: Path, monkeypatch: pytest.M
 
     def runner(words: Sequence[str], seconds: float) -> Ended:
         typed.append(words[2])
-        return Ended(130 if typed == ["a", "b"] else 0, json.dumps({"n": len(typed), "notes": [f"of {words[2]}"]}))
+        return Ended(
+            130 if typed == ["a", "b"] else 0,
+            json.dumps({"n": len(typed), "notes": [f"of {words[2]}"]}),
+        )
 
     own = ("NEXT", "--store", str(pages))
     assert tried(monkeypatch, runner, *own) == 1
@@ -228,12 +274,17 @@ def test_what_is_stopped_goes_on_where_it_was(pages: Path, monkeypatch: pytest.M
     assert "Not measured: b." in (pages / "gpu.md").read_text("utf-8")
     assert tried(monkeypatch, runner, *own) == 0
     whole = tomllib.loads(file.read_text("utf-8"))
-    assert (typed, [row["cells"] for row in whole["rows"]]) == (["a", "b", "b"], [["a", 1], ["b", 3]])
+    assert (typed, [row["cells"] for row in whole["rows"]]) == (
+        ["a", "b", "b"],
+        [["a", 1], ["b", 3]],
+    )
     assert (whole["left"], whole["notes"]) == ([], ["of a", "of b"])
     assert tried(monkeypatch, runner, *own) == 0 and len(typed) == 3  # nothing is left
 
 
-def test_whoever_kills_a_step_loses_one_row_at_most(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_kills_a_step_loses_one_row_at_most(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def runner(words: Sequence[str], seconds: float) -> Ended:
         if words[2] == "b":
             raise KeyboardInterrupt
@@ -245,7 +296,9 @@ def test_whoever_kills_a_step_loses_one_row_at_most(pages: Path, monkeypatch: py
     assert (table["left"], [row["cells"] for row in table["rows"]]) == (["b"], [["a", 1]])
 
 
-def test_rows_of_another_commit_are_measured_again(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_another_commit_are_measured_again(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(TWO, [Part("a", [{"row": "a", "n": 7}])], commit="older")
     assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "one", "--store", str(pages)) == 0
     table = tomllib.loads((pages / "data/gpu/one.toml").read_text("utf-8"))
@@ -261,30 +314,69 @@ def test_next_leaves_out_what_failed(pages: Path, monkeypatch: pytest.MonkeyPatc
 
     own = ("NEXT", "--store", str(pages), "--minutes", "5")
     assert [tried(monkeypatch, runner, *own) for _ in range(2)] == [1, 0] and typed == ["a"]
-    assert tried(monkeypatch, runner, "one", *own[1:]) == 1 and typed == ["a", "a"]  # whoever names it runs it
+    assert tried(monkeypatch, runner, "one", *own[1:]) == 1 and typed == [
+        "a",
+        "a",
+    ]  # whoever names it runs it
     assert not (pages / "data/gpu").exists()
 
 
-def test_next_ends_like_a_step_that_failed_whatever_followed(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_ends_like_a_step_that_failed_whatever_followed(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = [replace(TWO, name=run.row, runs=[run]) for run in RUNS]
     own = ("NEXT", "--store", str(pages), "--minutes", "5")
-    assert tried(monkeypatch, lambda words, _: Ended(3 * (words[2] == "a"), '{"n": 1}'), *own, known=known) == 1
+    assert (
+        tried(
+            monkeypatch,
+            lambda words, _: Ended(3 * (words[2] == "a"), '{"n": 1}'),
+            *own,
+            known=known,
+        )
+        == 1
+    )
     assert [file.stem for file in (pages / "data/gpu").glob("*.toml")] == ["b"]
 
 
 def test_next_runs_what_fits_into_the_minutes(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "NEXT", "--store", str(pages), "--minutes", "0.5") == 0
+    assert (
+        tried(
+            monkeypatch,
+            lambda *_: Ended(0, '{"n": 1}'),
+            "NEXT",
+            "--store",
+            str(pages),
+            "--minutes",
+            "0.5",
+        )
+        == 0
+    )
     assert not (pages / "data/gpu").exists()
-    assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "NEXT", "--store", str(pages), "--minutes", "5") == 0
+    assert (
+        tried(
+            monkeypatch,
+            lambda *_: Ended(0, '{"n": 1}'),
+            "NEXT",
+            "--store",
+            str(pages),
+            "--minutes",
+            "5",
+        )
+        == 0
+    )
     assert (pages / "data/gpu/one.toml").exists()
 
 
-@pytest.mark.parametrize("words", [["no-such-step"], ["NEXT", "--device", "cuda"], ["NEXT", "--device", "cpu"]])
+@pytest.mark.parametrize(
+    "words", [["no-such-step"], ["NEXT", "--device", "cuda"], ["NEXT", "--device", "cpu"]]
+)
 def test_what_cannot_be_run_is_a_mistake_of_typing(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["gpu", *words, "--texts", str(tmp_path), "--store", str(tmp_path)])
+    monkeypatch.setattr(
+        sys, "argv", ["gpu", *words, "--texts", str(tmp_path), "--store", str(tmp_path)]
+    )
     with pytest.raises(SystemExit, match="2"):
         command.main()
 
@@ -293,7 +385,9 @@ def test_files_that_differ_from_their_commit_are_seen_but_neither_new_ones_nor_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
+        )
 
     monkeypatch.setattr(command, "ROOT", tmp_path)
     assert command.checked_out() == "unknown"
@@ -313,11 +407,19 @@ def test_files_that_differ_from_their_commit_are_seen_but_neither_new_ones_nor_r
 
 def test_what_prints_no_figures_has_failed() -> None:
     with pytest.raises(Failed):
-        list(Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, "{no json")).run(TWO, 9))
+        list(
+            Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, "{no json")).run(TWO, 9)
+        )
 
 
-def test_charts_of_reports_are_empty_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = [sys.executable, "-c", "import vl_convert as v; print(len(v.svg_to_png(v.vegalite_to_svg('')))) "]
+def test_charts_of_reports_are_empty_where_nothing_can_be_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = [
+        sys.executable,
+        "-c",
+        "import vl_convert as v; print(len(v.svg_to_png(v.vegalite_to_svg('')))) ",
+    ]
     monkeypatch.setattr(campaign, "find_spec", lambda name: None)
     assert int(campaign.in_a_process(asked, 60).output) < 100
 
@@ -328,11 +430,16 @@ def test_time_that_is_over_stops_a_step_before_its_next_command() -> None:
 
 
 def test_a_table_keeps_the_figures_and_the_page_says_what_was_not_measured() -> None:
-    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"}, ("tokens/s",), "tokens/s", area="Speed?")
+    step = Step(
+        "one", "How fast?", 1, [], {"tokens/s": "speed"}, ("tokens/s",), "tokens/s", area="Speed?"
+    )
     rows = [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}]
     data = as_toml(step, [Part("r", rows)], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
-    others = [Step(name, "And then?", 1, [], area=area) for name, area in (("two", "Speed?"), ("three", "Gain?"))]
+    others = [
+        Step(name, "And then?", 1, [], area=area)
+        for name, area in (("two", "Speed?"), ("three", "Gain?"))
+    ]
     shown = page([step, *others], {"one": {"left": ["c"]}}, at_size=False)
     assert re.findall(r"data/gpu/(\w+)", shown) == ["one"] and "Not measured: c." in shown
     assert "|Speed?|`two`|" in shown and "|Gain?|`three`|" in shown
@@ -344,7 +451,9 @@ def test_the_page_of_results_is_that_of_the_steps_and_their_data() -> None:
     written = (folder / "gpu.md").read_text("utf-8")
     shown = re.sub(r"(<!-- table: \S+ -->)\n.*?(<!-- end -->)", r"\1\n\2", written, flags=re.S)
     found = effects(measured)
-    assert shown == page(list(STEPS.values()), measured, found is not None), "run python -m tests.gpu PAGE"
+    assert shown == page(list(STEPS.values()), measured, found is not None), (
+        "run python -m tests.gpu PAGE"
+    )
     file = folder / "data/gpu/effects-at-size.toml"
     assert (file.read_text("utf-8") if file.exists() else None) == found
 

@@ -6,13 +6,23 @@ import numpy as np
 def weights(network: dict, features: list[float]) -> np.ndarray:
     """w_0 … w_C of one context, from the record of a network."""
     x = [(f - m) / s for f, m, s in zip(features, network["mean"], network["spread"], strict=True)]
-    hidden = [np.tanh(np.dot(row, x) + b) for row, b in zip(network["inner"], network["bias"], strict=True)]
-    logits = np.array([np.dot(row, hidden) + c for row, c in zip(network["outer"], network["offset"], strict=True)])
+    hidden = [
+        np.tanh(np.dot(row, x) + b)
+        for row, b in zip(network["inner"], network["bias"], strict=True)
+    ]
+    logits = np.array(
+        [
+            np.dot(row, hidden) + c
+            for row, c in zip(network["outer"], network["offset"], strict=True)
+        ]
+    )
     exponentials = np.exp(logits - logits.max())
     return exponentials / exponentials.sum()
 
 
-def probability(p_lm: float, scores: np.ndarray, holds: np.ndarray, numbers: list[int], shares: np.ndarray) -> float:
+def probability(
+    p_lm: float, scores: np.ndarray, holds: np.ndarray, numbers: list[int], shares: np.ndarray
+) -> float:
     """p of a target.
 
     Args:

@@ -11,7 +11,9 @@ from rank_bm25 import BM25Okapi
 
 
 def lucene_scores(documents: list[list[int]], queries: list[list[int]] | None = None) -> np.ndarray:
-    """Scores [Q, S] of every document for every query (a row), which are the documents unless others are given."""
+    """Scores [Q, S] of every document for every query (a row), which are the documents unless
+    others are given.
+    """
     queries = documents if queries is None else queries
     k1, b = 0.9, 0.4
     counts = [Counter(document) for document in documents]
@@ -40,7 +42,9 @@ def matches(scores: np.ndarray, k: int, floor: float) -> list[list[int]]:
     """
     rounded = scores.astype(np.float32)
     return [
-        sorted((j for j in range(len(row)) if j != i and row[j] > floor), key=lambda j: (-row[j], j))[:k]
+        sorted(
+            (j for j in range(len(row)) if j != i and row[j] > floor), key=lambda j: (-row[j], j)
+        )[:k]
         for i, row in enumerate(rounded)
     ]
 

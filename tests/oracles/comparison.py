@@ -19,7 +19,9 @@ def mean_differences(
     return found
 
 
-def resampled_means(totals: Sequence[float], weights: Sequence[float], samples: int, seed: int) -> list[float]:
+def resampled_means(
+    totals: Sequence[float], weights: Sequence[float], samples: int, seed: int
+) -> list[float]:
     """The means of resamples of U units each, drawn by NumPy's default generator, row after row."""
     drawn = np.random.default_rng(seed).integers(0, len(totals), (samples, len(totals)))
     means = []

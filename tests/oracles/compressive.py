@@ -1,4 +1,6 @@
-"""The Compressive Transformer over a whole stream, without state: one position, one head, one key at a time."""
+"""The Compressive Transformer over a whole stream, without state: one position, one head, one key
+at a time.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +12,9 @@ Weights = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """Heads, inputs of a segment (L), cached positions before it (M), slots before these (C), and their rate."""
+    """Heads, inputs of a segment (L), cached positions before it (M), slots before these (C), and
+    their rate.
+    """
 
     heads: int
     length: int
@@ -23,7 +27,10 @@ def slot(x: np.ndarray, number: int, w: Weights, shape: Shape, compression: str)
     """Slot `number` of a layer with inputs x [T, d]."""
     group = x[number * shape.rate : (number + 1) * shape.rate]
     if compression == "conv":
-        return w["attention.compress.taps.weight"] @ group.reshape(-1) + w["attention.compress.taps.bias"]
+        return (
+            w["attention.compress.taps.weight"] @ group.reshape(-1)
+            + w["attention.compress.taps.bias"]
+        )
     return group.mean(0) if compression == "mean" else group.max(0)
 
 
@@ -41,18 +48,28 @@ def attended(w: Weights, x: np.ndarray, shape: Shape, compression: str) -> np.nd
     for i in range(total):
         segment = i // shape.length
         first = max(0, segment * shape.length - shape.memory)
-        seen = [slot(x, n, w, shape, compression) for n in slots_before(segment, shape)] + list(x[first : i + 1])
+        seen = [slot(x, n, w, shape, compression) for n in slots_before(segment, shape)] + list(
+            x[first : i + 1]
+        )
         normed = [norm(row, w["attention_norm.weight"], w["attention_norm.bias"]) for row in seen]
         for head in range(shape.heads):
             part = slice(head * size, (head + 1) * size)
             query = q[part] @ normed[-1]
-            u, p = w["attention.relative.content_bias"][head], w["attention.relative.position_bias"][head]
+            u, p = (
+                w["attention.relative.content_bias"][head],
+                w["attention.relative.position_bias"][head],
+            )
             scores = []
             for j, key in enumerate(normed):
-                r = w["attention.relative.distance.weight"][part] @ distance(len(normed) - 1 - j, width)
+                r = w["attention.relative.distance.weight"][part] @ distance(
+                    len(normed) - 1 - j, width
+                )
                 scores.append(((query + u) @ (k[part] @ key) + (query + p) @ r) / size**0.5)
             weights = np.exp(np.array(scores) - max(scores))
-            out[i, part] = sum(a * (v[part] @ key) for a, key in zip(weights, normed, strict=True)) / weights.sum()
+            out[i, part] = (
+                sum(a * (v[part] @ key) for a, key in zip(weights, normed, strict=True))
+                / weights.sum()
+            )
     return out @ w["attention.relative.out.weight"].T + w["attention.relative.out.bias"]
 
 
@@ -65,11 +82,17 @@ def compressive(
         inputs.append(x)
         x = x + attended(w, x, shape, compression)
         g = np.stack([norm(row, w["ffn_norm.weight"], w["ffn_norm.bias"]) for row in x])
-        x = x + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T + w["ffn.down.bias"]
+        x = (
+            x
+            + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T
+            + w["ffn.down.bias"]
+        )
     return np.stack([norm(row, last["weight"], last["bias"]) for row in x]), inputs
 
 
-def reconstruction_loss(w: Weights, x: np.ndarray, segment: int, shape: Shape, compression: str) -> float:
+def reconstruction_loss(
+    w: Weights, x: np.ndarray, segment: int, shape: Shape, compression: str
+) -> float:
     """Of one layer with inputs x [T, d], when a segment ends."""
     before, after = (max(0, (segment + n) * shape.length - shape.memory) for n in (0, 1))
     size, width = x.shape[1] // shape.heads, x.shape[1]
@@ -79,7 +102,9 @@ def reconstruction_loss(w: Weights, x: np.ndarray, segment: int, shape: Shape, c
         return [norm(row, w["attention_norm.weight"], w["attention_norm.bias"]) for row in rows]
 
     old = normed(x[before:after])
-    new = normed(slot(x, n, w, shape, compression) for n in range(before // shape.rate, after // shape.rate))
+    new = normed(
+        slot(x, n, w, shape, compression) for n in range(before // shape.rate, after // shape.rate)
+    )
     squares = []
     for own in normed(x[segment * shape.length : (segment + 1) * shape.length]):
         for head in range(shape.heads):
@@ -88,6 +113,9 @@ def reconstruction_loss(w: Weights, x: np.ndarray, segment: int, shape: Shape, c
             for keys in (old, new):
                 scores = np.array([q[part] @ own @ (k[part] @ key) / size**0.5 for key in keys])
                 weights = np.exp(scores - scores.max())
-                reads.append(sum(a * (v[part] @ key) for a, key in zip(weights, keys, strict=True)) / weights.sum())
+                reads.append(
+                    sum(a * (v[part] @ key) for a, key in zip(weights, keys, strict=True))
+                    / weights.sum()
+                )
             squares += ((reads[0] - reads[1]) ** 2).tolist()
     return float(np.mean(squares))

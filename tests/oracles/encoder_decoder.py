@@ -13,7 +13,10 @@ def weights_of(model: Any) -> Weights:
 
 def norm(weights: Weights, name: str, x: np.ndarray) -> np.ndarray:
     centred = x - x.mean()
-    return weights[f"{name}.weight"] * centred / np.sqrt((centred**2).mean() + 1e-5) + weights[f"{name}.bias"]
+    return (
+        weights[f"{name}.weight"] * centred / np.sqrt((centred**2).mean() + 1e-5)
+        + weights[f"{name}.bias"]
+    )
 
 
 def linear(weights: Weights, name: str, x: np.ndarray) -> np.ndarray:
@@ -26,7 +29,9 @@ def sinusoid(position: int, width: int) -> np.ndarray:
     return np.array([*np.sin(angles), *np.cos(angles)])
 
 
-def attend(weights: Weights, name: str, query_of: np.ndarray, read: list[np.ndarray], heads: int) -> np.ndarray:
+def attend(
+    weights: Weights, name: str, query_of: np.ndarray, read: list[np.ndarray], heads: int
+) -> np.ndarray:
     width, size = len(query_of), len(query_of) // heads
     query = linear(weights, f"{name}.query", query_of)
     both = [linear(weights, f"{name}.read", one) for one in read]
@@ -36,7 +41,9 @@ def attend(weights: Weights, name: str, query_of: np.ndarray, read: list[np.ndar
         scores = np.array([query[part] @ pair[:width][part] for pair in both]) / np.sqrt(size)
         shares = np.exp(scores - scores.max())
         shares /= shares.sum()
-        out[part] = sum(share * pair[width:][part] for share, pair in zip(shares, both, strict=True))
+        out[part] = sum(
+            share * pair[width:][part] for share, pair in zip(shares, both, strict=True)
+        )
     return linear(weights, f"{name}.out", out)
 
 
@@ -49,13 +56,24 @@ def encode(weights: Weights, source: list[int], layers: int, heads: int) -> list
     for number in range(layers):
         at = f"backbone.encoder.{number}"
         normed = [norm(weights, f"{at}.attention_norm", one) for one in x]
-        x = [one + attend(weights, f"{at}.attention", own, normed, heads) for one, own in zip(x, normed, strict=True)]
-        x = [one + feed_forward(weights, f"{at}.ffn", norm(weights, f"{at}.ffn_norm", one)) for one in x]
+        x = [
+            one + attend(weights, f"{at}.attention", own, normed, heads)
+            for one, own in zip(x, normed, strict=True)
+        ]
+        x = [
+            one + feed_forward(weights, f"{at}.ffn", norm(weights, f"{at}.ffn_norm", one))
+            for one in x
+        ]
     return [norm(weights, "backbone.encoder_norm", one) for one in x]
 
 
 def decode(
-    weights: Weights, inputs: list[int], source: list[int], encoder_layers: int, layers: int, heads: int
+    weights: Weights,
+    inputs: list[int],
+    source: list[int],
+    encoder_layers: int,
+    layers: int,
+    heads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(f, g) of a target's inputs that are read with a source, [L, d] each."""
     encoded = encode(weights, source, encoder_layers, heads)
@@ -64,21 +82,28 @@ def decode(
     for number in range(layers):
         at = f"backbone.blocks.{number}"
         normed = [norm(weights, f"{at}.attention_norm", one) for one in x]
-        x = [one + attend(weights, f"{at}.attention", normed[i], normed[: i + 1], heads) for i, one in enumerate(x)]
+        x = [
+            one + attend(weights, f"{at}.attention", normed[i], normed[: i + 1], heads)
+            for i, one in enumerate(x)
+        ]
         asked = [norm(weights, f"{at}.source_norm", one) for one in x]
         x = [
             one + attend(weights, f"{at}.source_attention", ask, encoded, heads)
             for one, ask in zip(x, asked, strict=True)
         ]
         keys = [norm(weights, f"{at}.ffn_norm", one) for one in x]
-        x = [one + feed_forward(weights, f"{at}.ffn", key) for one, key in zip(x, keys, strict=True)]
+        x = [
+            one + feed_forward(weights, f"{at}.ffn", key) for one, key in zip(x, keys, strict=True)
+        ]
     return np.array([norm(weights, "backbone.norm", one) for one in x]), np.array(keys)
 
 
 def _placed(weights: Weights, tokens: list[int]) -> list[np.ndarray]:
     table = weights["vocabulary.embedding"]
     width = table.shape[1]
-    return [table[token] * np.sqrt(width) + sinusoid(place, width) for place, token in enumerate(tokens)]
+    return [
+        table[token] * np.sqrt(width) + sinusoid(place, width) for place, token in enumerate(tokens)
+    ]
 
 
 def log_probs(weights: Weights, hidden: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Hashed n-grams of a whole stream, position by position, in Python's own integers; nothing is carried."""
+"""Hashed n-grams of a whole stream, position by position, in Python's own integers; nothing is
+carried.
+"""
 
 from collections.abc import Sequence
 
@@ -40,7 +42,9 @@ def rows_of(tokens: Sequence[int], place: int, starts: Sequence[int], tables, fa
     return rows
 
 
-def hashed_ngrams(x: np.ndarray, tokens: Sequence[int], starts: Sequence[int], w: Weights, tables, factors):
+def hashed_ngrams(
+    x: np.ndarray, tokens: Sequence[int], starts: Sequence[int], w: Weights, tables, factors
+):
     """The next residual stream [T, d] of a stream [T, d].
 
     Args:
@@ -49,9 +53,15 @@ def hashed_ngrams(x: np.ndarray, tokens: Sequence[int], starts: Sequence[int], w
     apart = max(order for order, _ in tables)
     gated, normed, out = [], [], []
     for place, at in enumerate(x):
-        entry = np.concatenate([w["table"][row] for row in rows_of(tokens, place, starts, tables, factors)])
+        entry = np.concatenate(
+            [w["table"][row] for row in rows_of(tokens, place, starts, tables, factors)]
+        )
         key, value = w["gate.key.weight"] @ entry, w["value.weight"] @ entry
-        score = rms_norm(at, w["gate.stream_norm.weight"]) @ rms_norm(key, w["gate.key_norm.weight"]) / np.sqrt(len(at))
+        score = (
+            rms_norm(at, w["gate.stream_norm.weight"])
+            @ rms_norm(key, w["gate.key_norm.weight"])
+            / np.sqrt(len(at))
+        )
         gated.append(value / (1 + np.exp(-score)))
         normed.append(rms_norm(gated[-1], w["value_norm.weight"]))
         summed = sum(

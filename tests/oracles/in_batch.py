@@ -1,4 +1,6 @@
-"""In-batch memory, slowly: one entry at a time, float64; and whole matrices, for gradients of autograd."""
+"""In-batch memory, slowly: one entry at a time, float64; and whole matrices, for gradients of
+autograd.
+"""
 
 import math
 
@@ -8,7 +10,8 @@ import torch
 def reads(visible, i, j):
     """Whether query i reads key j."""
     start, stop, hole_start, hole_stop = (
-        int(bound[i]) for bound in (visible.start, visible.stop, visible.hole_start, visible.hole_stop)
+        int(bound[i])
+        for bound in (visible.start, visible.stop, visible.hole_start, visible.hole_stop)
     )
     return start <= j < stop and not hole_start <= j < hole_stop
 
@@ -36,7 +39,9 @@ def log_sum(scores):
 
 def dense_log_sums(queries, keys, targets, values, visible, scale):
     """As `log_sums`, differentiable, from whole matrices."""
-    seen = torch.tensor([[reads(visible, i, j) for j in range(len(keys))] for i in range(len(queries))])
+    seen = torch.tensor(
+        [[reads(visible, i, j) for j in range(len(keys))] for i in range(len(queries))]
+    )
     scores = scale * queries @ keys.T
     same = targets[:, None] == values
     return _row_sums(scores, seen & same), _row_sums(scores, seen)

@@ -1,4 +1,6 @@
-"""Every key that an index holds, compared with its datastore's row; FAISS reads the file, nothing of memlm does."""
+"""Every key that an index holds, compared with its datastore's row; FAISS reads the file, nothing
+of memlm does.
+"""
 
 import sys
 from pathlib import Path
@@ -10,7 +12,8 @@ import zarr
 
 
 def differing_rows(path: Path, keys: np.ndarray) -> list[int]:
-    """Rows whose stored code is not that of the datastore's key; also rows that are missing or there twice.
+    """Rows whose stored code is not that of the datastore's key; also rows that are missing or
+    there twice.
 
     Args:
         path: an index file.

@@ -1,4 +1,6 @@
-"""The ∞-former over a stream of documents, without state: one position, one head, one basis function at a time."""
+"""The ∞-former over a stream of documents, without state: one position, one head, one basis
+function at a time.
+"""
 
 from itertools import pairwise
 from math import erf, exp, log, pi, sqrt
@@ -45,9 +47,13 @@ def value(signal: np.ndarray, t: float, shape: Shape) -> np.ndarray:
 
 
 def fitted(vectors: np.ndarray, places: list[float], shape: Shape) -> np.ndarray:
-    """Coefficients [N, d] of vectors [n, d] at places in [0, 1], with zeros at as many places outside."""
+    """Coefficients [N, d] of vectors [n, d] at places in [0, 1], with zeros at as many places
+    outside.
+    """
     aside = -(-len(places) // 2)
-    outside = [-(n + 1) / (2 * aside) for n in range(aside)] + [1 + (n + 1) / (2 * aside) for n in range(aside)]
+    outside = [-(n + 1) / (2 * aside) for n in range(aside)] + [
+        1 + (n + 1) / (2 * aside) for n in range(aside)
+    ]
     f = np.array([[normal(t, *psi) for t in [*places, *outside]] for psi in functions(shape)])
     all_vectors = np.concatenate((vectors, np.zeros((len(outside), vectors.shape[1]))))
     return np.linalg.inv(f @ f.T + shape.ridge * np.eye(len(f))) @ (f @ all_vectors)
@@ -60,19 +66,29 @@ def gated(w: Weights, x: np.ndarray) -> np.ndarray:
     rows = []
     for n, own in enumerate(x):
         near = (x[n - 1] if n else zero, own, x[n + 1] if n + 1 < len(x) else zero)
-        total = sum(weight[:, tap * width : (tap + 1) * width] @ vector for tap, vector in enumerate(near)) + bias
+        total = (
+            sum(
+                weight[:, tap * width : (tap + 1) * width] @ vector
+                for tap, vector in enumerate(near)
+            )
+            + bias
+        )
         rows.append(own / (1 + np.exp(-total)))
     return np.array(rows)
 
 
 def places_of(looks: list[Function], shape: Shape) -> list[float]:
-    """Where the old signal is sampled, after a segment of these normal densities: mean, standard deviation."""
+    """Where the old signal is sampled, after a segment of these normal densities: mean, standard
+    deviation.
+    """
     if not shape.sticky:
         return [(m + 1) / shape.samples for m in range(shape.samples)]
     edges = [n / shape.bins for n in range(shape.bins + 1)]
     mass = []
     for low, high in pairwise(edges):
-        mass.append(sum(erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2))) for m, s in looks))
+        mass.append(
+            sum(erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2))) for m, s in looks)
+        )
     places = []
     for m in range(shape.samples):
         wanted, part = (m + 0.5) / shape.samples * sum(mass), 0
@@ -89,7 +105,9 @@ def expectation(mean: float, deviation: float, psi: Function, points: int) -> fl
 
 
 class Read(NamedTuple):
-    """What attention adds to the residual stream [T, d], what each segment reads, and the divergence of each query."""
+    """What attention adds to the residual stream [T, d], what each segment reads, and the
+    divergence of each query.
+    """
 
     added: np.ndarray
     signals: list[np.ndarray]
@@ -100,12 +118,18 @@ class Read(NamedTuple):
 
 
 def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], points: int) -> Read:
-    """`documents`: of each position the first of its document, or 0 where the signal does not end with them."""
+    """`documents`: of each position the first of its document, or 0 where the signal does not end
+    with them.
+    """
     total, width = x.shape
     size = width // shape.heads
     q = w["attention.relative.qkv.weight"][:width]
-    names = {name.replace("attention.relative.", "attention."): tensor for name, tensor in w.items()}
-    local = transformer_xl.attended(names, x, transformer_xl.Shape(shape.heads, shape.length, shape.memory))
+    names = {
+        name.replace("attention.relative.", "attention."): tensor for name, tensor in w.items()
+    }
+    local = transformer_xl.attended(
+        names, x, transformer_xl.Shape(shape.heads, shape.length, shape.memory)
+    )
     far, signal = np.zeros_like(x), np.zeros((shape.basis, width))
     signals, looks, divergence = [], [], []
     for begin in range(0, total, shape.length):
@@ -113,11 +137,16 @@ def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], poin
         if documents[begin] > begin - shape.length:
             signal = np.zeros_like(signal)
         if left >= 0:
-            parts = [x[n] if n >= documents[begin] else np.zeros(width) for n in range(left, left + shape.length)]
+            parts = [
+                x[n] if n >= documents[begin] else np.zeros(width)
+                for n in range(left, left + shape.length)
+            ]
             before = [look for heads in looks[-shape.length :] for look in heads]
             signal = written(w, signal, np.array(parts), before, shape)
         signals.append(signal)
-        keys, values = (signal @ w[f"attention.reader.{name}.weight"].T for name in ("keys", "values"))
+        keys, values = (
+            signal @ w[f"attention.reader.{name}.weight"].T for name in ("keys", "values")
+        )
         for i in range(begin, min(begin + shape.length, total)):
             normed = norm(x[i], w["attention_norm.weight"], w["attention_norm.bias"])
             looks.append([])
@@ -137,7 +166,9 @@ def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], poin
     return Read(local + far @ w["attention.reader.out.weight"].T, signals, looks, divergence)
 
 
-def written(w: Weights, signal: np.ndarray, new: np.ndarray, looks: list[Function], shape: Shape) -> np.ndarray:
+def written(
+    w: Weights, signal: np.ndarray, new: np.ndarray, looks: list[Function], shape: Shape
+) -> np.ndarray:
     """The signal with new vectors [L, d]."""
     number = len(new)
     if not signal.any():
@@ -150,13 +181,24 @@ def written(w: Weights, signal: np.ndarray, new: np.ndarray, looks: list[Functio
 
 
 def infinity(
-    embedded: np.ndarray, blocks: list[Weights], last: Weights, shape: Shape, documents: list[int], points: int = 20001
+    embedded: np.ndarray,
+    blocks: list[Weights],
+    last: Weights,
+    shape: Shape,
+    documents: list[int],
+    points: int = 20001,
 ) -> tuple[np.ndarray, list[Read]]:
-    """Hidden states [T, d], and what each layer's attention read; with relu in the feed-forward layers."""
+    """Hidden states [T, d], and what each layer's attention read; with relu in the feed-forward
+    layers.
+    """
     x, reads = embedded * embedded.shape[1] ** 0.5, []
     for w in blocks:
         reads.append(attended(w, x, shape, documents, points))
         x = x + reads[-1].added
         g = np.stack([norm(row, w["ffn_norm.weight"], w["ffn_norm.bias"]) for row in x])
-        x = x + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T + w["ffn.down.bias"]
+        x = (
+            x
+            + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T
+            + w["ffn.down.bias"]
+        )
     return np.stack([norm(row, last["weight"], last["bias"]) for row in x]), reads

@@ -13,7 +13,9 @@ def last_word(document: str) -> str | None:
 
 
 def span_by_prefixes(document: str, pieces: Sequence[bytes]) -> tuple[int, int] | None:
-    """Tokens of a document's last word: those that share a byte with it; pieces join to the document."""
+    """Tokens of a document's last word: those that share a byte with it; pieces join to the
+    document.
+    """
     assert b"".join(pieces).decode() == document
     word = last_word(document)
     if word is None:
@@ -29,7 +31,9 @@ def span_by_prefixes(document: str, pieces: Sequence[bytes]) -> tuple[int, int] 
 def score(
     probabilities: Sequence[Sequence[float]], ids: Sequence[int], spans: Sequence[tuple[int, int]]
 ) -> dict[str, float]:
-    """Sums, and accuracy, from the whole distribution [T, V] of every token; an empty span is no passage."""
+    """Sums, and accuracy, from the whole distribution [T, V] of every token; an empty span is no
+    passage.
+    """
     nll, tokens, passages, right = 0.0, 0, 0, 0
     for start, stop in spans:
         if start == stop:

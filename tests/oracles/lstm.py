@@ -14,16 +14,20 @@ def lstm(
 
     Args:
         inputs: [L, d].
-        layers: for each gate X of i, f, g, o its weights "Wx", "Ux" [d, d] and biases "bx", "cx" [d].
+        layers: for each gate X of i, f, g, o its weights "Wx", "Ux" [d, d] and biases "bx", "cx"
+        [d].
         h, c: state before the first token, [layers, d].
     """
     h, c, outputs = h.copy(), c.copy(), []
     for x in inputs:
         for number, w in enumerate(layers):
             before = {
-                gate: w[f"W{gate}"] @ x + w[f"b{gate}"] + w[f"U{gate}"] @ h[number] + w[f"c{gate}"] for gate in "ifgo"
+                gate: w[f"W{gate}"] @ x + w[f"b{gate}"] + w[f"U{gate}"] @ h[number] + w[f"c{gate}"]
+                for gate in "ifgo"
             }
-            c[number] = sigmoid(before["f"]) * c[number] + sigmoid(before["i"]) * np.tanh(before["g"])
+            c[number] = sigmoid(before["f"]) * c[number] + sigmoid(before["i"]) * np.tanh(
+                before["g"]
+            )
             h[number] = sigmoid(before["o"]) * np.tanh(c[number])
             x = h[number]
         outputs.append(x.copy())

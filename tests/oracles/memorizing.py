@@ -1,4 +1,6 @@
-"""The Memorizing Transformer over a stream of documents, without state: one position, one head, one key at a time."""
+"""The Memorizing Transformer over a stream of documents, without state: one position, one head, one
+key at a time.
+"""
 
 from math import log
 from typing import Any, NamedTuple
@@ -11,7 +13,9 @@ Weights = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """Heads, inputs of a segment (L), cached positions before it (M), entries before it (N), how many are read (k)."""
+    """Heads, inputs of a segment (L), cached positions before it (M), entries before it (N), how
+    many are read (k).
+    """
 
     heads: int
     length: int
@@ -21,11 +25,15 @@ class Shape(NamedTuple):
 
 
 def bucket(distance: int, buckets: int, longest: int) -> int:
-    """As T5 counts: half of the buckets hold one distance each, the others as many as their logarithm says."""
+    """As T5 counts: half of the buckets hold one distance each, the others as many as their
+    logarithm says.
+    """
     half = buckets // 2
     if distance < half:
         return distance
-    return min(buckets - 1, half + int(log(distance / half) / log(longest / half) * (buckets - half)))
+    return min(
+        buckets - 1, half + int(log(distance / half) / log(longest / half) * (buckets - half))
+    )
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -37,11 +45,14 @@ def weighted(scores: list[float], values: list[np.ndarray]) -> np.ndarray:
     return sum(a * v for a, v in zip(weights, values, strict=True)) / weights.sum()
 
 
-def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], longest: int) -> np.ndarray:
+def attended(
+    w: Weights, x: np.ndarray, shape: Shape, documents: list[int], longest: int
+) -> np.ndarray:
     """What attention adds to the residual stream, [T, d].
 
     Args:
-        documents: of each position the first of its document, or 0 where memory does not end with them.
+        documents: of each position the first of its document, or 0 where memory does not end with
+        them.
     """
     total, width = x.shape
     size, out = width // shape.heads, np.zeros_like(x)
@@ -58,7 +69,8 @@ def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], long
             query = scale * unit(q[part] @ normed[i])
             near = range(max(0, begin - shape.memory), i + 1)
             local = weighted(
-                [query @ keys[j] + bias[bucket(i - j, len(bias), longest)] for j in near], [values[j] for j in near]
+                [query @ keys[j] + bias[bucket(i - j, len(bias), longest)] for j in near],
+                [values[j] for j in near],
             )
             far = range(max(0, begin - shape.entries, documents[i]), begin)
             best = sorted(far, key=lambda j, at=query: (-(at @ keys[j]), j))[: shape.neighbors]
@@ -70,11 +82,20 @@ def attended(w: Weights, x: np.ndarray, shape: Shape, documents: list[int], long
 
 
 def memorizing(
-    embedded: np.ndarray, w: Weights, last: Weights, shape: Shape, documents: list[int], longest: int
+    embedded: np.ndarray,
+    w: Weights,
+    last: Weights,
+    shape: Shape,
+    documents: list[int],
+    longest: int,
 ) -> np.ndarray:
     """Hidden states [T, d] of a model of one block, with relu."""
     x = embedded * embedded.shape[1] ** 0.5
     x = x + attended(w, x, shape, documents, longest)
     g = np.stack([norm(row, w["ffn_norm.weight"], w["ffn_norm.bias"]) for row in x])
-    x = x + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T + w["ffn.down.bias"]
+    x = (
+        x
+        + np.maximum(g @ w["ffn.up.weight"].T + w["ffn.up.bias"], 0) @ w["ffn.down.weight"].T
+        + w["ffn.down.bias"]
+    )
     return np.stack([norm(row, last["weight"], last["bias"]) for row in x])

@@ -4,9 +4,13 @@ import math
 
 
 def log_sums(scores, values, target, scale, cutoff, counts=None):
-    """(target mass, total mass) of the first entries, each of which counts so often; exact sums of exponentials."""
+    """(target mass, total mass) of the first entries, each of which counts so often; exact sums of
+    exponentials.
+    """
     target_mass = total = 0.0
-    for score, value, count in list(zip(scores, values, counts or [1] * len(scores), strict=True))[:cutoff]:
+    for score, value, count in list(zip(scores, values, counts or [1] * len(scores), strict=True))[
+        :cutoff
+    ]:
         if value < 0:
             continue
         weight = count * math.exp(score * scale)

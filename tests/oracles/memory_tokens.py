@@ -1,4 +1,6 @@
-"""A Transformer with memory tokens, segment by segment: a boolean table says who sees whom, one score at a time."""
+"""A Transformer with memory tokens, segment by segment: a boolean table says who sees whom, one
+score at a time.
+"""
 
 import numpy as np
 
@@ -15,8 +17,12 @@ def sees(kind: str, m: int, cached: int, own: int) -> np.ndarray:
     return table
 
 
-def weights(w: Weights, asking: np.ndarray, seen: np.ndarray, table: np.ndarray, m: int, heads: int) -> np.ndarray:
-    """Attention of normed rows, [heads, asking, seen]; the first m seen rows have no distance, nor have memory rows."""
+def weights(
+    w: Weights, asking: np.ndarray, seen: np.ndarray, table: np.ndarray, m: int, heads: int
+) -> np.ndarray:
+    """Attention of normed rows, [heads, asking, seen]; the first m seen rows have no distance, nor
+    have memory rows.
+    """
     size, found = asking.shape[1] // heads, np.zeros((heads, len(asking), len(seen)))
     q, k, _ = w["qkv.weight"].reshape(3, asking.shape[1], -1)
     for head, i in np.ndindex(heads, len(asking)):
@@ -26,7 +32,9 @@ def weights(w: Weights, asking: np.ndarray, seen: np.ndarray, table: np.ndarray,
             query, key = q[part] @ asking[i], k[part] @ seen[j]
             scores[j] = (query + w["content_bias"][head]) @ key
             if j >= m and "distance.weight" in w:
-                r = w["distance.weight"][part] @ distance(len(seen) - len(asking) + i - j, asking.shape[1])
+                r = w["distance.weight"][part] @ distance(
+                    len(seen) - len(asking) + i - j, asking.shape[1]
+                )
                 scores[j] += (query + w["position_bias"][head]) @ r
         exp = np.exp((scores - scores.max()) / size**0.5)
         found[head, i] = exp / exp.sum()
@@ -54,13 +62,20 @@ def fed_forward(w: Weights, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def memory_transformer(
-    embedded: np.ndarray, begun: np.ndarray, blocks: list[dict[str, Weights]], last: Weights, shape: Shape, kind: str
+    embedded: np.ndarray,
+    begun: np.ndarray,
+    blocks: list[dict[str, Weights]],
+    last: Weights,
+    shape: Shape,
+    kind: str,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[list[np.ndarray]]]:
-    """Hidden states and inputs of the last feed-forward layer [T, d], each block's inputs [blocks, T, d], and
-    attention of each segment's blocks: of memory rows (a block that nothing reads has none), then of tokens.
+    """Hidden states and inputs of the last feed-forward layer [T, d], each block's inputs [blocks,
+    T, d], and attention of each segment's blocks: of memory rows (a block that nothing reads has
+    none), then of tokens.
 
     Args:
-        embedded: [T, d]. begun: memory tokens, [m, d]. blocks: weights of `tokens` and of `memory` rows.
+        embedded: [T, d]. begun: memory tokens, [m, d]. blocks: weights of `tokens` and of `memory`
+        rows.
         kind: shared, controller or bottleneck.
     """
     total, width = embedded.shape
@@ -76,11 +91,17 @@ def memory_transformer(
             written, by_memory = memory, np.zeros((shape.heads, 0, 0))
             if m and (kind == "bottleneck" or number + 1 < len(blocks)):
                 seen = np.concatenate((memory, cached))
-                content = {name: weight for name, weight in w["memory"].items() if name != "distance.weight"}
+                content = {
+                    name: weight
+                    for name, weight in w["memory"].items()
+                    if name != "distance.weight"
+                }
                 written, by_memory = attended(content, memory, seen, table, m, shape.heads)
                 written, _ = fed_forward(w["memory"], written)
             read = written if kind == "bottleneck" else memory
-            x, by_token = attended(w["tokens"], x, np.concatenate((read, cached, x)), table[m:], m, shape.heads)
+            x, by_token = attended(
+                w["tokens"], x, np.concatenate((read, cached, x)), table[m:], m, shape.heads
+            )
             x, ffn_input = fed_forward(w["tokens"], x)
             memory = written
             looks.append([by_memory, by_token])

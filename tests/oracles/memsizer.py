@@ -25,6 +25,8 @@ def memsizer(x: np.ndarray, w: Weights, heads: int) -> np.ndarray:
         for scores in linear("query", at).reshape(heads, -1):
             for slot, weight in enumerate(softmax(scores)):
                 for before in x[: t + 1]:
-                    out[t] += weight * normed("write", before)[slot] * normed("value", before) / heads
+                    out[t] += (
+                        weight * normed("write", before)[slot] * normed("value", before) / heads
+                    )
         out[t] /= np.sqrt(t + 1)
     return out

@@ -16,7 +16,9 @@ def similarity(q, k, kind):
 
 
 def positions_read(t, *, size=None, document_start=0, window_start=None):
-    """Positions that position t reads, the nearest first: `long` where size is given, `local` where a window is."""
+    """Positions that position t reads, the nearest first: `long` where size is given, `local` where
+    a window is.
+    """
     long = {j for j in range(t) if size is not None and t - size <= j and j >= document_start}
     local = {j for j in range(t) if window_start is not None and j >= window_start}
     return sorted(long | local, reverse=True)
@@ -30,7 +32,9 @@ def memory(keys, tokens, t, read, kind, theta):
 def _shifted(entries, *others):
     """Weights exp(s - m) of entries and of other scores, m the largest of all: no sum can overflow."""
     most = max([s for s, _ in entries] + [o for row in others for o in row])
-    return [(math.exp(s - most), w) for s, w in entries], [[math.exp(o - most) for o in row] for row in others]
+    return [(math.exp(s - most), w) for s, w in entries], [
+        [math.exp(o - most) for o in row] for row in others
+    ]
 
 
 def cache(entries, vocabulary):
@@ -48,11 +52,17 @@ def cache(entries, vocabulary):
 def interpolated(p_lm, entries, lam):
     """(1 - λ) p_lm + λ p_cache; p_lm where the cache is empty."""
     p_cache = cache(entries, len(p_lm))
-    return p_lm if p_cache is None else [(1 - lam) * a + lam * b for a, b in zip(p_lm, p_cache, strict=True)]
+    return (
+        p_lm
+        if p_cache is None
+        else [(1 - lam) * a + lam * b for a, b in zip(p_lm, p_cache, strict=True)]
+    )
 
 
 def joint(vocabulary_scores, entries, alpha):
-    """One softmax over the vocabulary's scores and the entries' scores + α, entries summed by token."""
+    """One softmax over the vocabulary's scores and the entries' scores + α, entries summed by
+    token.
+    """
     raised = [(score + alpha, token) for score, token in entries]
     weights, (p,) = _shifted(raised, vocabulary_scores)
     for weight, token in weights:

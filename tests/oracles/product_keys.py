@@ -18,7 +18,9 @@ def all_scores(query: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
     return np.array([query[:half] @ a + query[half:] @ b for a in first for b in second])
 
 
-def read(scores: np.ndarray, values: np.ndarray, k: int) -> tuple[list[int], np.ndarray, np.ndarray]:
+def read(
+    scores: np.ndarray, values: np.ndarray, k: int
+) -> tuple[list[int], np.ndarray, np.ndarray]:
     """The k best slots, their weights, and what is read."""
     best = sorted(range(len(scores)), key=lambda slot: (-scores[slot], slot))[:k]
     weights = np.exp(scores[best] - scores[best].max())
@@ -39,12 +41,16 @@ def product_keys(x: np.ndarray, w: Weights, k: int) -> np.ndarray:
 
 
 def dense(x: Tensor, w: dict[str, Tensor], k: int) -> Tensor:
-    """The same of [N, d] with batch norm as in training, differentiable: all n² scores, all but the best k masked."""
+    """The same of [N, d] with batch norm as in training, differentiable: all n² scores, all but the
+    best k masked.
+    """
     _, heads, n, _ = w["lookup.keys"].shape
     queries = F.linear(x, w["lookup.query.weight"], w["lookup.query.bias"])
     centred = (queries - queries.mean(0)) / (queries.var(0, unbiased=False) + 1e-5).sqrt()
     q = (centred * w["lookup.norm.weight"] + w["lookup.norm.bias"]).view(len(x), heads, 2, -1)
-    first, second = (torch.einsum("rhe,hne->rhn", q[:, :, half], w["lookup.keys"][half]) for half in (0, 1))
+    first, second = (
+        torch.einsum("rhe,hne->rhn", q[:, :, half], w["lookup.keys"][half]) for half in (0, 1)
+    )
     scores = (first[..., None] + second[..., None, :]).reshape(len(x), heads, n * n)
     worst = scores.detach().sort(-1, descending=True).values[..., k - 1 : k]
     return (scores.masked_fill(scores < worst, -torch.inf).softmax(-1) @ w["values"]).sum(1)

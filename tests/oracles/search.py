@@ -1,12 +1,20 @@
-"""Nearest neighbours as defined: every distance in float64, one query at a time, sorted by (distance, row)."""
+"""Nearest neighbours as defined: every distance in float64, one query at a time, sorted by
+(distance, row).
+"""
 
 import numpy as np
 
 
 def nearest(
-    queries: np.ndarray, keys: np.ndarray, k: int, metric: str, exclude_ranges: np.ndarray | None = None
+    queries: np.ndarray,
+    keys: np.ndarray,
+    k: int,
+    metric: str,
+    exclude_ranges: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids [n, k], -1 where fewer rows are allowed, and distances [n, k] float64 (+inf or -inf there)."""
+    """Ids [n, k], -1 where fewer rows are allowed, and distances [n, k] float64 (+inf or -inf
+    there).
+    """
     ids = np.full((len(queries), k), -1, np.int64)
     distances = np.full((len(queries), k), np.inf if metric == "l2" else -np.inf)
     wide = keys.astype(np.float64)

@@ -28,7 +28,10 @@ def gates(hidden, neighbors, weight):
         if any(token >= 0 for token in tokens):
             for i, row in enumerate(weight):
                 values[t, i] = 1 / (
-                    1 + math.exp(-sum(float(a) * float(b) for a, b in zip(row, hidden[t], strict=True)))
+                    1
+                    + math.exp(
+                        -sum(float(a) * float(b) for a, b in zip(row, hidden[t], strict=True))
+                    )
                 )
     return values
 

@@ -24,16 +24,26 @@ def terms(w: Weights, x: np.ndarray, shape: Shape) -> np.ndarray:
     if "projection.alpha" in w:
         width = z.shape[1]
         size = width // shape.heads
-        k, v = w["projection.keys_values.weight"][:width], w["projection.keys_values.weight"][width:]
+        k, v = (
+            w["projection.keys_values.weight"][:width],
+            w["projection.keys_values.weight"][width:],
+        )
         for i in range(len(x)):
             first = max(0, i // shape.length * shape.length - shape.memory)
             for head in range(shape.heads):
                 part = slice(head * size, (head + 1) * size)
-                scores = np.array([z[i, part] @ (k[part] @ z[j]) for j in range(first, i + 1)]) / size**0.5
+                scores = (
+                    np.array([z[i, part] @ (k[part] @ z[j]) for j in range(first, i + 1)])
+                    / size**0.5
+                )
                 weights = np.exp(scores - scores.max())
-                read = sum(a * (v[part] @ z[j]) for a, j in zip(weights, range(first, i + 1), strict=True))
+                read = sum(
+                    a * (v[part] @ z[j]) for a, j in zip(weights, range(first, i + 1), strict=True)
+                )
                 mixed[i, part] += w["projection.alpha"][0] * read / weights.sum()
-    normed = np.stack([norm(row, w["projection.norm.weight"], w["projection.norm.bias"]) for row in mixed])
+    normed = np.stack(
+        [norm(row, w["projection.norm.weight"], w["projection.norm.bias"]) for row in mixed]
+    )
     projected: np.ndarray = normed @ w["projection.out.weight"].T
     return projected
 
@@ -41,7 +51,9 @@ def terms(w: Weights, x: np.ndarray, shape: Shape) -> np.ndarray:
 def sru_plus_plus(
     embedded: np.ndarray, layers: list[Weights], shape: Shape
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hidden states [T, d], each layer's inputs [layers, T, d], and its cell after the last position [layers, d]."""
+    """Hidden states [T, d], each layer's inputs [layers, T, d], and its cell after the last
+    position [layers, d].
+    """
     x, inputs, last = embedded, [], []
     for w in layers:
         inputs.append(x)

@@ -8,9 +8,14 @@ Context = tuple[int, ...]
 
 
 def contexts(ids: np.ndarray, starts: np.ndarray) -> list[Context]:
-    """The context of each token backwards: ids + 2, LONGEST at most, then 1 for the border, or what is beyond."""
+    """The context of each token backwards: ids + 2, LONGEST at most, then 1 for the border, or what
+    is beyond.
+    """
     begins = np.repeat(starts[:-1], np.diff(starts))
-    return [(*(ids[begin:i].astype(int)[::-1][:LONGEST] + 2).tolist(), 1) for i, begin in enumerate(begins)]
+    return [
+        (*(ids[begin:i].astype(int)[::-1][:LONGEST] + 2).tolist(), 1)
+        for i, begin in enumerate(begins)
+    ]
 
 
 def shared(one: Context, other: Context) -> int:

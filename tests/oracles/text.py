@@ -18,7 +18,9 @@ def is_blank(line: str) -> bool:
 
 
 def groups(text: str, begins: list[bool]) -> list[str]:
-    """Join lines into groups; a group begins at a line that may begin one if the group before has some text."""
+    """Join lines into groups; a group begins at a line that may begin one if the group before has
+    some text.
+    """
     found: list[list[str]] = []
     for line, begin in zip(lines(text), begins, strict=True):
         if not found or (begin and not is_blank(line) and not all(map(is_blank, found[-1]))):

@@ -1,4 +1,6 @@
-"""Transformer-XL over a whole stream: one position, one head and one key at a time; and dense, for gradients."""
+"""Transformer-XL over a whole stream: one position, one head and one key at a time; and dense, for
+gradients.
+"""
 
 from typing import Any, NamedTuple
 
@@ -46,7 +48,9 @@ def attended(w: Weights, x: np.ndarray, shape: Shape) -> np.ndarray:
                 r = w["attention.distance.weight"][part] @ distance(i - j, width)
                 scores.append(((query + u) @ (k[part] @ normed[j]) + (query + p) @ r) / size**0.5)
             weights = np.exp(np.array(scores) - max(scores))
-            read = sum(a * (v[part] @ normed[j]) for a, j in zip(weights, range(first, i + 1), strict=True))
+            read = sum(
+                a * (v[part] @ normed[j]) for a, j in zip(weights, range(first, i + 1), strict=True)
+            )
             out[i, part] = read / weights.sum()
     return out @ w["attention.out.weight"].T + w["attention.out.bias"]
 
@@ -54,10 +58,12 @@ def attended(w: Weights, x: np.ndarray, shape: Shape) -> np.ndarray:
 def transformer_xl(
     embedded: np.ndarray, blocks: list[Weights], last: Weights, shape: Shape
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hidden states and inputs of the last feed-forward layer [T, d], and each layer's inputs [layers, T, d].
+    """Hidden states and inputs of the last feed-forward layer [T, d], and each layer's inputs
+    [layers, T, d].
 
     Args:
-        embedded: [T, d]. blocks: the weights of each layer, with relu. last: those of the last layer norm.
+        embedded: [T, d]. blocks: the weights of each layer, with relu. last: those of the last
+        layer norm.
     """
     x = embedded * embedded.shape[1] ** 0.5
     inputs = []
@@ -81,10 +87,17 @@ def dense(embedded: Tensor, blocks: list[Weights], last: Weights, shape: Shape) 
     x = embedded * width**0.5
     for w in blocks:
         normed = F.layer_norm(x, (width,), w["attention_norm.weight"], w["attention_norm.bias"])
-        still = F.layer_norm(x.detach(), (width,), w["attention_norm.weight"], w["attention_norm.bias"])
-        heads = [(t @ w["attention.qkv.weight"].T).view(total, 3, shape.heads, -1).unbind(1) for t in (normed, still)]
+        still = F.layer_norm(
+            x.detach(), (width,), w["attention_norm.weight"], w["attention_norm.bias"]
+        )
+        heads = [
+            (t @ w["attention.qkv.weight"].T).view(total, 3, shape.heads, -1).unbind(1)
+            for t in (normed, still)
+        ]
         (q, k, v), (_, k0, v0) = heads
-        k, v = (torch.where(constant[:, :, None, None], old, new) for old, new in ((k0, k), (v0, v)))
+        k, v = (
+            torch.where(constant[:, :, None, None], old, new) for old, new in ((k0, k), (v0, v))
+        )
         r = (vectors @ w["attention.distance.weight"].T).view(total, shape.heads, -1)
         r = r[(place[:, None] - place[None]).clamp(min=0)]
         content = torch.einsum("ihe,ijhe->hij", q + w["attention.content_bias"], k)
@@ -93,5 +106,9 @@ def dense(embedded: Tensor, blocks: list[Weights], last: Weights, shape: Shape) 
         read = torch.einsum("hij,ijhe->ihe", scores.softmax(-1), v).flatten(1)
         x = x + read @ w["attention.out.weight"].T + w["attention.out.bias"]
         g = F.layer_norm(x, (width,), w["ffn_norm.weight"], w["ffn_norm.bias"])
-        x = x + F.relu(g @ w["ffn.up.weight"].T + w["ffn.up.bias"]) @ w["ffn.down.weight"].T + w["ffn.down.bias"]
+        x = (
+            x
+            + F.relu(g @ w["ffn.up.weight"].T + w["ffn.up.bias"]) @ w["ffn.down.weight"].T
+            + w["ffn.down.bias"]
+        )
     return F.layer_norm(x, (width,), last["weight"], last["bias"])

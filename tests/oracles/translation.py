@@ -15,7 +15,9 @@ def exhaustive(next_token: Next, vocabulary: int, eos: int, longest: int, alpha:
     """The best of all targets that end within `longest` tokens, or are as long."""
     found = []
     for length in range(longest + 1):
-        for target in product([token for token in range(vocabulary) if token != eos], repeat=length):
+        for target in product(
+            [token for token in range(vocabulary) if token != eos], repeat=length
+        ):
             whole = target if length == longest else (*target, eos)
             log_p = sum(next_token(whole[:i])[token] for i, token in enumerate(whole))
             found.append((target, log_p / len(whole) ** alpha))
@@ -33,7 +35,11 @@ def beam_search(
         for row, (target, log_p) in enumerate(live):
             scores = next_token(target).copy()
             scores[list(never)] = -np.inf
-            candidates += [(-(log_p + score), row, token) for token, score in enumerate(scores) if score > -np.inf]
+            candidates += [
+                (-(log_p + score), row, token)
+                for token, score in enumerate(scores)
+                if score > -np.inf
+            ]
         going = []
         for place, (nll, row, token) in enumerate(sorted(candidates)[: 2 * beam]):
             if token == eos and place < beam:

@@ -1,4 +1,5 @@
-"""Compares memlm with the authors' own code and prints a table; README.md beside this file says how to get that code.
+"""Compares memlm with the authors' own code and prints a table; README.md beside this file says how
+to get that code.
 
 Exit code 0: all agree; 1: one does not; 2: the code of one is not there.
 """
@@ -45,10 +46,19 @@ def _row(*cells: str) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "python -m tests.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m tests.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sources", type=Path, required=True, help="folder with the repositories, as git clones them")
-    parser.add_argument("--peer", action="append", choices=PEERS, help="this one alone; may be given several times")
+    parser.add_argument(
+        "--sources",
+        type=Path,
+        required=True,
+        help="folder with the repositories, as git clones them",
+    )
+    parser.add_argument(
+        "--peer", action="append", choices=PEERS, help="this one alone; may be given several times"
+    )
     asked = parser.parse_args()
     asked.sources = asked.sources.resolve()
     return asked

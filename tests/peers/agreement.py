@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 EXACT = 1e-10
-"""Of float64: what sums in another order may differ by, relative to the largest number that is compared."""
+"""Of float64: what sums in another order may differ by, relative to the largest number that is
+compared.
+"""
 
 
 class Agreement(NamedTuple):
@@ -24,8 +26,14 @@ class Agreement(NamedTuple):
 
 
 def difference(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> float:
-    """The largest |a - b| / max |b| over pairs of tensors of the same shape; NaN where a number is none."""
-    return float(torch.stack([_apart(a.detach(), b.detach()) for a, b in zip(ours, theirs, strict=True)]).max())
+    """The largest |a - b| / max |b| over pairs of tensors of the same shape; NaN where a number is
+    none.
+    """
+    return float(
+        torch.stack(
+            [_apart(a.detach(), b.detach()) for a, b in zip(ours, theirs, strict=True)]
+        ).max()
+    )
 
 
 def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:

@@ -1,6 +1,8 @@
-"""knn-transformers: its datastore and its kNN-LM against memlm's, on the same model and the same text.
+"""knn-transformers: its datastore and its kNN-LM against memlm's, on the same model and the same
+text.
 
-`python -m tests.peers.knn_transformers_speed` does the same with a real model, and with the time that both take.
+`python -m tests.peers.knn_transformers_speed` does the same with a real model, and with the time
+that both take.
 """
 
 import tempfile
@@ -38,7 +40,22 @@ PEER = Peer(
     "with queries rounded to float16, as the keys are",
     patched="llama is added to their table of layers",
 )
-WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "on", "under", "mat", "tree", "and", "then", "it")
+WORDS = (
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "bird",
+    "sat",
+    "ran",
+    "on",
+    "under",
+    "mat",
+    "tree",
+    "and",
+    "then",
+    "it",
+)
 LENGTH, K, LAMBDA, TEMPERATURE = 16, 32, 0.25, 5.0
 ROUNDED = 1e-5
 """Of log-probabilities in float32: distances are summed in another order."""
@@ -72,9 +89,13 @@ def comparisons(source: Path) -> Iterator[Agreement]:
             stored = torch.tensor(mine["keys"][:]).float()
             # their windows have one input more, so that the last bit of a float16 may be another
             yield Agreement("keys, in float16", on, difference([stored], [keys]), 2.0**-10)
-            yield Agreement("values", on, difference([torch.tensor(mine["values"][:])], [values]), 0.0)
+            yield Agreement(
+                "values", on, difference([torch.tensor(mine["values"][:])], [values]), 0.0
+            )
             one_list(theirs, model, Path(folder), len(values))
-            log_p = read(theirs, model, ours.ids("test"), ours.start, setting, Path(folder), len(values))
+            log_p = read(
+                theirs, model, ours.ids("test"), ours.start, setting, Path(folder), len(values)
+            )
             scores = torch.from_numpy(ours.report.zarr("scores.zarr")["logp"][:])
             yield Agreement("log p of kNN-LM", on, difference([scores], [log_p]), ROUNDED)
 
@@ -89,18 +110,28 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 class Ours:
-    """What memlm makes: tokens, model, datastore, an index of all keys, and a report with the scores of all tokens."""
+    """What memlm makes: tokens, model, datastore, an index of all keys, and a report with the
+    scores of all tokens.
+    """
 
-    def __init__(self, store: Store, checkpoint: str, texts: Mapping[str, str], setting: Setting) -> None:
+    def __init__(
+        self, store: Store, checkpoint: str, texts: Mapping[str, str], setting: Setting
+    ) -> None:
         self.store, windows = store, {"context": setting.length}
         self.seconds: dict[str, float] = {}
         """Of the processor, by kind of artifact."""
         files = {split: [text] for split, text in texts.items()}
         given = TokenizeConfig(tokenizer="given", documents="file")
         self.tokens = self._made(Tokenize(), given, source=[], tokenizer=checkpoint, **files)
-        self.model = self._made(ImportModel(), ImportConfig(), source=self.tokens.reference, checkpoint=checkpoint)
-        self.datastore = self._made(BuildDatastore(), DatastoreConfig(**windows), source=self.model.reference)
-        self.index = self._made(BuildIndex(), IndexConfig(index="flat"), source=self.datastore.reference)
+        self.model = self._made(
+            ImportModel(), ImportConfig(), source=self.tokens.reference, checkpoint=checkpoint
+        )
+        self.datastore = self._made(
+            BuildDatastore(), DatastoreConfig(**windows), source=self.model.reference
+        )
+        self.index = self._made(
+            BuildIndex(), IndexConfig(index="flat"), source=self.datastore.reference
+        )
         asked = EvaluateConfig(memory=(setting.memory,), save_token_scores=True, **windows)
         self.report = self._made(Evaluate(), asked, source=self.index.reference)
 
@@ -126,7 +157,9 @@ def knnlm(source: Path) -> ModuleType:
     """Their module, which also knows where the last feed-forward of a llama is."""
     module = load(source / "knnlm.py", "knnlm")
     place = lambda model: model.base_model.layers[-1].mlp  # noqa: E731
-    module.KNNWrapper.model_layer_to_capture["llama"] = {module.KEY_TYPE.last_ffn_input: (place, True)}
+    module.KNNWrapper.model_layer_to_capture["llama"] = {
+        module.KEY_TYPE.last_ffn_input: (place, True)
+    }
     return module
 
 
@@ -134,7 +167,9 @@ def windows(ids: np.ndarray, start: int, length: int) -> Iterator[dict[str, torc
     """Inputs and labels, [1, n + 1] each, for every n <= `length` tokens: the first has no label."""
     before = np.concatenate(([start], ids[:-1]))
     for at in range(0, len(ids), length):
-        inputs = torch.from_numpy(np.concatenate((before[at : at + 1], ids[at : at + length])))[None]
+        inputs = torch.from_numpy(np.concatenate((before[at : at + 1], ids[at : at + length])))[
+            None
+        ]
         labels = inputs.clone()
         labels[:, 0] = -100
         yield {"input_ids": inputs, "labels": labels}
@@ -145,14 +180,18 @@ def save(
     theirs: ModuleType, model: Any, ids: np.ndarray, start: int, setting: Setting, folder: Path
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Their datastore of a text: keys float [n, d], values int [n]."""
-    saver = theirs.KNNSaver(len(ids), str(folder), model.config.hidden_size, theirs.KEY_TYPE.last_ffn_input)
+    saver = theirs.KNNSaver(
+        len(ids), str(folder), model.config.hidden_size, theirs.KEY_TYPE.last_ffn_input
+    )
     saver.break_into(model)
     for window in windows(ids, start, setting.length):
         model(**window)
     saver.break_out()
     saver.dstore_keys.flush()
     saver.dstore_vals.flush()
-    return torch.tensor(np.array(saver.dstore_keys)).float(), torch.tensor(np.array(saver.dstore_vals[:, 0]))
+    return torch.tensor(np.array(saver.dstore_keys)).float(), torch.tensor(
+        np.array(saver.dstore_vals[:, 0])
+    )
 
 
 def one_list(theirs: ModuleType, model: Any, folder: Path, rows: int) -> None:
@@ -205,7 +244,9 @@ def read(
 
 @torch.no_grad()
 def log_probs(model: Any, ids: np.ndarray, start: int, setting: Setting) -> torch.Tensor:
-    """Log-probabilities of the tokens of a text, float32 [n], by the model's scores or what they made of them."""
+    """Log-probabilities of the tokens of a text, float32 [n], by the model's scores or what they
+    made of them.
+    """
     return torch.cat([_log_p(model, window) for window in windows(ids, start, setting.length)])
 
 

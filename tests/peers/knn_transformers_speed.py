@@ -1,14 +1,18 @@
-"""A real pretrained model read with a datastore by memlm and by knn-transformers: perplexities, and the time of both.
+"""A real pretrained model read with a datastore by memlm and by knn-transformers: perplexities, and
+the time of both.
 
-    python -m tests.peers.knn_transformers_speed --sources peers --model MODEL --train TEXT --test TEXT
+    python -m tests.peers.knn_transformers_speed --sources peers --model MODEL --train TEXT --test
+    TEXT
 
-MODEL: a folder or FILE.gguf; TEXT: a file each. One process, the same tokens, windows, k, λ and temperature. Their
-exact search is an index of one list; their own index (IVF-PQ, 32 of its lists read) is shown beside it, with its
-distances and with recomputed ones. Both keep float16 keys; queries are float16 in memlm alone, as is each side's habit.
+MODEL: a folder or FILE.gguf; TEXT: a file each. One process, the same tokens, windows, k, λ and
+temperature. Their exact search is an index of one list; their own index (IVF-PQ, 32 of its lists
+read) is shown beside it, with its distances and with recomputed ones. Both keep float16 keys;
+queries are float16 in memlm alone, as is each side's habit.
 
-Seconds are of the processor, so that other programs beside it do not count; with several threads, those that wait count
-too, so one is taken unless --threads says otherwise. memlm's are of whole stages, with
-the model loaded in each and all that a report holds; theirs are of the loops alone, with the model in memory.
+Seconds are of the processor, so that other programs beside it do not count; with several threads,
+those that wait count too, so one is taken unless --threads says otherwise. memlm's are of whole
+stages, with the model loaded in each and all that a report holds; theirs are of the loops alone,
+with the model in memory.
 """
 
 import argparse
@@ -60,27 +64,42 @@ def main() -> int:
     return 0
 
 
-def compared(theirs: ModuleType, asked: argparse.Namespace, setting: Setting, folder: Path) -> list[Line]:
+def compared(
+    theirs: ModuleType, asked: argparse.Namespace, setting: Setting, folder: Path
+) -> list[Line]:
     texts = {"train": str(asked.train), "valid": str(asked.test), "test": str(asked.test)}
     ours = Ours(Store(folder / "store"), str(asked.model), texts, setting)
     train, test = ours.ids("train"), ours.ids("test")
     print(f"{len(train):,} keys, {len(test):,} tokens scored", flush=True)
     metrics = ours.report.json("metrics.json")
     plain, knn = (row["perplexity"] for row in metrics["rows"][:2])
-    lines = [Line("memlm, all keys", *(ours.seconds[kind] for kind in ("datastore", "index", "report")), plain, knn)]
+    lines = [
+        Line(
+            "memlm, all keys",
+            *(ours.seconds[kind] for kind in ("datastore", "index", "report")),
+            plain,
+            knn,
+        )
+    ]
     model, rows = _loaded(asked.model), len(train)
     saving = timed(lambda: save(theirs, model, train, ours.start, setting, folder))[1]
     alone = _perplexity(log_probs(model, test, ours.start, setting))
 
     def scored(name: str, index: float, plain: float | None = None, **more: Any) -> Line:
-        log_p, seconds = timed(lambda: read(theirs, model, test, ours.start, setting, folder, rows, **more))
+        log_p, seconds = timed(
+            lambda: read(theirs, model, test, ours.start, setting, folder, rows, **more)
+        )
         return Line(name, saving, index, seconds, plain, _perplexity(log_p))
 
     index = timed(lambda: one_list(theirs, model, folder, rows))[1]
     lines.append(scored("knn-transformers, all keys", index, alone, rounded=False))
     index = timed(lambda: _own_index(theirs, model, folder, rows))[1]
     lines.append(scored("knn-transformers, its index", index, rounded=False))
-    lines.append(scored("knn-transformers, its index, recomputed", index, rounded=False, recompute_dists=True))
+    lines.append(
+        scored(
+            "knn-transformers, its index, recomputed", index, rounded=False, recompute_dists=True
+        )
+    )
     return lines
 
 
@@ -95,12 +114,16 @@ def _loaded(path: Path) -> Any:
 
     location = locate(str(path))
     given = {**location.loading(), "dtype": torch.float32}
-    return torch.nn.Module.float(AutoModelForCausalLM.from_pretrained(str(location.folder), **given).eval())
+    return torch.nn.Module.float(
+        AutoModelForCausalLM.from_pretrained(str(location.folder), **given).eval()
+    )
 
 
 def _own_index(theirs: ModuleType, model: Any, folder: Path, rows: int) -> None:
     """As their `build_index` makes it of the keys that were saved."""
-    saver = theirs.KNNSaver(rows, str(folder), model.config.hidden_size, theirs.KEY_TYPE.last_ffn_input)
+    saver = theirs.KNNSaver(
+        rows, str(folder), model.config.hidden_size, theirs.KEY_TYPE.last_ffn_input
+    )
     saver.break_into(model)
     saver.break_out()
     saver.build_index(ncentroids=LISTS)
@@ -118,7 +141,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sources", type=Path, required=True, help="folder with their repository, as git clones it")
+    parser.add_argument(
+        "--sources", type=Path, required=True, help="folder with their repository, as git clones it"
+    )
     parser.add_argument("--model", type=Path, required=True, help="a folder or FILE.gguf")
     parser.add_argument("--train", type=Path, required=True, help="text of the datastore")
     parser.add_argument("--test", type=Path, required=True, help="text that is scored")

@@ -1,4 +1,5 @@
-"""nanoGPT: its network with memlm's weights, and the losses of its own `train.py` against those of memlm's trainer.
+"""nanoGPT: its network with memlm's weights, and the losses of its own `train.py` against those of
+memlm's trainer.
 
 `train.py` runs as it is, on a file of memlm's tokens.
 """
@@ -46,7 +47,9 @@ ROWS, ACCUMULATED, UPDATES, WARMUP = 4, 2, 60, 7
 RATE, FINAL, DECAY, BETAS, CLIP = 0.01, 0.1, 0.1, (0.9, 0.95), 0.5
 EOS, TOKENS = 0, 1500
 TRAINED = 1e-8
-"""Of 60 updates: Adam divides by the root of small moments, which raises what sums in another order differ by."""
+"""Of 60 updates: Adam divides by the root of small moments, which raises what sums in another order
+differ by.
+"""
 
 
 def comparisons(source: Path) -> Iterator[Agreement]:
@@ -74,12 +77,20 @@ def _forward(network: ModuleType) -> tuple[float, float]:
     costs = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     loss = model.loss(hidden, targets.flatten())
     parameters = list(model.parameters())
-    return difference([ours], [costs]), difference(gradients(loss, parameters), gradients(other, parameters))
+    return difference([ours], [costs]), difference(
+        gradients(loss, parameters), gradients(other, parameters)
+    )
 
 
 def _model() -> LanguageModel:
     torch.manual_seed(0)
-    sizes = {"vocab_size": V, "width": WIDTH, "heads": HEADS, "layers": LAYERS, "ffn_width": 4 * WIDTH}
+    sizes = {
+        "vocab_size": V,
+        "width": WIDTH,
+        "heads": HEADS,
+        "layers": LAYERS,
+        "ffn_width": 4 * WIDTH,
+    }
     model = LanguageModel(TransformerConfig(**sizes, max_positions=LENGTH, dropout=0.0)).double()
     model.backbone.scale = 1.0
     for name, weight in model.named_parameters():
@@ -107,8 +118,15 @@ def _weights(model: LanguageModel) -> dict[str, Tensor]:
             f"h.{number}.mlp.c_fc": block.ffn.up,
             f"h.{number}.mlp.c_proj": block.ffn.down,
         }
-    parts = ((f"transformer.{name}.{part}", getattr(layer, part)) for name, layer in layers.items() for part in KINDS)
-    tables = {"transformer.wte.weight": vocabulary.embedding, "transformer.wpe.weight": backbone.positions.learned}
+    parts = (
+        (f"transformer.{name}.{part}", getattr(layer, part))
+        for name, layer in layers.items()
+        for part in KINDS
+    )
+    tables = {
+        "transformer.wte.weight": vocabulary.embedding,
+        "transformer.wpe.weight": backbone.positions.learned,
+    }
     return tables | dict(parts)
 
 
@@ -182,7 +200,11 @@ class _Watched(LanguageModeling):
 
 
 def _train_theirs(
-    source: Path, network: ModuleType, begin: dict[str, Tensor], segments: list[np.ndarray], folder: Path
+    source: Path,
+    network: ModuleType,
+    begin: dict[str, Tensor],
+    segments: list[np.ndarray],
+    folder: Path,
 ) -> tuple[list[float], nn.Module]:
     """Losses of their forward passes, and their network after the last update."""
     np.concatenate(([EOS], _tokens())).astype(np.uint16).tofile(folder / "train.bin")
@@ -192,7 +214,9 @@ def _train_theirs(
     class Recorded(network.GPT):
         def __init__(self, config: Any) -> None:
             super().__init__(config)
-            self.double().load_state_dict(begin | {"lm_head.weight": begin["transformer.wte.weight"]})
+            self.double().load_state_dict(
+                begin | {"lm_head.weight": begin["transformer.wte.weight"]}
+            )
 
         def forward(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
             logits, loss = super().forward(*batch)
@@ -210,7 +234,9 @@ def _train_theirs(
         torch.random.fork_rng(),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # the old name of the gradient scaler; the mean of no validation losses
+        warnings.simplefilter(
+            "ignore"
+        )  # the old name of the gradient scaler; the mean of no validation losses
         ran = load(source / "train.py", "train")
     return losses, ran.model
 

@@ -1,4 +1,6 @@
-"""The neural cache: the loop of awd-lstm-lm's `pointer.py`, run whole over a memlm LSTM, against memlm's cache."""
+"""The neural cache: the loop of awd-lstm-lm's `pointer.py`, run whole over a memlm LSTM, against
+memlm's cache.
+"""
 
 import contextlib
 import io
@@ -78,7 +80,9 @@ def _ours(model: LanguageModel, stream: Tensor, case: Case) -> Tensor:
     log_p, log_z = model.log_prob(hidden, targets)
     place = torch.arange(len(targets))
     at = Recent(hidden, targets, (place - case.window).clamp(min=0), "dot", case.window)
-    memory = target_log_sums(recent_entries(at), recent_matches(at), [case.theta], [case.window]).at(0, 0)
+    memory = target_log_sums(
+        recent_entries(at), recent_matches(at), [case.theta], [case.window]
+    ).at(0, 0)
     stored = (place // case.chunk * case.chunk).clamp(max=case.window) + place % case.chunk
     with_cache = Interpolate().read(log_p, log_z, memory, case.lam)
     return -torch.where(stored > case.window, with_cache, log_p).sum()
@@ -92,7 +96,13 @@ def _theirs(source: Path, model: LanguageModel, stream: Tensor, case: Case) -> T
         "model": stand_in("model"),
         "utils": _utils(source),
     }
-    options = {"window": case.window, "bptt": case.chunk, "theta": case.theta, "lambdasm": case.lam, "save": os.devnull}
+    options = {
+        "window": case.window,
+        "bptt": case.chunk,
+        "theta": case.theta,
+        "lambdasm": case.lam,
+        "save": os.devnull,
+    }
     arguments = ["pointer.py", "--cuda", *(f"--{name}={value}" for name, value in options.items())]
     with (
         importable(modules),
@@ -121,7 +131,9 @@ def _utils(source: Path) -> ModuleType:
 
 
 class _Read:
-    """What the loop asks of a model: scores [n, 1, V], what is carried, outputs of each layer, and one thing more."""
+    """What the loop asks of a model: scores [n, 1, V], what is carried, outputs of each layer, and
+    one thing more.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -132,8 +144,17 @@ class _Read:
     def init_hidden(self, rows: int) -> None:
         return None
 
-    def __call__(self, data: Tensor, state: Any, return_h: bool) -> tuple[Tensor, Any, list[Tensor], None]:
+    def __call__(
+        self, data: Tensor, state: Any, return_h: bool
+    ) -> tuple[Tensor, Any, list[Tensor], None]:
         """Their loop detaches a tuple."""
-        encoding = self.model.encode(data.T, None if state is None else dict(zip("hc", state, strict=True)))
+        encoding = self.model.encode(
+            data.T, None if state is None else dict(zip("hc", state, strict=True))
+        )
         hidden = encoding.hidden.transpose(0, 1)
-        return self.model.log_probs(hidden[:, 0])[:, None], (encoding.state["h"], encoding.state["c"]), [hidden], None
+        return (
+            self.model.log_probs(hidden[:, 0])[:, None],
+            (encoding.state["h"], encoding.state["c"]),
+            [hidden],
+            None,
+        )

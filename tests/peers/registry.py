@@ -3,6 +3,7 @@
 from tests.peers import knn_transformers, nanogpt, pointer, sru_plus_plus, transformer_xl, trime
 
 PEERS = {
-    module.PEER.name: module for module in (trime, transformer_xl, sru_plus_plus, pointer, nanogpt, knn_transformers)
+    module.PEER.name: module
+    for module in (trime, transformer_xl, sru_plus_plus, pointer, nanogpt, knn_transformers)
 }
 """Each has `PEER`, and `comparisons` of the folder with its code."""

@@ -1,4 +1,6 @@
-"""Where the authors' own code lies, and how a file of it is loaded; nothing of it is part of this repository."""
+"""Where the authors' own code lies, and how a file of it is loaded; nothing of it is part of this
+repository.
+"""
 
 import importlib.util
 import sys
@@ -32,7 +34,9 @@ class Peer(NamedTuple):
 
 @contextmanager
 def importable(modules: Mapping[str, ModuleType], *folders: Path) -> Iterator[None]:
-    """While it lasts, `import` finds these modules, then those of the folders; after it nothing of them is left."""
+    """While it lasts, `import` finds these modules, then those of the folders; after it nothing of
+    them is left.
+    """
     paths = [str(folder) for folder in folders]
     with patch.dict(sys.modules, modules), patch.object(sys, "path", [*paths, *sys.path]):
         yield

@@ -29,7 +29,9 @@ def comparisons(source: Path) -> Iterator[Agreement]:
     with (
         patch("torch.utils.cpp_extension.load"),
         patch("torch.jit.script", lambda function: function),
-        importable({"sru.cuda_functional": stand_in("cuda", elementwise_recurrence_forward=None)}, source),
+        importable(
+            {"sru.cuda_functional": stand_in("cuda", elementwise_recurrence_forward=None)}, source
+        ),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
@@ -37,7 +39,10 @@ def comparisons(source: Path) -> Iterator[Agreement]:
 
         for heads, every in ((1, 1), (2, 1), (1, 2)):
             sizes = f"{SEGMENTS} segments of {LENGTH}, heads {heads}, attention in every {every}, float64"
-            yield from (Agreement(what, sizes, apart) for what, apart in _compare(SRUpp, heads, every).items())
+            yield from (
+                Agreement(what, sizes, apart)
+                for what, apart in _compare(SRUpp, heads, every).items()
+            )
 
 
 def _compare(network_of: Any, heads: int, every: int) -> dict[str, float]:
@@ -62,7 +67,10 @@ def _compare(network_of: Any, heads: int, every: int) -> dict[str, float]:
         encoding = ours(Inputs(segment, state))
         begin = 0 if memory[0] is None else LENGTH
         hidden, after, kept = theirs(
-            segment.transpose(0, 1), cells, memory=memory, attn_mask=mask[begin : begin + LENGTH, : begin + LENGTH]
+            segment.transpose(0, 1),
+            cells,
+            memory=memory,
+            attn_mask=mask[begin : begin + LENGTH, : begin + LENGTH],
         )
         assert encoding.state is not None
         state, cells = encoding.state, after.detach()
@@ -71,12 +79,16 @@ def _compare(network_of: Any, heads: int, every: int) -> dict[str, float]:
         both = [ours, theirs]
         first, other = (
             gradients(f.square().sum(), [network.get_parameter(name) for name in names])
-            for network, f, names in zip(both, (encoding.hidden, hidden), zip(*_same(ours), strict=True), strict=True)
+            for network, f, names in zip(
+                both, (encoding.hidden, hidden), zip(*_same(ours), strict=True), strict=True
+            )
         )
         found = {
             "hidden states": difference([encoding.hidden], [hidden.transpose(0, 1)]),
             "cells that are carried": difference(carried, list(cells)),
-            "inputs of layers that are carried": difference(state["cached"].transpose(1, 2), memory),
+            "inputs of layers that are carried": difference(
+                state["cached"].transpose(1, 2), memory
+            ),
             "gradients": difference(first, other),
         }
         apart = {what: max(one, apart.get(what, 0.0)) for what, one in found.items()}
@@ -103,7 +115,12 @@ def _weights(ours: Any, theirs: Any) -> Iterator[tuple[str, Tensor]]:
         yield there, ours.get_parameter(here).data
     for number, block in enumerate(ours.blocks):
         last = "linear2" if block.projection.alpha is None else "linear3"
-        out = block.projection.out.weight.data.unflatten(0, (3, WIDTH)).transpose(0, 1).flatten(0, 1)
+        out = (
+            block.projection.out.weight.data.unflatten(0, (3, WIDTH)).transpose(0, 1).flatten(0, 1)
+        )
         yield f"rnn_lst.{number}.transform_module.{last}.weight", out
-        yield f"rnn_lst.{number}.weight_c", torch.cat((block.carry_forget, block.carry_highway)).data
+        yield (
+            f"rnn_lst.{number}.weight_c",
+            torch.cat((block.carry_forget, block.carry_highway)).data,
+        )
         yield f"rnn_lst.{number}.bias", torch.cat((block.forget_bias, block.highway_bias)).data

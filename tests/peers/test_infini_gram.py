@@ -1,6 +1,8 @@
-"""Matches and counts beside the engine of infini-gram (Liu et al. 2024), where it is there: pip install infini-gram.
+"""Matches and counts beside the engine of infini-gram (Liu et al. 2024), where it is there: pip
+install infini-gram.
 
-Its index is written here as its files are read: documents with a mark before each, and the sorted places of all tokens.
+Its index is written here as its files are read: documents with a mark before each, and the sorted
+places of all tokens.
 """
 
 from pathlib import Path
@@ -50,4 +52,6 @@ def test_the_longest_match_and_what_follows_it_are_counted_alike(tmp_path: Path,
         if length:
             assert counted == np.bincount(longest, minlength=VOCABULARY).tolist()
         longer = asked[max(place - length - 1, 0) : place].tolist()
-        assert length == place or not any(engine.count([*longer, token])["count"] for token in range(VOCABULARY))
+        assert length == place or not any(
+            engine.count([*longer, token])["count"] for token in range(VOCABULARY)
+        )

@@ -1,4 +1,6 @@
-"""memlm against the authors' own code, where it is there: MEMLM_PEERS names the folder with it (README.md)."""
+"""memlm against the authors' own code, where it is there: MEMLM_PEERS names the folder with it
+(README.md).
+"""
 
 import os
 from pathlib import Path
@@ -13,7 +15,9 @@ from tests.peers.registry import PEERS
 SOURCES = os.environ.get("MEMLM_PEERS")
 
 
-@pytest.mark.skipif(not SOURCES, reason="MEMLM_PEERS names no folder with the peers' code (tests/peers/README.md)")
+@pytest.mark.skipif(
+    not SOURCES, reason="MEMLM_PEERS names no folder with the peers' code (tests/peers/README.md)"
+)
 @pytest.mark.parametrize("name", PEERS)
 def test_memlm_agrees_with(name):
     peer = PEERS[name].PEER

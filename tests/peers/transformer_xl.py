@@ -48,7 +48,9 @@ class Read(NamedTuple):
 
 def comparisons(source: Path) -> Iterator[Agreement]:
     with _on_todays_torch(), importable({}, source / "pytorch" / "utils"):
-        network_of = load(source / "pytorch" / "mem_transformer.py", "mem_transformer").MemTransformerLM
+        network_of = load(
+            source / "pytorch" / "mem_transformer.py", "mem_transformer"
+        ).MemTransformerLM
         for softmax, memories in product(SOFTMAXES, MEMORIES):
             apart = [one for memory in memories for one in _compare(network_of, softmax, memory)]
             sizes = f"{SEGMENTS} segments of {LENGTH}, M {', '.join(map(str, memories))}, {softmax} softmax, float64"
@@ -59,7 +61,11 @@ def comparisons(source: Path) -> Iterator[Agreement]:
 def _compare(network_of: Any, softmax: str, memory: int) -> Iterator[dict[str, float]]:
     """How far apart both are in each segment, by what is compared."""
     model, theirs = _model(softmax, memory), _theirs(network_of, softmax, memory)
-    weights = [weight for name, weight in model.named_parameters() if not name.endswith("attention.out.bias")]
+    weights = [
+        weight
+        for name, weight in model.named_parameters()
+        if not name.endswith("attention.out.bias")
+    ]
     made = torch.Generator().manual_seed(memory)
     tokens = torch.randint(0, V, (STREAMS, SEGMENTS * LENGTH + 1), generator=made)
     segments = (part.split(LENGTH, 1) for part in (tokens[:, :-1], tokens[:, 1:]))
@@ -80,14 +86,19 @@ def _compare(network_of: Any, softmax: str, memory: int) -> Iterator[dict[str, f
 def _model(softmax: str, memory: int) -> LanguageModel:
     torch.manual_seed(memory)
     sizes = {"vocab_size": V, "width": WIDTH, "heads": HEADS, "layers": LAYERS, "ffn_width": INNER}
-    vocabulary = {"cutoffs": CUTOFFS, "factor": FACTOR} if softmax == "adaptive" else {"score_bias": True}
+    vocabulary = (
+        {"cutoffs": CUTOFFS, "factor": FACTOR} if softmax == "adaptive" else {"score_bias": True}
+    )
     lengths = {"segment_length": LENGTH, "mem_length": memory}
     config = TransformerXLConfig(**sizes, **vocabulary, **lengths, activation="relu", dropout=0.0)
     model = LanguageModel(config).double()
     model.backbone.norm = nn.Identity()
     first = model.backbone.blocks[0].attention
     for block in model.backbone.blocks:
-        block.attention.content_bias, block.attention.position_bias = first.content_bias, first.position_bias
+        block.attention.content_bias, block.attention.position_bias = (
+            first.content_bias,
+            first.position_bias,
+        )
     for name, weight in model.named_parameters():
         if name.endswith(("bias", "norm.weight")) and not name.endswith("attention.out.bias"):
             nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.5)
@@ -96,7 +107,12 @@ def _model(softmax: str, memory: int) -> LanguageModel:
 
 def _theirs(network_of: Any, softmax: str, memory: int) -> nn.Module:
     adaptive = {"cutoffs": CUTOFFS, "div_val": FACTOR, "tie_projs": [True] * (len(CUTOFFS) + 1)}
-    settings = {"tgt_len": LENGTH, "ext_len": 0, "mem_len": memory, **(adaptive if softmax == "adaptive" else {})}
+    settings = {
+        "tgt_len": LENGTH,
+        "ext_len": 0,
+        "mem_len": memory,
+        **(adaptive if softmax == "adaptive" else {}),
+    }
     sizes = (V, LAYERS, HEADS, WIDTH, WIDTH // HEADS, INNER)
     theirs: Any = network_of(*sizes, dropout=0.0, dropatt=0.0, pre_lnorm=True, **settings)
     theirs.crit.keep_order = True
@@ -105,7 +121,9 @@ def _theirs(network_of: Any, softmax: str, memory: int) -> nn.Module:
     return theirs.double()
 
 
-def _read_ours(model: LanguageModel, theirs: Any, inputs: Tensor, targets: Tensor, carried: State) -> Read:
+def _read_ours(
+    model: LanguageModel, theirs: Any, inputs: Tensor, targets: Tensor, carried: State
+) -> Read:
     def sinusoids(length: int, width: int, device: torch.device) -> Tensor:
         vectors: Tensor = theirs.pos_emb(torch.arange(length, dtype=torch.float64))[:, 0]
         return vectors
@@ -117,7 +135,9 @@ def _read_ours(model: LanguageModel, theirs: Any, inputs: Tensor, targets: Tenso
     return Read(-log_p.view(targets.shape), model.loss(*read), encoding.state)
 
 
-def _read_theirs(model: LanguageModel, theirs: nn.Module, inputs: Tensor, targets: Tensor, carried: Any) -> Read:
+def _read_theirs(
+    model: LanguageModel, theirs: nn.Module, inputs: Tensor, targets: Tensor, carried: Any
+) -> Read:
     """Their tensors have the positions first."""
     given = inputs.T.contiguous(), targets.T.contiguous(), *(carried or ())
     read = functional_call(theirs, dict(_weights(model)), given)
@@ -153,7 +173,9 @@ def _of_vocabulary(vocabulary: Any) -> Iterator[tuple[str, Tensor]]:
         yield "crit.out_layers.0.bias", vocabulary.bias
         return
     yield "crit.cluster_weight", vocabulary.clusters.flip(0)
-    for number, (table, projection) in enumerate(zip(vocabulary.embeddings, vocabulary.projections, strict=True)):
+    for number, (table, projection) in enumerate(
+        zip(vocabulary.embeddings, vocabulary.projections, strict=True)
+    ):
         yield f"word_emb.emb_layers.{number}.weight", table
         yield f"word_emb.emb_projs.{number}", projection
 

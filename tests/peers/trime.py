@@ -1,7 +1,8 @@
 """TRIME: the authors' three training losses, value and gradients, against memlm's methods.
 
-Both sides read the same encodings of one memlm model, and their adaptive softmax (fairseq's, in the same repository) is
-given memlm's weights as functions of memlm's parameters, so that one list of gradients speaks of all.
+Both sides read the same encodings of one memlm model, and their adaptive softmax (fairseq's, in the
+same repository) is given memlm's weights as functions of memlm's parameters, so that one list of
+gradients speaks of all.
 """
 
 from collections.abc import Iterator
@@ -64,7 +65,9 @@ class Case:
                 targets = torch.full(shape, 7)
             case _:
                 targets = torch.randint(1, V, shape, generator=made)
-        return Batch(inputs=inputs, targets=targets, places=np.arange(inputs.numel()).reshape(shape))
+        return Batch(
+            inputs=inputs, targets=targets, places=np.arange(inputs.numel()).reshape(shape)
+        )
 
 
 SMALL = [Case(4, 3, targets, softmax) for targets, softmax in product(TARGETS, SOFTMAXES)]
@@ -104,7 +107,14 @@ def _compare(theirs: "Theirs", name: str, case: Case, **settings: Any) -> tuple[
 
 def _model(case: Case) -> LanguageModel:
     torch.manual_seed(case.seed)
-    sizes = {"vocab_size": V, "width": WIDTH, "layers": 1, "heads": 2, "ffn_width": 8, "max_positions": 16}
+    sizes = {
+        "vocab_size": V,
+        "width": WIDTH,
+        "layers": 1,
+        "heads": 2,
+        "ffn_width": 8,
+        "max_positions": 16,
+    }
     cutoffs = {} if case.softmax == "full" else {"cutoffs": CUTOFFS, "factor": FACTOR}
     tied = case.softmax == "adaptive, tied"
     model = LanguageModel(TransformerConfig(**sizes, **cutoffs, dropout=0.0, tied=tied)).double()
@@ -138,17 +148,32 @@ class Theirs:
 
     def __init__(self, source: Path) -> None:
         fairseq = source / "fairseq"
-        base = stand_in("fairseq", metrics=None, utils=SimpleNamespace(strip_pad=lambda ids, pad: ids[ids != pad]))
+        base = stand_in(
+            "fairseq",
+            metrics=None,
+            utils=SimpleNamespace(strip_pad=lambda ids, pad: ids[ids != pad]),
+        )
         with importable({"fairseq": base}):
-            criterion = load(fairseq / "criterions" / "fairseq_criterion.py", "fairseq_criterion").FairseqCriterion
+            criterion = load(
+                fairseq / "criterions" / "fairseq_criterion.py", "fairseq_criterion"
+            ).FairseqCriterion
             criteria = stand_in(
-                "fairseq.criterions", FairseqCriterion=criterion, register_criterion=lambda name: lambda kind: kind
+                "fairseq.criterions",
+                FairseqCriterion=criterion,
+                register_criterion=lambda name: lambda kind: kind,
             )
             with importable({"fairseq.criterions": criteria}):
-                modules = {name: load(fairseq / "criterions" / f"{name}_loss.py", name) for name in self.KINDS}
+                modules = {
+                    name: load(fairseq / "criterions" / f"{name}_loss.py", name)
+                    for name in self.KINDS
+                }
         self.kinds = {name: getattr(modules[name], kind) for name, kind in self.KINDS.items()}
-        self.softmax = load(fairseq / "modules" / "adaptive_softmax.py", "adaptive_softmax").AdaptiveSoftmax
-        self.embedding = load(fairseq / "modules" / "adaptive_input.py", "adaptive_input").AdaptiveInput
+        self.softmax = load(
+            fairseq / "modules" / "adaptive_softmax.py", "adaptive_softmax"
+        ).AdaptiveSoftmax
+        self.embedding = load(
+            fairseq / "modules" / "adaptive_input.py", "adaptive_input"
+        ).AdaptiveInput
 
     KINDS = {"trime": "TrimeLoss", "trime_ext": "TrimeExtLoss", "trime_long": "TrimeLongLoss"}  # noqa: RUF012
 
@@ -167,8 +192,12 @@ class Theirs:
             num_comb_shards=1,
             distributed_world_size=CHAINS,
         )
-        criterion = self.kinds[name.replace("-", "_")](settings, SimpleNamespace(target_dictionary=None))
-        read = _Read(self._softmax_of(model), encoding.hidden, {"g": encoding.ffn_input.transpose(0, 1)})
+        criterion = self.kinds[name.replace("-", "_")](
+            settings, SimpleNamespace(target_dictionary=None)
+        )
+        read = _Read(
+            self._softmax_of(model), encoding.hidden, {"g": encoding.ffn_input.transpose(0, 1)}
+        )
         total, tokens, _ = criterion(read, {"net_input": {}, "target": batch.targets})
         return total.squeeze() / tokens
 
@@ -180,19 +209,28 @@ class Theirs:
         elif config.tied:
             softmax, weights = self._tied(), _tied_weights(vocabulary)
         else:
-            softmax, weights = self.softmax(V, WIDTH, list(CUTOFFS), 0.0, FACTOR), _untied_weights(vocabulary)
+            softmax, weights = (
+                self.softmax(V, WIDTH, list(CUTOFFS), 0.0, FACTOR),
+                _untied_weights(vocabulary),
+            )
         softmax = softmax.double()
-        return lambda *given, **named: functional_call(softmax, weights, given, named, tie_weights=False)
+        return lambda *given, **named: functional_call(
+            softmax, weights, given, named, tie_weights=False
+        )
 
     def _tied(self) -> nn.Module:
         embedding = self.embedding(V, 0, WIDTH, FACTOR, WIDTH, list(CUTOFFS))
-        softmax: nn.Module = self.softmax(V, WIDTH, list(CUTOFFS), 0.0, FACTOR, embedding, tie_proj=True)
+        softmax: nn.Module = self.softmax(
+            V, WIDTH, list(CUTOFFS), 0.0, FACTOR, embedding, tie_proj=True
+        )
         return softmax
 
 
 @dataclass
 class _Read:
-    """What their criteria ask of a model: hidden states [B, L, d], keys [L, B, d] by name, a softmax."""
+    """What their criteria ask of a model: hidden states [B, L, d], keys [L, B, d] by name, a
+    softmax.
+    """
 
     adaptive_softmax: Any
     hidden: Tensor
@@ -219,7 +257,10 @@ def _untied_weights(vocabulary: Any) -> dict[str, Tensor]:
 
 
 def _tied_weights(vocabulary: Any) -> dict[str, Tensor]:
-    weights = {"head.word_proj.weight": vocabulary.embeddings[0], "head.class_proj.weight": vocabulary.clusters}
+    weights = {
+        "head.word_proj.weight": vocabulary.embeddings[0],
+        "head.class_proj.weight": vocabulary.clusters,
+    }
     for number, projection in enumerate(list(vocabulary.projections)[1:]):
         weights[f"tail.{number}.0.weight"] = projection
         weights[f"tail.{number}.2.weight"] = vocabulary.embeddings[number + 1]

@@ -2,7 +2,17 @@
 
 import pytest
 
-from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, expected_seconds, fits
+from pipelines.estimates import (
+    CONTINUES,
+    DONE,
+    FAR_RANGE,
+    NEW,
+    RANGE,
+    Estimate,
+    Run,
+    expected_seconds,
+    fits,
+)
 from stages.forecasts import Work
 
 
@@ -11,7 +21,11 @@ def estimate(state: str, disk: int, scratch: int, written: int = 0) -> Estimate:
 
 
 def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
-    found = [estimate(DONE, 10**6, 0), estimate(CONTINUES, 100, 50, written=120), estimate(NEW, 10, 5)]
+    found = [
+        estimate(DONE, 10**6, 0),
+        estimate(CONTINUES, 100, 50, written=120),
+        estimate(NEW, 10, 5),
+    ]
     assert (fits(found, 31, {}).stays, fits(found, 31, {}).at_once) == (10, 30)
     assert fits(found, 31, {}).problems == ()
     more = [estimate(CONTINUES, 100, 50, written=40)]
@@ -21,8 +35,12 @@ def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
 
 
 @pytest.mark.parametrize("device, memory", [("cpu", {"cpu": 9}), ("gpu", {"cpu": 100, "gpu": 9})])
-def test_memory_that_cannot_suffice_is_a_problem_of_its_device(device: str, memory: dict[str, int]) -> None:
-    found = Estimate("a", "train", NEW, None, disk=0, scratch=0, memory=dict.fromkeys(("cpu", device), 10))
+def test_memory_that_cannot_suffice_is_a_problem_of_its_device(
+    device: str, memory: dict[str, int]
+) -> None:
+    found = Estimate(
+        "a", "train", NEW, None, disk=0, scratch=0, memory=dict.fromkeys(("cpu", device), 10)
+    )
     (problem,) = fits([found], 100, memory).problems
     assert f"{device} has 9" in problem
     assert not fits([found], 100, dict.fromkeys(memory, 10)).problems

@@ -38,15 +38,21 @@ def test_shipped_recipes_are_valid(name: str) -> None:
     except UsageError as error:
         asked = [name for name in read_recipe(path).inputs if name in SPLITS]
         assert " ".join(f"--{name} FILE" for name in asked) in str(error) and "train" in asked
-        load_recipe(path, {name: SPLITS.get(name, "model.gguf") for name in read_recipe(path).inputs}, {})
+        load_recipe(
+            path, {name: SPLITS.get(name, "model.gguf") for name in read_recipe(path).inputs}, {}
+        )
 
 
 SPLITS = {split: ["a.txt"] for split in ("train", "valid", "test")}
 TABLE, LONG, SPALM_TABLE = "trime-wikitext2-table", "trime-wikitext2-long", "spalm-wikitext2-table"
-TRIME = [name for name in shipped_recipes() if name.startswith("trime") and name not in (TABLE, LONG)]
+TRIME = [
+    name for name in shipped_recipes() if name.startswith("trime") and name not in (TABLE, LONG)
+]
 SPALM = [name for name in shipped_recipes() if name.startswith("spalm") and name != SPALM_TABLE]
 EXCLUDED = {"wikitext": "document", "enwik8": "window:10000"}
-"""Rows that a token may not find: of its own article, or near it where the bytes of all articles are one document."""
+"""Rows that a token may not find: of its own article, or near it where the bytes of all articles
+are one document.
+"""
 
 
 def settings_of(recipe: Recipe, command: str) -> dict[str, dict[str, Any]]:
@@ -60,14 +66,24 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
     trime = {f"trime-wikitext103-{size}" for size in ("247m", "150m", "7m")} | {"trime-enwik8"}
     spalm = {"spalm-wikitext103", "spalm-enwik8", SPALM_TABLE}
     small = {
-        f"{name}-small" for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
+        f"{name}-small"
+        for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
     }
-    others = {TABLE, LONG, "knn-lm-wikitext103", "knn-lm-wikitext2", "knn-lm-pretrained", "quickstart"}
+    others = {
+        TABLE,
+        LONG,
+        "knn-lm-wikitext103",
+        "knn-lm-wikitext2",
+        "knn-lm-pretrained",
+        "quickstart",
+    }
     others |= {"lifelong-text-small"}
     assert set(shipped_recipes()) == caches | trime | spalm | small | others
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("neural-cache")])
+@pytest.mark.parametrize(
+    "name", [name for name in shipped_recipes() if name.startswith("neural-cache")]
+)
 def test_caches_are_read_by_both_readers_on_an_lstm_trained_without_them(name: str) -> None:
     recipe = load_recipe(find_recipe(name), SPLITS, {})
     read = {stage: recipe.config(stage).model_dump()["memory"] for stage in ("joint", "report")}
@@ -85,8 +101,8 @@ GROUPED = {
     "trime-enwik8": (24, None),
     "trime-wikitext2-small": (None, 1),
 }
-"""Consecutive segments of TRIME-long, and groups of a forward batch of TRIME-ext, of the papers' sizes those of its
-Table 9; others leave them to the defaults."""
+"""Consecutive segments of TRIME-long, and groups of a forward batch of TRIME-ext, of the papers'
+sizes those of its Table 9; others leave them to the defaults."""
 
 
 @pytest.mark.parametrize("name", TRIME)
@@ -99,7 +115,9 @@ def test_models_that_are_compared_differ_in_their_method_alone(name: str) -> Non
     assert methods == ["lm", "trime", "trime-long", *external]
     runs, groups = GROUPED.get(name, (None, None))
     assert memories[2]["consecutive"] == runs
-    assert [recipe.config("trime_ext").memory.groups for _ in external] == [groups for _ in external]
+    assert [recipe.config("trime_ext").memory.groups for _ in external] == [
+        groups for _ in external
+    ]
     assert all(config == trained["plain"] for config in trained.values())
 
 
@@ -115,7 +133,9 @@ def test_trime_is_read_as_its_tables_are(name: str) -> None:
     context, stride, longest = tables.get(name, (None, None, ""))
     recipe = load_recipe(find_recipe(name), SPLITS, {})
     reports = settings_of(recipe, "evaluate")
-    assert {(report["context"], report["stride"]) for report in reports.values()} == {(context, stride)}
+    assert {(report["context"], report["stride"]) for report in reports.values()} == {
+        (context, stride)
+    }
     assert reports["trime_report"]["memory"][0].startswith("local:reader=joint")
     long = reports["trime_long_report" if "trime_ext" in recipe.stages else "report"]
     assert f"/{longest}" in long["memory"][0]
@@ -127,7 +147,9 @@ def test_trime_ext_learns_packed_batches_and_is_searched_by_inner_products(name:
     recipe = load_recipe(find_recipe(name), SPLITS, {})
     (packed,) = settings_of(recipe, "pack-batches").values()
     assert packed["segment_length"] == recipe.config("trime_ext").model_dump()["segment_length"]
-    assert [recipe.stages[stage].source for stage in ("trime_ext", "datastore", "index", "report")] == [
+    assert [
+        recipe.stages[stage].source for stage in ("trime_ext", "datastore", "index", "report")
+    ] == [
         "batches",
         "trime_ext",
         "datastore",
@@ -143,11 +165,14 @@ def test_small_trime_ext_learns_of_other_articles_and_weighs_them_apart() -> Non
     recipe = load_recipe(find_recipe("trime-wikitext2-small"), SPLITS, {})
     assert recipe.config("batches").model_dump()["exclude"] == "document"
     sources = {
-        stage: recipe.stages[stage].source for stage in ("trime_ext", "datastore", "index", "neighbors", "report")
+        stage: recipe.stages[stage].source
+        for stage in ("trime_ext", "datastore", "index", "neighbors", "report")
     }
     assert list(sources.values()) == ["batches", *list(sources)[:-1]]
     assert recipe.config("index").model_dump()["metric"] == "ip"
-    assert [reading.split(":")[0] for reading in recipe.config("report").model_dump()["memory"]] == [
+    assert [
+        reading.split(":")[0] for reading in recipe.config("report").model_dump()["memory"]
+    ] == [
         "local+long",
         "external",
     ]
@@ -161,9 +186,15 @@ def test_models_of_long_segments_differ_in_their_method_alone() -> None:
     assert methods == ["lm", "trime", "trime-ext"]
     assert trained["plain"] == trained["trime"] == trained["ext"]
     assert recipe.config("ext").memory.groups == 1
-    lengths = recipe.config("batches").model_dump()["segment_length"], trained["ext"]["segment_length"]
+    lengths = (
+        recipe.config("batches").model_dump()["segment_length"],
+        trained["ext"]["segment_length"],
+    )
     assert lengths == (3072, 3072)
-    metrics = {stage: recipe.config(stage).model_dump()["metric"] for stage in settings_of(recipe, "build-index")}
+    metrics = {
+        stage: recipe.config(stage).model_dump()["metric"]
+        for stage in settings_of(recipe, "build-index")
+    }
     assert metrics == {"plain_index": "l2", "trime_index": "ip", "ext_index": "ip"}
 
 
@@ -176,13 +207,24 @@ def test_models_of_the_table_differ_in_their_method_alone() -> None:
     went_on = [name for name in trained if name not in begun]
     assert [methods[name] for name in begun] == ["lm", "trime", "trime-ext"]
     assert trained["plain"] == trained["trime"] == trained["ext"]
-    assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext", "trime-ext", "trime-ext"]
-    assert memories["plain_on_batches"] == memories["trime_ext"] | {"warmup": 1}  # the plain loss on its batches
+    assert [methods[name] for name in went_on] == [
+        "lm",
+        "trime",
+        "trime-long",
+        "trime-ext",
+        "trime-ext",
+        "trime-ext",
+    ]
+    assert memories["plain_on_batches"] == memories["trime_ext"] | {
+        "warmup": 1
+    }  # the plain loss on its batches
     assert all(trained[name] == trained["plain_on"] for name in went_on)
     assert {recipe.stages[name].references["init_from"] for name in went_on} == {"plain"}
     assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
     assert recipe.stages["trime_ext_packed"].source == "packed"
-    assert {recipe.stages[name].source for name in ("ext", "trime_ext", "plain_on_batches")} == {"batches"}
+    assert {recipe.stages[name].source for name in ("ext", "trime_ext", "plain_on_batches")} == {
+        "batches"
+    }
     assert recipe.config("ext").memory.groups == 1
     assert recipe.config("batches").model_dump()["exclude"] == "document"
 
@@ -217,7 +259,9 @@ def test_models_of_the_table_are_read_beside_caches_of_the_same_reach() -> None:
 
 @pytest.mark.parametrize("name", SPALM)
 def test_spalm_reads_neighbours_in_final_hidden_states(name: str) -> None:
-    """Of a vanilla Transformer in the papers' sizes, of the Transformer-XL itself in the small ones."""
+    """Of a vanilla Transformer in the papers' sizes, of the Transformer-XL itself in the small
+    ones.
+    """
     recipe = load_recipe(find_recipe(name), SPLITS, {})
     encoder = "xl" if name.endswith("-small") else "encoder"
     chain = [encoder, "datastore", "index", "neighbors", "spalm", "report"]
@@ -226,7 +270,9 @@ def test_spalm_reads_neighbours_in_final_hidden_states(name: str) -> None:
     assert (datastore["key"], index["metric"]) == ("hidden", "ip")
     assert [neighbors["exclude"]] == [exclude for text, exclude in EXCLUDED.items() if text in name]
     assert neighbors["k"] == (2 if "enwik8" in name else 4)
-    backbones = {stage: config["model"]["backbone"] for stage, config in settings_of(recipe, "train").items()}
+    backbones = {
+        stage: config["model"]["backbone"] for stage, config in settings_of(recipe, "train").items()
+    }
     vanilla = {} if encoder == "xl" else {"encoder": "transformer"}
     assert backbones == {"xl": "transformer-xl", "spalm": "transformer-xl"} | vanilla
 
@@ -241,7 +287,11 @@ def test_spalm_differs_from_its_transformer_xl_in_the_neighbours_alone(name: str
     assert memory["spalm"]["k"] == recipe.config("neighbors").model_dump()["k"]
     assert trained["spalm"] == trained["xl"]
     shared = ("steps", "segment_length", "batch_tokens", "accumulate", "optimizer", "schedule")
-    assert all(config[setting] == trained["xl"][setting] for config in trained.values() for setting in shared)
+    assert all(
+        config[setting] == trained["xl"][setting]
+        for config in trained.values()
+        for setting in shared
+    )
 
 
 def test_only_recipes_at_the_papers_size_train_spalm_as_the_paper_with_all_neighbours() -> None:
@@ -261,13 +311,18 @@ def test_spalm_and_its_transformer_xl_are_read_alike(name: str) -> None:
     reports = settings_of(recipe, "evaluate")
     plain = reports.pop("encoder_report", None)
     assert (plain is None) == name.endswith("-small")
-    assert plain is None or (plain["memory"], recipe.stages["encoder_report"].source) == (None, "encoder")
+    assert plain is None or (plain["memory"], recipe.stages["encoder_report"].source) == (
+        None,
+        "encoder",
+    )
     assert {report["memory"] for report in reports.values()} == {
         ("external:temperature=tune,lambda=0.05/0.1/0.2/0.3/0.4",)
     }
     lengths = {"spalm-wikitext103": {512, 3072}, "spalm-enwik8": {1536, 4096}}.get(name, {None})
     for source in ("xl", "spalm"):
-        of_it = [report for stage, report in reports.items() if recipe.stages[stage].source == source]
+        of_it = [
+            report for stage, report in reports.items() if recipe.stages[stage].source == source
+        ]
         assert {report["mem_length"] for report in of_it} == lengths
     assert all(recipe.stages[stage].references == {"neighbors": "neighbors"} for stage in reports)
     assert list(recipe.stages)[-1] == "report"
@@ -278,15 +333,28 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
     trained = settings_of(recipe, "train")
     methods = {name: config.pop("method") for name, config in trained.items()}
     memories = [config.pop("memory") for config in trained.values()]
-    assert methods == {"xl": "lm", "encoder": "lm", "longer": "lm", "raw": "spalm", "whole": "spalm", "spalm": "spalm"}
+    assert methods == {
+        "xl": "lm",
+        "encoder": "lm",
+        "longer": "lm",
+        "raw": "spalm",
+        "whole": "spalm",
+        "spalm": "spalm",
+    }
     assert [memory and memory["k"] for memory in memories] == [None, None, None, 4, 4, 4]
-    gated = [cast(TrainConfig, recipe.config(name)).method_settings for name in ("raw", "whole", "spalm")]
+    gated = [
+        cast(TrainConfig, recipe.config(name)).method_settings for name in ("raw", "whole", "spalm")
+    ]
     assert [cast(SpalmConfig, settings).neighbor_dropout for settings in gated] == [0.0, 0.0, None]
     assert trained["encoder"] == trained["xl"] | {"seed": 100}  # as good as the reader, and another
-    assert trained["longer"] == trained["xl"] | {"steps": 2 * trained["xl"]["steps"]}  # the encoder's updates added
+    assert trained["longer"] == trained["xl"] | {
+        "steps": 2 * trained["xl"]["steps"]
+    }  # the encoder's updates added
     assert trained["spalm"] == trained["whole"] == trained["xl"]
     trained["raw"]["model"]["gate_values"] = None
-    values = {name: cast(TrainConfig, recipe.config(name)).model.gate_values for name in ("raw", "spalm")}
+    values = {
+        name: cast(TrainConfig, recipe.config(name)).model.gate_values for name in ("raw", "spalm")
+    }
     assert (trained["raw"], values) == (trained["xl"], {"raw": "raw", "spalm": None})
     assert recipe.config("neighbors").model_dump()["exclude"] == "document"
     assert (recipe.stages["xl_report"].source, recipe.stages["report"].source) == ("xl", "spalm")
@@ -296,15 +364,27 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"train"\nfrom', '"trian"\nfrom', "Stage 'model': there is no command 'trian'; did you mean 'train'?"),
+        (
+            '"train"\nfrom',
+            '"trian"\nfrom',
+            "Stage 'model': there is no command 'trian'; did you mean 'train'?",
+        ),
         (
             'from = "tokens"',
             'form = "tokens"',
             "There is no setting 'stages.model.form'; did you mean 'stages.model.from'?",
         ),
         ('from = "tokens"', "", "Stage 'model' has no `from`"),
-        ('from = "tokens"', 'from = "datastore"', "Stage 'model' reads 'datastore', which is no stage above it"),
-        ('from = "tokens"', 'from = ["tokens", "tokens"]', "Stage 'model': `from` names one artifact, not a list of 2"),
+        (
+            'from = "tokens"',
+            'from = "datastore"',
+            "Stage 'model' reads 'datastore', which is no stage above it",
+        ),
+        (
+            'from = "tokens"',
+            'from = ["tokens", "tokens"]',
+            "Stage 'model': `from` names one artifact, not a list of 2",
+        ),
         (
             'from = "tokens"',
             'from = "tokens"\nwith = { init_from = "tokens" }',
@@ -315,7 +395,11 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
             'from = "index/0123456789ab"',
             "Stage 'model' reads 'index/0123456789ab', which is of kind index; train reads tokens.",
         ),
-        ("steps = 2", "setps = 2", "stage 'model': There is no setting 'setps'; did you mean 'steps'?"),
+        (
+            "steps = 2",
+            "setps = 2",
+            "stage 'model': There is no setting 'setps'; did you mean 'steps'?",
+        ),
         ("steps = 2", "steps = -2", "stage 'model': steps: input should be greater than 0"),
         ('"tiny"', '"tinny"', "There is no preset 'tinny'; did you mean 'tiny'?"),
         (
@@ -323,11 +407,21 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
             'with = { train = "{train}", tokenizer = "model"',
             "Stage 'tokens' reads 'model', which is no stage above it; it is the first",
         ),
-        ("with = { train", "with = { trian", "tokenize takes no reference 'trian'; did you mean 'train'?"),
-        ('index = "flat"', 'indx = "flat"', "stage 'index': There is no setting 'indx'; did you mean 'index'?"),
+        (
+            "with = { train",
+            "with = { trian",
+            "tokenize takes no reference 'trian'; did you mean 'train'?",
+        ),
+        (
+            'index = "flat"',
+            'indx = "flat"',
+            "stage 'index': There is no setting 'indx'; did you mean 'index'?",
+        ),
     ],
 )
-def test_mistakes_are_named(recipe_file: Path, files: Files, old: str, new: str, message: str) -> None:
+def test_mistakes_are_named(
+    recipe_file: Path, files: Files, old: str, new: str, message: str
+) -> None:
     text = recipe_file.read_text()
     assert old in text
     recipe_file.write_text(text.replace(old, new, 1))
@@ -339,8 +433,16 @@ def test_mistakes_are_named(recipe_file: Path, files: Files, old: str, new: str,
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("batch_tokens = 32", "batch-tokens = 'few'", "stage 'model': batch_tokens: input should be"),
-        ("batch_tokens = 32", "batch-tokens = 31", "batch_tokens 31 is not a multiple of segment_length 16"),
+        (
+            "batch_tokens = 32",
+            "batch-tokens = 'few'",
+            "stage 'model': batch_tokens: input should be",
+        ),
+        (
+            "batch_tokens = 32",
+            "batch-tokens = 31",
+            "batch_tokens 31 is not a multiple of segment_length 16",
+        ),
         ("steps = 2", "log-evry = 2", "'log_evry'; did you mean 'log_every'"),
     ],
 )
@@ -359,7 +461,9 @@ def test_files_that_are_missing_or_not_asked_for_are_named(recipe_file: Path, fi
         load_recipe(recipe_file, {**files, "test": ["x"]}, {})
 
 
-def test_settings_for_a_stage_that_is_not_there_are_refused(recipe_file: Path, files: Files) -> None:
+def test_settings_for_a_stage_that_is_not_there_are_refused(
+    recipe_file: Path, files: Files
+) -> None:
     with pytest.raises(UsageError, match="'modle'"):
         load_recipe(recipe_file, files, {"modle": {"steps": 3}})
 
@@ -370,6 +474,12 @@ def test_an_unknown_recipe_is_named() -> None:
 
 
 def test_a_stage_reads_those_above_it_alone() -> None:
-    stages = {"tokens": {"command": "tokenize", "from": "model"}, "model": {"command": "train", "from": "tokens"}}
+    stages = {
+        "tokens": {"command": "tokenize", "from": "model"},
+        "model": {"command": "train", "from": "tokens"},
+    }
     recipe = Recipe.model_validate({"stages": stages})
-    assert {name: recipe.stages_read(name) for name in stages} == {"tokens": [], "model": ["tokens"]}
+    assert {name: recipe.stages_read(name) for name in stages} == {
+        "tokens": [],
+        "model": ["tokens"],
+    }

@@ -75,7 +75,10 @@ def test_the_plan_says_what_changed(recipe_file: Path, files: Files, store: Stor
     assert replanned({})["model"] == "not made yet"
     with Path(files["train"][0]).open("a") as text:
         text.write("a new line\n")
-    for settings in ({}, {"tokens": {"lowercase": True}}):  # whether it is the same file, changed, is not known
+    for settings in (
+        {},
+        {"tokens": {"lowercase": True}},
+    ):  # whether it is the same file, changed, is not known
         assert "this text" in replanned(settings)["tokens"]
 
 
@@ -88,7 +91,9 @@ def test_an_interrupted_stage_continues(recipe_file: Path, files: Files, store: 
     assert states(planned(recipe, store))["index"] == "interrupted: continues"
 
 
-def test_progress_goes_to_the_stage_s_own_reporter(recipe_file: Path, files: Files, store: Store) -> None:
+def test_progress_goes_to_the_stage_s_own_reporter(
+    recipe_file: Path, files: Files, store: Store
+) -> None:
     names = []
 
     @contextmanager

@@ -47,7 +47,10 @@ def test_all_of_the_later_table_stands_and_the_empty_one_changes_nothing(a: dict
 
 
 def test_the_later_table_wins_and_neighbours_stay() -> None:
-    assert merged({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"x": 9}}) == {"a": {"x": 9, "y": 2}, "b": 3}
+    assert merged({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"x": 9}}) == {
+        "a": {"x": 9, "y": 2},
+        "b": 3,
+    }
 
 
 def test_classes_inside_others_and_in_functions_have_docstrings_too() -> None:
@@ -64,7 +67,9 @@ def test_classes_inside_others_and_in_functions_have_docstrings_too() -> None:
 
 
 def test_a_class_that_a_call_made_has_no_docstrings() -> None:
-    made = type("Made", (Settings,), {"__annotations__": {"size": int}, "__module__": __name__, "size": 1})
+    made = type(
+        "Made", (Settings,), {"__annotations__": {"size": int}, "__module__": __name__, "size": 1}
+    )
     assert docstring(made, "size") == ""
 
 
@@ -97,12 +102,21 @@ def test_other_texts_are_no_assignments(text: str) -> None:
     ("values", "message"),
     [
         ({"setps": 3}, "There is no setting 'setps'; did you mean 'steps'?"),
-        ({"optimizer": {"lrs": 3}}, "There is no setting 'optimizer.lrs'; did you mean 'optimizer.lr'?"),
+        (
+            {"optimizer": {"lrs": 3}},
+            "There is no setting 'optimizer.lrs'; did you mean 'optimizer.lr'?",
+        ),
         ({"lrr": 3}, "There is no setting 'lrr'; did you mean 'optimizer.lr'?"),
         ({"zzzzzz": 3}, "There is no setting 'zzzzzz'; known: lists, method, optimizer, steps"),
         ({"lr": 3}, "There is no setting 'lr'; did you mean 'optimizer.lr'?"),
-        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: input should be a finite number (given: nan)"),
-        ({"lists": 0}, "lists: input should be greater than 0 or Input should be 'auto' (given: 0)"),
+        (
+            {"optimizer": {"lr": float("nan")}},
+            "optimizer.lr: input should be a finite number (given: nan)",
+        ),
+        (
+            {"lists": 0},
+            "lists: input should be greater than 0 or Input should be 'auto' (given: 0)",
+        ),
         ({"steps": "many"}, "steps: input should be a valid integer"),
         ({"method": "spalm"}, "method: input should be 'lm' or 'other' (given: 'spalm')"),
     ],

@@ -47,7 +47,10 @@ def planner(machine, shares=None):
 def survey(characters, *longest):
     """A text with files, paragraphs and lines of the given lengths."""
     settings = (None, "blank-line", "line")
-    cuts = [Documents(s, round(characters / size), size) for s, size in zip(settings, longest, strict=True)]
+    cuts = [
+        Documents(s, round(characters / size), size)
+        for s, size in zip(settings, longest, strict=True)
+    ]
     return Survey(characters, characters, tuple(cuts))
 
 
@@ -67,7 +70,10 @@ def test_models_are_trained_well_in_the_available_time(speed, minutes, total):
 
 def test_seeds_share_the_time():
     spent = 20.0
-    one, five = Machine(8_000, 4, spent=spent), Machine(8_000, 5 * 4 - 4 * spent / 60 / USED, 5, spent)
+    one, five = (
+        Machine(8_000, 4, spent=spent),
+        Machine(8_000, 5 * 4 - 4 * spent / 60 / USED, 5, spent),
+    )
     found = planner(one).best(NOVEL)
     assert planner(five).best(NOVEL) == found
     assert found.seconds(five) == pytest.approx(spent + 5 * (found.seconds(one) - spent))
@@ -129,7 +135,9 @@ def test_on_a_busy_machine_less_is_tried_with_a_warning(shares):
     assert FEWEST_PASSES <= found.passes < GOOD_PASSES
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, planner(machine, shares))
     (little,) = [
-        line for line in plan_of(trial).said if line.startswith(f"{trial.budget.passes:.2g} passes over 50.0 kB: ")
+        line
+        for line in plan_of(trial).said
+        if line.startswith(f"{trial.budget.passes:.2g} passes over 50.0 kB: ")
     ]
     assert little.endswith(" 4 passes")
     enough = Machine(1_550, minutes_in(little), spent=15.0)
@@ -143,9 +151,17 @@ def test_requested_shares_are_used_and_cost_time():
     assert own == (asked.valid, asked.test) == (0.1, 0.2)
     assert found.test < 0.2 and asked.bytes < found.bytes
     trial = plan_trial(survey(asked.bytes, 1_000, 500, 100), NOVEL, asked, planner(machine, own))
-    assert tomllib.loads(recipe_text(trial))["stages"]["tokens"]["settings"]["split"] == [0.7, 0.1, 0.2]
+    assert tomllib.loads(recipe_text(trial))["stages"]["tokens"]["settings"]["split"] == [
+        0.7,
+        0.1,
+        0.2,
+    ]
     assert "20%" in plan_of(trial).said[1] and "10%" in plan_of(trial).said[1]
-    for wrong, said in ((["0.9", "0.1"], "three shares"), (["0.5", "0.1", "0.1"], "sum to 0.7"), (["a"], "split")):
+    for wrong, said in (
+        (["0.9", "0.1"], "three shares"),
+        (["0.5", "0.1", "0.1"], "sum to 0.7"),
+        (["a"], "split"),
+    ):
         with pytest.raises(UsageError, match=said):
             scored_shares(wrong)
 
@@ -153,7 +169,10 @@ def test_requested_shares_are_used_and_cost_time():
 @pytest.mark.parametrize(
     ("minutes", "lacking"),
     [
-        (2, "all of the text, larger valid and test splits, 8 passes over it and a second model trained with memory"),
+        (
+            2,
+            "all of the text, larger valid and test splits, 8 passes over it and a second model trained with memory",
+        ),
         (3, "8 passes over it and a second model trained with memory"),
         (60, None),
     ],
@@ -179,7 +198,9 @@ def test_the_plan_says_what_more_minutes_would_add(minutes, lacking):
         ((NOVEL / 5, NOVEL / 20, 100), "line"),
     ],
 )
-def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(tmp_path, longest, setting):
+def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(
+    tmp_path, longest, setting
+):
     budget = planner(Machine(20_000, 10)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, planner(Machine(20_000, 10)))
     file = tmp_path / "trial.toml"
@@ -197,7 +218,9 @@ def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(tmp_pat
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])
-def test_both_models_have_small_batches_short_windows_and_a_warm_up_of_a_tenth(tmp_path, steps, warmup):
+def test_both_models_have_small_batches_short_windows_and_a_warm_up_of_a_tenth(
+    tmp_path, steps, warmup
+):
     budget = planner(Machine(50_000, 30)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, NOVEL, 500, 100), NOVEL, budget, planner(Machine(50_000, 30)))
     file = tmp_path / "trial.toml"
@@ -213,7 +236,9 @@ def test_a_text_of_a_few_lines_cannot_be_cut():
     budget = planner(Machine(20_000, 10)).best(NOVEL)
     for longest, said in ((NOVEL // 4, "4 lines"), (NOVEL, "1 line")):
         with pytest.raises(DataError, match=said):
-            plan_trial(survey(NOVEL, NOVEL, NOVEL, longest), NOVEL, budget, planner(Machine(20_000, 10)))
+            plan_trial(
+                survey(NOVEL, NOVEL, NOVEL, longest), NOVEL, budget, planner(Machine(20_000, 10))
+            )
 
 
 def test_the_plan_says_that_it_reads_only_a_part_of_the_text(tmp_path):

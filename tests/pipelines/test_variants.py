@@ -26,7 +26,9 @@ def test_without_seeds_and_sweep_a_recipe_stays_as_it_is(load) -> None:
 
 
 def test_files_called_as_stages_are_stay_files(recipe_file: Path) -> None:
-    recipe_file.write_text(recipe_file.read_text().replace('"{train}"', '"model"').replace('train = "some text"', ""))
+    recipe_file.write_text(
+        recipe_file.read_text().replace('"{train}"', '"model"').replace('train = "some text"', "")
+    )
     loaded = load_recipe(recipe_file, {}, {})
     assert varied(loaded, seeds=2).stages["tokens"].references == {"train": "./model"}
 
@@ -51,7 +53,10 @@ def test_seeds_go_upwards_from_the_recipes_own_and_all_models_share_them(load) -
 
 
 def test_a_sweep_is_every_combination_of_its_values(load) -> None:
-    recipe = varied(load('model.steps = [2, 3]\nmodel.model.width = [8, 16]\nindex.metric = ["l2", "ip"]'), seeds=2)
+    recipe = varied(
+        load('model.steps = [2, 3]\nmodel.model.width = [8, 16]\nindex.metric = ["l2", "ip"]'),
+        seeds=2,
+    )
     models = [name for name in recipe.stages if name.startswith("model[")]
     indexes = [name for name in recipe.stages if name.startswith("index[")]
     assert (len(models), len(indexes)) == (8, 16)
@@ -74,20 +79,30 @@ def test_a_sweep_is_every_combination_of_its_values(load) -> None:
         ("", 0, "--seeds must be 1 or more, not 0"),
     ],
 )
-def test_sweeps_that_make_no_sense_are_refused(load, sweep: str, seeds: int | None, message: str) -> None:
+def test_sweeps_that_make_no_sense_are_refused(
+    load, sweep: str, seeds: int | None, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         varied(load(sweep), seeds)
 
 
 def test_seeds_want_something_that_is_trained(tmp_path: Path, files: Files) -> None:
     path = tmp_path / "tokens.toml"
-    path.write_text('[inputs]\ntrain = "text"\n[stages.tokens]\ncommand = "tokenize"\nwith = { train = "{train}" }\n')
+    path.write_text(
+        '[inputs]\ntrain = "text"\n[stages.tokens]\ncommand = "tokenize"\nwith = { train = "{train}" }\n'
+    )
     with pytest.raises(UsageError, match="--seeds"):
         varied(load_recipe(path, files, {}), seeds=2)
 
 
 def test_a_sweep_of_very_many_combinations_is_refused_before_they_are_made(load) -> None:
     values = [round(0.001 * number, 3) for number in range(1, 400)]
-    names = ("optimizer.lr", "optimizer.weight_decay", "clip_norm", "model.dropout", "schedule.final")
+    names = (
+        "optimizer.lr",
+        "optimizer.weight_decay",
+        "clip_norm",
+        "model.dropout",
+        "schedule.final",
+    )
     with pytest.raises(UsageError, match="1,000"):
         varied(load("".join(f"model.{name} = {values}\n" for name in names)))

@@ -4,11 +4,16 @@ from types import FunctionType
 
 
 def overridden(cls: type, interface: type | None = None) -> list[str]:
-    """Methods and properties of this project's classes that one below them replaces though they are not abstract.
+    """Methods and properties of this project's classes that one below them replaces though they are
+    not abstract.
 
     Those of an interface are defaults, which may be replaced.
     """
-    own = [c for c in cls.__mro__ if c.__module__.split(".")[0] in ("stages", "tests") and c is not interface]
+    own = [
+        c
+        for c in cls.__mro__
+        if c.__module__.split(".")[0] in ("stages", "tests") and c is not interface
+    ]
     return [
         f"{below.__name__}.{name}"
         for number, below in enumerate(own)

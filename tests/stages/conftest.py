@@ -14,7 +14,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations in shards of two windows, so that histories are handed on; recent entries in chunks of a few."""
+    """Evaluations in shards of two windows, so that histories are handed on; recent entries in
+    chunks of a few.
+    """
     monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
     monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
     monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)

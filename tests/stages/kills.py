@@ -12,7 +12,9 @@ from stages.artifacts.output import ProgressLog, Written
 
 @dataclass
 class Attempts:
-    """What was seen of the attempts: how many units each had before it, and the most state files that lay there."""
+    """What was seen of the attempts: how many units each had before it, and the most state files
+    that lay there.
+    """
 
     begun_with: list[int] = field(default_factory=list)
     most_states: int = 0
@@ -26,11 +28,12 @@ def states(scratch: Path) -> list[Path]:
 def made_in_pieces(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[], Artifact], *, logged: bool
 ) -> tuple[Artifact, Attempts]:
-    """Make an artifact in attempts that each add one unit to the log, and are killed while they write.
+    """Make an artifact in attempts that each add one unit to the log, and are killed while they
+    write.
 
     Args:
-        logged: whether the kill comes right behind the line of that unit, before what it discards is deleted;
-            otherwise before the line of the next unit, whose files are all there.
+        logged: whether the kill comes right behind the line of that unit, before what it discards
+            is deleted; otherwise before the line of the next unit, whose files are all there.
     """
     attempts, append, added = Attempts(), ProgressLog.append, [0]
 

@@ -30,7 +30,11 @@ CONTEXT = 8
 
 
 def evaluated(
-    store: Store, source: Artifact, *memory: str, references: Mapping[str, Artifact] | None = None, **settings: Any
+    store: Store,
+    source: Artifact,
+    *memory: str,
+    references: Mapping[str, Artifact] | None = None,
+    **settings: Any,
 ) -> Artifact:
     """The report of a model, index or neighbors, with the scores of every token."""
     config = EvaluateConfig(**{"memory": memory or None, "save_token_scores": True, **settings})
@@ -47,11 +51,17 @@ def vocabulary_scores(vocabulary: Vocabulary, hidden: Tensor) -> Tensor:
     """log Z + log p(w) of every token w, [n, V]; of an adaptive softmax Z is that of the head."""
     if not isinstance(vocabulary, AdaptiveVocabulary):
         return hidden @ vocabulary.output_weight.double().T
-    words = [weight.double() for weight in (vocabulary.embeddings if vocabulary.tied else vocabulary.outputs)]
+    words = [
+        weight.double()
+        for weight in (vocabulary.embeddings if vocabulary.tied else vocabulary.outputs)
+    ]
     if vocabulary.tied:
         projected = [hidden @ projection.double() for projection in vocabulary.projections]
     else:
-        projected = [hidden, *(hidden @ projection.double() for projection in vocabulary.tail_projections)]
+        projected = [
+            hidden,
+            *(hidden @ projection.double() for projection in vocabulary.tail_projections),
+        ]
     by_rank = [projected[0] @ words[0].T]
     entries = projected[0] @ vocabulary.clusters.double().T
     for cluster in range(1, len(words)):
@@ -122,16 +132,27 @@ class Slow:
         self._read(loaded, inputs, plan, set(self.offsets.tolist()) if documents else set(), key)
 
     def _read(
-        self, model: LanguageModel, inputs: np.ndarray, plan: Sequence[Window], begins: set[int], key: str
+        self,
+        model: LanguageModel,
+        inputs: np.ndarray,
+        plan: Sequence[Window],
+        begins: set[int],
+        key: str,
     ) -> None:
-        """Encode one window after the other; state is dropped where one begins at a token of `begins`."""
+        """Encode one window after the other; state is dropped where one begins at a token of
+        `begins`.
+        """
         state = None
         for w in plan:
             if not model.config.carries_state or w.start in begins:
                 state = None
             with torch.no_grad():
-                seen = model.encode(torch.from_numpy(inputs[None, w.start : w.stop]), state, self._back(model, w))
-                scores = vocabulary_scores(model.vocabulary, self._softmax_reads(model, seen.hidden[0], w)).numpy()
+                seen = model.encode(
+                    torch.from_numpy(inputs[None, w.start : w.stop]), state, self._back(model, w)
+                )
+                scores = vocabulary_scores(
+                    model.vocabulary, self._softmax_reads(model, seen.hidden[0], w)
+                ).numpy()
             state = seen.state
             keys = {w.start + i: one.double().numpy() for i, one in enumerate(seen.key(key)[0])}
             for t in range(w.scored_from, w.stop):
@@ -139,7 +160,9 @@ class Slow:
                 self.as_scored[t], self.in_window[t], self.window_start[t] = keys[t], keys, w.start
 
     def _back(self, model: LanguageModel, w: Window) -> Tensor | None:
-        """How many tokens of its document stand before each of a window, for a model that reads documents, [1, n]."""
+        """How many tokens of its document stand before each of a window, for a model that reads
+        documents, [1, n].
+        """
         if not model.config.reads.documents:
             return None
         return torch.tensor([[t - self.document_start(t) for t in range(w.start, w.stop)]])
@@ -153,7 +176,9 @@ class Slow:
         embeddings = model.vocabulary.embed(torch.arange(self.scores.shape[1])).numpy()
         read = states.numpy(), self.neighbors[w.start : w.stop]
         weight = model.gate.weight.numpy()
-        self.gate[w.scored_from : w.stop] = spalm.gates(*read, weight).mean(1)[w.scored_from - w.start :]
+        self.gate[w.scored_from : w.stop] = spalm.gates(*read, weight).mean(1)[
+            w.scored_from - w.start :
+        ]
         return torch.from_numpy(spalm.gated(*read, embeddings, weight, model.gate.scale))
 
     @property
@@ -173,7 +198,10 @@ class Slow:
         window = self.window_start[t] if asked.local else None
         read = oracle.positions_read(t, size=asked.size, document_start=start, window_start=window)
         near = {j: asked.local and j in self.in_window[t] for j in read}
-        return [(asked.theta * self.similarity(t, j, near[j], asked.kind), int(self.ids[j])) for j in read]
+        return [
+            (asked.theta * self.similarity(t, j, near[j], asked.kind), int(self.ids[j]))
+            for j in read
+        ]
 
     def distribution(self, t: int, *readings: Asked) -> list[float]:
         """p(w) of every token w at position t, with readings on top of each other."""
@@ -190,4 +218,6 @@ class Slow:
     def log_p(self, **asked: Any) -> np.ndarray:
         """log p of every target with one reading of memory."""
         reading = Asked(**asked)
-        return np.array([math.log(self.distribution(t, reading)[target]) for t, target in enumerate(self.ids)])
+        return np.array(
+            [math.log(self.distribution(t, reading)[target]) for t, target in enumerate(self.ids)]
+        )

@@ -10,19 +10,29 @@ from stages.artifacts.store import Store
 from stages.import_model import ImportConfig, ImportModel
 from stages.tokenize import Tokenize, TokenizeConfig
 
-SENTENCES = [("zwei Hunde", "The dog sat."), ("das ist gut", "The cat sat on the mat."), ("ja", "x")]
+SENTENCES = [
+    ("zwei Hunde", "The dog sat."),
+    ("das ist gut", "The cat sat on the mat."),
+    ("ja", "x"),
+]
 SPLITS = {"train": [*SENTENCES, ("nein", "dog")], "valid": SENTENCES[:2], "test": SENTENCES}
 
 
-def pair_tokens(store: Store, pretrained: Path, splits: Mapping[str, Sequence[tuple[str, str]]] = SPLITS) -> Artifact:
+def pair_tokens(
+    store: Store, pretrained: Path, splits: Mapping[str, Sequence[tuple[str, str]]] = SPLITS
+) -> Artifact:
     """Tokens of pairs, by the tokenizer of a pretrained model; their files lie beside its folder."""
     folder = pretrained.parent
     for split, pairs in splits.items():
         for side, language in enumerate(("de", "en")):
-            (folder / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+            (folder / f"{split}.{language}").write_text(
+                "".join(f"{pair[side]}\n" for pair in pairs), "utf-8"
+            )
     config = TokenizeConfig(tokenizer="given", source_language="de", target_language="en")
     files = {split: [str(folder / split)] for split in splits}
-    return make(Tokenize(), config, {"tokenizer": str(pretrained), **files}, store, Execution()).artifact
+    return make(
+        Tokenize(), config, {"tokenizer": str(pretrained), **files}, store, Execution()
+    ).artifact
 
 
 def imported_translator(store: Store, pretrained: Path, tokens: Artifact) -> Artifact:

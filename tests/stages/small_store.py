@@ -1,4 +1,6 @@
-"""Artifacts made in a moment, with the layout that the contract gives them, for tests of the verbs above."""
+"""Artifacts made in a moment, with the layout that the contract gives them, for tests of the verbs
+above.
+"""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +34,9 @@ class TokensConfig(StageConfig):
 
 
 class SmallTokens(SerialStage[TokensConfig]):
-    """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine; words are their ids."""
+    """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine; words
+    are their ids.
+    """
 
     name = "small-tokens"
     kind = "tokens"
@@ -49,7 +53,9 @@ class SmallTokens(SerialStage[TokensConfig]):
         )
         random = np.random.default_rng(job.config.seed)
         for split, length in job.config.lengths.items():
-            ids = (random.integers(0, VOCABULARY, length) * (random.random(length) > 0.2)).astype(np.uint16)
+            ids = (random.integers(0, VOCABULARY, length) * (random.random(length) > 0.2)).astype(
+                np.uint16
+            )
             arrays = {
                 "ids": ids,
                 "doc_offsets": np.array([*range(0, length, 9), length], np.int64),
@@ -57,16 +63,27 @@ class SmallTokens(SerialStage[TokensConfig]):
             }
             ends = arrays["paragraph_ends"]
             arrays["paragraph_hashes"] = np.array(
-                [int.from_bytes(p.astype(np.uint8).tobytes()[:8]) for p in np.split(ids, ends[:-1])],
+                [
+                    int.from_bytes(p.astype(np.uint8).tobytes()[:8])
+                    for p in np.split(ids, ends[:-1])
+                ],
                 np.uint64,
             )
             for name, values in arrays.items():
-                layout = ArrayLayout(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
+                layout = ArrayLayout(
+                    f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20
+                )
                 job.draft.write_whole(layout, values)
         return {
             "splits": {
                 split: {
-                    **{"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n // 2, "documents": n // 9},
+                    **{
+                        "tokens": n,
+                        "characters": 5 * n,
+                        "bytes": 6 * n,
+                        "words": n // 2,
+                        "documents": n // 9,
+                    },
                     "unknown_rate": 0.0,
                 }
                 for split, n in job.config.lengths.items()
@@ -88,8 +105,19 @@ REMEMBERING = {
 
 def remembering(attention: str) -> dict[str, Any]:
     """A Transformer-XL with such attention, that reads segments of eight tokens."""
-    sizes = {"vocab_size": VOCABULARY, "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
-    chosen = {"segment_length": 8, "mem_length": 8, "attention": {"name": attention, **REMEMBERING[attention]}}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "layers": 2,
+        "width": 8,
+        "heads": 2,
+        "ffn_width": 16,
+        "dropout": 0.0,
+    }
+    chosen = {
+        "segment_length": 8,
+        "mem_length": 8,
+        "attention": {"name": attention, **REMEMBERING[attention]},
+    }
     return {"backbone": "transformer-xl", **sizes, **chosen}
 
 
@@ -116,7 +144,9 @@ class ModelConfig(StageConfig):
 
 
 class SmallModel(SerialStage[ModelConfig]):
-    """A Transformer with random weights; `scale` makes keys too large, `poison` all that is computed no numbers."""
+    """A Transformer with random weights; `scale` makes keys too large, `poison` all that is
+    computed no numbers.
+    """
 
     name = "small-model"
     kind = "model"
@@ -127,7 +157,9 @@ class SmallModel(SerialStage[ModelConfig]):
         tokens = store.get(references["source"], "tokens")
         if "neighbors" not in references:
             return Inputs({"tokens": tokens})
-        return Inputs({"tokens": tokens, "neighbors": store.get(references["neighbors"], "neighbors")})
+        return Inputs(
+            {"tokens": tokens, "neighbors": store.get(references["neighbors"], "neighbors")}
+        )
 
     def run(self, job: Job[ModelConfig]) -> dict[str, Any]:
         from pydantic import TypeAdapter
@@ -160,8 +192,12 @@ def small_tokens(store: Store, **settings: Any) -> Artifact:
     return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
 
 
-def small_model(store: Store, tokens: Artifact, *, neighbors: Artifact | None = None, **settings: Any) -> Artifact:
-    references = {"source": tokens.reference} | ({} if neighbors is None else {"neighbors": neighbors.reference})
+def small_model(
+    store: Store, tokens: Artifact, *, neighbors: Artifact | None = None, **settings: Any
+) -> Artifact:
+    references = {"source": tokens.reference} | (
+        {} if neighbors is None else {"neighbors": neighbors.reference}
+    )
     return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
 
 

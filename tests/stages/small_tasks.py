@@ -1,4 +1,6 @@
-"""A stream of tasks that a word decides: each label has words of its own, and tasks share no label but one."""
+"""A stream of tasks that a word decides: each label has words of its own, and tasks share no label
+but one.
+"""
 
 import json
 from pathlib import Path
@@ -29,8 +31,12 @@ def write_task(folder: Path, labels: tuple[str, ...], counts: dict[str, int]) ->
     for split, count in counts.items():
         chosen = random.integers(len(labels), size=count)
         texts = [f"a {folder.name} {labels[one]} {' x' * random.integers(1, 5)}" for one in chosen]
-        records = [{"label": labels[one], "text": text} for one, text in zip(chosen, texts, strict=True)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        records = [
+            {"label": labels[one], "text": text} for one, text in zip(chosen, texts, strict=True)
+        ]
+        (folder / f"{split}.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
     return folder
 
 
@@ -46,19 +52,25 @@ def small_stream(store: Store, folder: Path, **settings: Any) -> Artifact:
 
 def stream_model(store: Store, tokens: Artifact, method: str, **settings: Any) -> Artifact:
     """A model of a method; 8 documents of at most 12 tokens a batch, 5, 5 and 6 updates an epoch."""
-    return make(Train(), stream_config(method, **settings), {"source": tokens.reference}, store, Execution()).artifact
+    return make(
+        Train(), stream_config(method, **settings), {"source": tokens.reference}, store, Execution()
+    ).artifact
 
 
 def stream_config(method: str, **settings: Any) -> TrainConfig:
     small = {"model": SMALL, "segment_length": 12, "batch_tokens": 96, "optimizer": {"lr": 0.005}}
-    return TrainConfig.model_validate(small | {"method": method, "schedule": {"name": "constant"}} | settings)
+    return TrainConfig.model_validate(
+        small | {"method": method, "schedule": {"name": "constant"}} | settings
+    )
 
 
 def keys_of(tokens: Artifact) -> Artifact:
     """Keys by a model of the text alone."""
     store, config = tokens.store, stream_config("lm", epochs=2)
     encoder = make(Train(), config, {"source": tokens.reference}, store, Execution()).artifact
-    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
+    return make(
+        BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()
+    ).artifact
 
 
 def learnt_by(method: str, tokens: Artifact) -> Artifact:

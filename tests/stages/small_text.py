@@ -18,17 +18,45 @@ from tests.stages.small_store import ModelConfig, small_model
 
 WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
 LSTM = {"backbone": "lstm", "layers": 2, "width": 8, "dropout": 0.0}
-SRU = {"backbone": "sru++", "layers": 2, "width": 8, "dropout": 0.0, "segment_length": 8, "mem_length": 5}
+SRU = {
+    "backbone": "sru++",
+    "layers": 2,
+    "width": 8,
+    "dropout": 0.0,
+    "segment_length": 8,
+    "mem_length": 5,
+}
 MEMFORMER = {
-    **{"backbone": "memformer", "layers": 1, "encoder_layers": 1, "width": 8, "heads": 2, "ffn_width": 8},
+    **{
+        "backbone": "memformer",
+        "layers": 1,
+        "encoder_layers": 1,
+        "width": 8,
+        "heads": 2,
+        "ffn_width": 8,
+    },
     **{"slots": 3, "dropout": 0.0, "segment_length": 8},
 }
 MEMORY_TOKENS = {
-    **{"backbone": "memory-transformer", "layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0},
+    **{
+        "backbone": "memory-transformer",
+        "layers": 2,
+        "width": 8,
+        "heads": 2,
+        "ffn_width": 8,
+        "dropout": 0.0,
+    },
     **{"memory_tokens": 3, "memory_rows": "bottleneck", "segment_length": 8, "mem_length": 5},
 }
 TRANSFORMER_XL = {
-    **{"backbone": "transformer-xl", "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
+    **{
+        "backbone": "transformer-xl",
+        "layers": 2,
+        "width": 8,
+        "heads": 2,
+        "ffn_width": 16,
+        "dropout": 0.0,
+    },
     **{"segment_length": 8, "mem_length": 5},
 }
 
@@ -51,13 +79,17 @@ def text_tokens(store: Store, folder: Path, tokenizer: str = "word", **settings:
     return make(Tokenize(), config, paths, store, Execution()).artifact
 
 
-def text_model(store: Store, tokens: Artifact, model: dict[str, Any] | None = None, **settings: Any) -> Artifact:
+def text_model(
+    store: Store, tokens: Artifact, model: dict[str, Any] | None = None, **settings: Any
+) -> Artifact:
     """A model with random weights that reads these tokens eight at a time."""
     made = (model or ModelConfig().model) | {"vocab_size": tokens.metrics["vocabulary_size"]}
     return small_model(store, tokens, model=made, **settings)
 
 
-def built_index(store: Store, model: Artifact, datastore: dict[str, Any] | None = None, **settings: Any) -> Artifact:
+def built_index(
+    store: Store, model: Artifact, datastore: dict[str, Any] | None = None, **settings: Any
+) -> Artifact:
     """An exact index of a model's own training text."""
     stored = _made(store, BuildDatastore(), DatastoreConfig(**(datastore or {})), model)
     return _made(store, BuildIndex(), IndexConfig(**{"index": "flat", **settings}), stored)

@@ -24,7 +24,9 @@ def test_what_is_written_is_what_numpy_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("numbers", [450, 600, 100_000])
 def test_arrays_that_do_not_fit_are_an_error(tmp_path: Path, numbers: int) -> None:
-    """Files of at most 4 kB stand for a full disk; `np.save` leaves a part of twice 450 numbers without a word."""
+    """Files of at most 4 kB stand for a full disk; `np.save` leaves a part of twice 450 numbers
+    without a word.
+    """
     program = (
         "import resource, signal, sys\n"
         "import numpy as np\n"
@@ -38,7 +40,10 @@ def test_arrays_that_do_not_fit_are_an_error(tmp_path: Path, numbers: int) -> No
         "    print(error.errno)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "a")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(tmp_path / "a")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "27\n"
 
@@ -52,5 +57,7 @@ def test_arrays_are_mapped_as_they_were_saved(tmp_path: Path) -> None:
     arrays = [np.arange(5, dtype=np.uint8), np.empty(0, np.int64), np.arange(6.0).reshape(2, 3)]
     save_arrays(tmp_path / "arrays.npy", *arrays)
     for count in range(4):
-        for found, wanted in zip(map_arrays(tmp_path / "arrays.npy", count), arrays[:count], strict=True):
+        for found, wanted in zip(
+            map_arrays(tmp_path / "arrays.npy", count), arrays[:count], strict=True
+        ):
             assert found.dtype == wanted.dtype and np.array_equal(found, wanted)

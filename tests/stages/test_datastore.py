@@ -31,7 +31,9 @@ def model(store: Store) -> Artifact:
 
 def build(store: Store, model: Artifact, tokens: str | None = None, **settings) -> Artifact:
     references = {"source": model.reference, "tokens": tokens}
-    return make(BuildDatastore(), DatastoreConfig(**settings), references, store, Execution()).artifact
+    return make(
+        BuildDatastore(), DatastoreConfig(**settings), references, store, Execution()
+    ).artifact
 
 
 def slow_keys(model: Artifact, ids: np.ndarray, key: str, context: int, stride: int) -> np.ndarray:
@@ -69,8 +71,18 @@ def test_metrics_and_resolved_settings_are_kept(store, model):
     made = build(store, model, split="valid")
     metrics = dict(made.metrics)
     assert metrics.pop("tokens_per_second") > 0
-    assert metrics == {"rows": 40, "dim": 8, "dtype": "float16", "key": "ffn-input", "bytes": 40 * 20}
-    assert (made.config["context"], made.config["stride"], made.config["precision"]) == (8, 8, "fp32")
+    assert metrics == {
+        "rows": 40,
+        "dim": 8,
+        "dtype": "float16",
+        "key": "ffn-input",
+        "bytes": 40 * 20,
+    }
+    assert (made.config["context"], made.config["stride"], made.config["precision"]) == (
+        8,
+        8,
+        "fp32",
+    )
     assert (made.input("encoder").id, made.input("corpus").kind) == (model.id, "tokens")
 
 
@@ -78,7 +90,9 @@ def test_several_shards_give_what_one_gives(store, model, monkeypatch):
     whole = build(store, model, dtype="float32", context=7, stride=3)
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
     other = Store(store.root.parent / "other")
-    parts = build(other, small_model(other, small_tokens(other)), dtype="float32", context=7, stride=3)
+    parts = build(
+        other, small_model(other, small_tokens(other)), dtype="float32", context=7, stride=3
+    )
     assert len(list((parts.path / "datastore.zarr/keys/c").glob("*/0"))) == 10
     np.testing.assert_allclose(
         array(parts, "datastore.zarr", "keys"), array(whole, "datastore.zarr", "keys"), atol=1e-6
@@ -108,7 +122,14 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, mon
 
 
 LSTM = {"backbone": "lstm", "vocab_size": 11, "layers": 1, "width": 8, "dropout": 0.0}
-XL = {"backbone": "transformer-xl", "vocab_size": 11, "layers": 2, "width": 8, "heads": 2, "ffn_width": 8}
+XL = {
+    "backbone": "transformer-xl",
+    "vocab_size": 11,
+    "layers": 2,
+    "width": 8,
+    "heads": 2,
+    "ffn_width": 8,
+}
 XL |= {"segment_length": 8, "mem_length": 6}
 
 
@@ -121,7 +142,8 @@ def one_pass(model, split, windows):
 
 
 @pytest.mark.parametrize(
-    ("backbone", "read"), [(LSTM, {}), (XL, {}), (XL, {"context": 5, "mem_length": 11}), (XL, {"mem_length": 0})]
+    ("backbone", "read"),
+    [(LSTM, {}), (XL, {}), (XL, {"context": 5, "mem_length": 11}), (XL, {"mem_length": 0})],
 )
 def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_stopped(
     store, monkeypatch, backbone, read
@@ -147,7 +169,9 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
 
 
 @pytest.mark.parametrize(("backbone", "logged"), [(LSTM, False), (XL, False), (XL, True)])
-def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(store, monkeypatch, backbone, logged):
+def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
+    store, monkeypatch, backbone, logged
+):
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 16)
     model = small_model(store, small_tokens(store), model=backbone)
     whole = build(store, model, dtype="float32", key="hidden")
@@ -189,16 +213,22 @@ def test_keys_are_those_that_the_backbone_has(store):
 
 def test_segments_and_memory_are_those_of_training_unless_told_otherwise(store):
     model = small_model(store, small_tokens(store), model=XL)
-    settings = {name: build(store, model).config[name] for name in ("context", "stride", "mem_length")}
+    settings = {
+        name: build(store, model).config[name] for name in ("context", "stride", "mem_length")
+    }
     assert settings == {"context": 8, "stride": 8, "mem_length": 6}
-    with pytest.raises(UsageError, match=r"\(transformer-xl\) reads a split as one stream: leave --stride out"):
+    with pytest.raises(
+        UsageError, match=r"\(transformer-xl\) reads a split as one stream: leave --stride out"
+    ):
         build(store, model, stride=4)
 
 
 def test_a_fraction_keeps_the_beginning(store, model):
     part, whole = build(store, model, fraction=0.3), build(store, model)
     assert part.metrics["rows"] == 27
-    np.testing.assert_array_equal(array(part, "datastore.zarr", "keys"), array(whole, "datastore.zarr", "keys")[:27])
+    np.testing.assert_array_equal(
+        array(part, "datastore.zarr", "keys"), array(whole, "datastore.zarr", "keys")[:27]
+    )
 
 
 def test_keys_too_large_for_float16_are_refused_with_the_way_out(store):
@@ -218,7 +248,9 @@ def test_another_corpus_must_have_the_model_s_tokenizer(store, model):
     same = small_tokens(store, seed=1, lengths={"train": 20})
     assert build(store, model, tokens=same.reference).metrics["rows"] == 20
     other = small_tokens(store, tokenizer="other")
-    with pytest.raises(ArtifactError, match=r"tokenized differently.*memlm tokenize --tokenizer tokens/"):
+    with pytest.raises(
+        ArtifactError, match=r"tokenized differently.*memlm tokenize --tokenizer tokens/"
+    ):
         build(store, model, tokens=other.reference)
 
 
@@ -237,7 +269,14 @@ def test_settings_that_do_not_fit_the_model_are_refused(store, model, settings, 
 
 
 @pytest.mark.parametrize(
-    "settings", [{"fraction": 0}, {"fraction": 1.1}, {"context": 0}, {"stride": -1}, {"fraction": float("nan")}]
+    "settings",
+    [
+        {"fraction": 0},
+        {"fraction": 1.1},
+        {"context": 0},
+        {"stride": -1},
+        {"fraction": float("nan")},
+    ],
 )
 def test_nonsense_numbers_are_refused(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):

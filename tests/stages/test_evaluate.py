@@ -40,7 +40,9 @@ LINES = "external:k=6,lambda=0.3,temperature=2"
 
 @pytest.fixture(scope="module", autouse=True)
 def intervals_of_few():
-    """Splits here are a few documents; reports of this module, which tests share, have intervals all the same."""
+    """Splits here are a few documents; reports of this module, which tests share, have intervals
+    all the same.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
         yield
@@ -68,7 +70,15 @@ def made(store, stage, config, source, reporter=None, **references) -> Artifact:
 
 
 def evaluated(
-    store, source, *memory, reporter=None, tokens=None, index=None, neighbors=None, baseline=None, **settings
+    store,
+    source,
+    *memory,
+    reporter=None,
+    tokens=None,
+    index=None,
+    neighbors=None,
+    baseline=None,
+    **settings,
 ):
     others = {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline}
     references = {name: artifact for name, artifact in others.items() if artifact is not None}
@@ -87,7 +97,11 @@ def slow_plain(model: Artifact, split: str, context=8, stride=8, documents=False
     ids = array(tokens, "tokens.zarr", f"{split}/ids").astype(np.int64)
     offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets")
     inputs = np.concatenate(([EOS], ids[:-1]))
-    plan = document_windows(offsets, context, stride, 0, len(ids)) if documents else windows(len(ids), context, stride)
+    plan = (
+        document_windows(offsets, context, stride, 0, len(ids))
+        if documents
+        else windows(len(ids), context, stride)
+    )
     log_p, keys = [], []
     for w in plan:
         with torch.no_grad():
@@ -140,18 +154,26 @@ def test_knn_lm_is_what_float64_makes_of_the_stored_keys(store, model, datastore
     logp = array(report, "scores.zarr", "logp")
     np.testing.assert_allclose(logp, want, atol=1e-4)
     with np.errstate(divide="ignore"):
-        np.testing.assert_allclose(array(report, "scores.zarr", "logp_memory")[:, 0], np.log(memory), atol=1e-3)
+        np.testing.assert_allclose(
+            array(report, "scores.zarr", "logp_memory")[:, 0], np.log(memory), atol=1e-3
+        )
     assert metrics(report)["nll"] == pytest.approx(-want.mean(), abs=1e-4)
-    assert metrics(report)["perplexity"] == pytest.approx(math.exp(-logp.astype(float).mean()), rel=1e-6)
+    assert metrics(report)["perplexity"] == pytest.approx(
+        math.exp(-logp.astype(float).mean()), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_neighbours_weigh_as_the_index_compares(store, model, datastore, metric):
     """exp(-d²/τ), as the paper, or exp(q·k/τ) of an index of inner products."""
     found = made(store, BuildIndex(), IndexConfig(index="flat", metric=metric), datastore)
-    report = evaluated(store, found, "external:k=20,lambda=0.3,temperature=1.7", save_token_scores=True)
+    report = evaluated(
+        store, found, "external:k=20,lambda=0.3,temperature=1.7", save_token_scores=True
+    )
     _, memory = slow_knn_lm(model, datastore, "test", 20, 0.3, 1.7, metric)
-    np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp_memory")[:, 0]), memory, atol=1e-4)
+    np.testing.assert_allclose(
+        np.exp(array(report, "scores.zarr", "logp_memory")[:, 0]), memory, atol=1e-4
+    )
 
 
 def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
@@ -164,7 +186,9 @@ def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
 
 def test_no_more_neighbours_are_read_than_there_are_rows(store, datastore, index):
     rows = datastore.metrics["rows"]
-    every, more = (evaluated(store, index, f"external:k={k},lambda=0.3") for k in (rows, rows * 1000))
+    every, more = (
+        evaluated(store, index, f"external:k={k},lambda=0.3") for k in (rows, rows * 1000)
+    )
     assert more.id == every.id
 
 
@@ -172,7 +196,9 @@ def test_the_best_of_the_grid_is_used(store, model, datastore, neighbors):
     spec = "external:k=4/16,lambda=0.1/0.4/0.7,temperature=0.5/2/8"
     report = metrics(evaluated(store, neighbors, spec))
     tried = {
-        (k, temperature, lam): -slow_knn_lm(model, datastore, "valid", k, lam, temperature)[0].mean()
+        (k, temperature, lam): -slow_knn_lm(model, datastore, "valid", k, lam, temperature)[
+            0
+        ].mean()
         for k in (4, 16)
         for temperature in (0.5, 2.0, 8.0)
         for lam in (0.1, 0.4, 0.7)
@@ -228,7 +254,9 @@ def test_readings_compose_in_order(store, model, datastore, index):
     assert array(report, "scores.zarr", "logp_memory").shape == (35, 2)
     rows = metrics(report)["rows"]
     assert [row["row"] for row in rows] == ["plain", "knn-lm then knn-lm", "knn-lm", "knn-lm (2)"]
-    for row, p in zip(rows[2:], (0.8 * p_lm + 0.2 * p_first, 0.5 * p_lm + 0.5 * p_second), strict=True):
+    for row, p in zip(
+        rows[2:], (0.8 * p_lm + 0.2 * p_first, 0.5 * p_lm + 0.5 * p_second), strict=True
+    ):
         assert row["nll"] == pytest.approx(-np.log(p).mean(), abs=1e-4)
 
 
@@ -236,7 +264,9 @@ def test_two_tuned_readings_get_the_best_pair(store, neighbors):
     first, second = "external:k=2,lambda=0.1/0.3", "external:k=8,lambda=0.6,temperature=1/5"
     together = metrics(evaluated(store, neighbors, first, second, tune_split="test"))
     tried = [
-        metrics(evaluated(store, neighbors, f"external:k=2,lambda={lam}", f"{second[:-3]}{temperature}"))
+        metrics(
+            evaluated(store, neighbors, f"external:k=2,lambda={lam}", f"{second[:-3]}{temperature}")
+        )
         for lam in (0.1, 0.3)
         for temperature in (1, 5)
     ]
@@ -270,7 +300,12 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
     assert told["grid"]["weights"][:2] == [0.0, 0.02]
     assert min(nll for line in told["grid"]["nll"] for nll in line[1:]) > told["grid"]["plain_nll"]
     assert "memory-of-no-use" in told["remarks"]
-    assert metrics(evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1"))["memories"][0]["lambda"] == 0.02
+    assert (
+        metrics(evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1"))["memories"][0][
+            "lambda"
+        ]
+        == 0.02
+    )
 
 
 @pytest.mark.parametrize("together", [10_000, 1])
@@ -282,17 +317,23 @@ def test_a_row_of_two_memories_keeps_the_one_that_helps(tmp_path, together, monk
     useless, useful = "long:size=1,theta=5,lambda=tune", "long:size=40,theta=0,lambda=tune"
     both = metrics(evaluated(store, model, useless, useful))
     alone = metrics(evaluated(store, model, useful))
-    assert [memory["lambda"] for memory in both["memories"]] == [0.0, alone["memories"][0]["lambda"]]
+    assert [memory["lambda"] for memory in both["memories"]] == [
+        0.0,
+        alone["memories"][0]["lambda"],
+    ]
     assert both["nll"] == alone["nll"]
 
 
 @pytest.mark.parametrize(
-    ("similarity", "metric", "divisor"), [("dot", "ip", 1), ("scaled-dot", "ip", math.sqrt(8)), ("l2", "l2", 1)]
+    ("similarity", "metric", "divisor"),
+    [("dot", "ip", 1), ("scaled-dot", "ip", math.sqrt(8)), ("l2", "l2", 1)],
 )
 def test_another_similarity_is_recomputed_from_the_stored_keys(
     store, model, datastore, index, similarity, metric, divisor
 ):
-    report = evaluated(store, index, f"external:k=200,lambda=0.3,similarity={similarity}", save_token_scores=True)
+    report = evaluated(
+        store, index, f"external:k=200,lambda=0.3,similarity={similarity}", save_token_scores=True
+    )
     want, _ = slow_knn_lm(model, datastore, "test", 200, 0.3, divisor, metric)
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=1e-4)
 
@@ -335,7 +376,9 @@ def test_the_memory_of_another_encoder(store, model, datastore, index, neighbors
     report = evaluated(store, other, LINES, index=index, save_token_scores=True)
     p_lm = np.exp(slow_plain(other, "test")[0])
     p_mem = slow_knn_lm(model, datastore, "test", 6, 0.3, 2.0)[1]
-    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(0.7 * p_lm + 0.3 * p_mem), atol=1e-4)
+    np.testing.assert_allclose(
+        array(report, "scores.zarr", "logp"), np.log(0.7 * p_lm + 0.3 * p_mem), atol=1e-4
+    )
     assert metrics(report)["read"]["encoder"] == model.reference
     assert metrics(report)["read"]["model"] == other.reference
     stored = evaluated(store, other, LINES, neighbors=neighbors)
@@ -362,7 +405,10 @@ def test_tokens_outside_paragraphs_of_the_training_text(store, model, neighbors)
     ends = array(tokens, "tokens.zarr", "valid/paragraph_ends")
     outside = np.ones(40, bool)
     for start, end, digest in zip(
-        [0, *ends], ends, array(tokens, "tokens.zarr", "valid/paragraph_hashes").tolist(), strict=False
+        [0, *ends],
+        ends,
+        array(tokens, "tokens.zarr", "valid/paragraph_hashes").tolist(),
+        strict=False,
     ):
         outside[start:end] = digest not in known
     told = metrics(report)["outside_repeated_paragraphs"]
@@ -381,7 +427,10 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
     report = evaluated(store, index, LINES, split="valid", save_token_scores=True)
     tokens = model.input("tokens")
     hashes = array(tokens, "tokens.zarr", "valid/paragraph_hashes")
-    known = [array(t, "tokens.zarr", f"{s}/paragraph_hashes") for t, s in ((tokens, "train"), (other, "test"))]
+    known = [
+        array(t, "tokens.zarr", f"{s}/paragraph_hashes")
+        for t, s in ((tokens, "train"), (other, "test"))
+    ]
     lengths = np.diff(array(tokens, "tokens.zarr", "valid/paragraph_ends"), prepend=0)
     inside = [np.repeat(np.isin(hashes, one), lengths) for one in known]
     told = metrics(report)["outside_repeated_paragraphs"]
@@ -393,14 +442,19 @@ def test_paragraphs_of_a_swapped_datastore_are_counted_too(store, model):
     assert (inside[1] & ~inside[0]).sum() > 0
     assert told["tokens"] == (~(inside[0] | inside[1])).sum()
     nll = -array(report, "scores.zarr", "logp").astype(float)
-    assert told["rows"][1]["perplexity"] == pytest.approx(math.exp(nll[~(inside[0] | inside[1])].mean()), rel=1e-6)
+    assert told["rows"][1]["perplexity"] == pytest.approx(
+        math.exp(nll[~(inside[0] | inside[1])].mean()), rel=1e-6
+    )
 
 
 def test_every_change_has_the_interval_that_compare_finds(store, model, index, monkeypatch):
     plain = evaluated(store, model, "none", save_token_scores=True)
     report = evaluated(store, index, LINES, save_token_scores=True)
     assert metrics(plain)["change_intervals"] is None
-    told, found = metrics(report)["change_intervals"], compare(plain, report, ComparisonSettings(most=0, around=0))
+    told, found = (
+        metrics(report)["change_intervals"],
+        compare(plain, report, ComparisonSettings(most=0, around=0)),
+    )
     expected = [edge - 1 for edge in found["perplexity_ratio_interval"]]
     assert [row["row"] for row in told["rows"]] == ["knn-lm"]
     assert told["rows"][0]["interval"] == pytest.approx(expected, abs=1e-9)
@@ -409,7 +463,9 @@ def test_every_change_has_the_interval_that_compare_finds(store, model, index, m
     against = metrics(ordinary)["change_intervals"]["rows"]
     assert against[1]["interval"] == pytest.approx(told["rows"][0]["interval"])
     assert against[0]["interval"] == [0, 0]
-    lowest, above = sorted(zip(metrics(ordinary)["rows"], against, strict=True), key=lambda row: row[0]["perplexity"])
+    lowest, above = sorted(
+        zip(metrics(ordinary)["rows"], against, strict=True), key=lambda row: row[0]["perplexity"]
+    )
     assert lowest[1]["above_lowest"] is None
     low, high = (1 / (1 + edge) - 1 for edge in reversed(against[1]["interval"]))
     turned = against[1]["interval"] if lowest[0]["row"] == "plain" else [low, high]
@@ -419,7 +475,9 @@ def test_every_change_has_the_interval_that_compare_finds(store, model, index, m
     alone = evaluated(store, model, "none", context=4, stride=4, save_token_scores=True)
     found = compare(alone, parts, ComparisonSettings(most=0, around=0))
     expected = [edge - 1 for edge in found["perplexity_ratio_interval"]]
-    assert metrics(parts)["change_intervals"]["rows"][0]["interval"] == pytest.approx(expected, abs=1e-9)
+    assert metrics(parts)["change_intervals"]["rows"][0]["interval"] == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model, index):
@@ -427,17 +485,25 @@ def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model
     ordinary = evaluated(store, other, "none", save_token_scores=True)
     report = evaluated(store, index, LINES, baseline=ordinary, save_token_scores=True)
     told = metrics(report)["baseline"]
-    assert (told["report"], told["model"], told["method"]) == (ordinary.reference, other.reference, "lm")
+    assert (told["report"], told["model"], told["method"]) == (
+        ordinary.reference,
+        other.reference,
+        "lm",
+    )
     assert told["row"] == metrics(ordinary)["rows"][0]
     assert told["differs"] == []  # another seed is no other kind of model
     assert report.reference != evaluated(store, index, LINES, save_token_scores=True).reference
     settings = {**model.config["model"], "dropout": 0.3}
-    longer = evaluated(store, small_model(store, model.input("tokens"), model=settings, seed=7), "none")
+    longer = evaluated(
+        store, small_model(store, model.input("tokens"), model=settings, seed=7), "none"
+    )
     (differs,) = metrics(evaluated(store, index, LINES, baseline=longer))["baseline"]["differs"]
     assert differs.startswith("dropout ") and differs.endswith(", not 0.3")
     found = against_baseline(report)
     assert found["rows"] == ["plain", "knn-lm"]
-    assert found["perplexity_ratio"] == pytest.approx(metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5)
+    assert found["perplexity_ratio"] == pytest.approx(
+        metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5
+    )
     assert against_baseline(evaluated(store, index, LINES, baseline=ordinary)) is None
     for settings in ({"split": "valid"}, {"tokens": small_tokens(store, seed=3)}):
         with pytest.raises(ArtifactError, match="no baseline of this"):
@@ -456,7 +522,9 @@ def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
     for name in ("nll", "retrieval_accuracy"):
         assert metrics(parts)[name] == pytest.approx(metrics(whole)[name], abs=1e-6)
     np.testing.assert_allclose(
-        array(parts, "scores.zarr", "logp_memory"), array(whole, "scores.zarr", "logp_memory"), atol=1e-4
+        array(parts, "scores.zarr", "logp_memory"),
+        array(whole, "scores.zarr", "logp_memory"),
+        atol=1e-4,
     )
 
 
@@ -544,9 +612,24 @@ def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model
 @pytest.mark.parametrize(
     ("memory", "settings", "error", "words"),
     [
-        ("external:k=17,lambda=0.2", {}, ArtifactError, "has 16 neighbours a token, fewer than k=17"),
-        ("external:lambda=0.2,key=hidden", {}, ArtifactError, "build-datastore --key hidden model/"),
-        ("external:lambda=tune", {"tune_split": "vald"}, ArtifactError, "no split 'vald' to tune on"),
+        (
+            "external:k=17,lambda=0.2",
+            {},
+            ArtifactError,
+            "has 16 neighbours a token, fewer than k=17",
+        ),
+        (
+            "external:lambda=0.2,key=hidden",
+            {},
+            ArtifactError,
+            "build-datastore --key hidden model/",
+        ),
+        (
+            "external:lambda=tune",
+            {"tune_split": "vald"},
+            ArtifactError,
+            "no split 'vald' to tune on",
+        ),
         ("external:lambda=0.2", {"split": "tset"}, ArtifactError, "did you mean 'test'"),
         ("external:lambda=0.2", {"stride": 9}, UsageError, "--stride 9 is larger"),
     ],
@@ -558,7 +641,9 @@ def test_what_does_not_fit_is_refused(store, neighbors, memory, settings, error,
 
 def test_a_model_without_numbers_is_named(store, model):
     broken = small_model(store, model.input("tokens"), poison=True)
-    with pytest.raises(ArtifactError, match=rf"{broken.reference} gives probabilities that are not"):
+    with pytest.raises(
+        ArtifactError, match=rf"{broken.reference} gives probabilities that are not"
+    ):
         evaluated(store, broken)
 
 
@@ -585,7 +670,10 @@ def test_neighbours_that_hold_the_answers_are_refused(store, index):
 
 
 def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
-    with pytest.raises(UsageError, match=r"evaluate an index or neighbors \(memlm build-datastore .*\), or name one"):
+    with pytest.raises(
+        UsageError,
+        match=r"evaluate an index or neighbors \(memlm build-datastore .*\), or name one",
+    ):
         evaluated(store, model, LINES)
     with pytest.raises(UsageError, match="--index or --neighbors, not both"):
         evaluated(store, model, LINES, index=index, neighbors=neighbors)
@@ -594,17 +682,24 @@ def test_a_model_alone_has_no_external_memory(store, model, index, neighbors):
 def test_the_text_of_the_datastore_tokenized_again_does_not_see_its_own_rows(store, index):
     again = small_tokens(store, lengths={"train": 90, "test": 50})
     own, other = (
-        metrics(evaluated(store, index, LINES, split="train", exclude="self", tokens=t)) for t in (None, again)
+        metrics(evaluated(store, index, LINES, split="train", exclude="self", tokens=t))
+        for t in (None, again)
     )
     assert own["perplexity"] == other["perplexity"]
 
 
 @pytest.mark.parametrize("settings", [{"split": "train"}, {"tune_split": "train"}])
-def test_text_of_the_datastore_is_refused_where_nothing_says_what_is_left_out(store, index, neighbors, settings):
+def test_text_of_the_datastore_is_refused_where_nothing_says_what_is_left_out(
+    store, index, neighbors, settings
+):
     spec, role = "external:k=6,lambda=tune", "scored" if "split" in settings else "tuned on"
-    with pytest.raises(UsageError, match=f"made of 'train', the split that is {role}.*--exclude document, window:N"):
+    with pytest.raises(
+        UsageError, match=f"made of 'train', the split that is {role}.*--exclude document, window:N"
+    ):
         evaluated(store, index, spec, **settings)
-    with pytest.raises(UsageError, match=f"{role}.*{neighbors.reference} leaves some out: --exclude self"):
+    with pytest.raises(
+        UsageError, match=f"{role}.*{neighbors.reference} leaves some out: --exclude self"
+    ):
         evaluated(store, neighbors, spec, **settings)
 
 
@@ -615,7 +710,9 @@ def test_what_is_left_out_is_not_found_and_is_told(store, index, exclude):
     assert searched["exclude"] == exclude
     same = metrics(evaluated(store, stored, LINES, split="train", exclude=exclude))
     assert searched["nll"] == pytest.approx(same["nll"], abs=1e-6)
-    with pytest.raises(UsageError, match=f"found with --exclude {exclude}: .*precompute-neighbors .*window:4"):
+    with pytest.raises(
+        UsageError, match=f"found with --exclude {exclude}: .*precompute-neighbors .*window:4"
+    ):
         evaluated(store, stored, LINES, split="train", exclude="window:4")
 
 
@@ -656,15 +753,22 @@ def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, f
     """Against a walk from token to token; where too many are wanted all are searched for."""
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     report = evaluated(
-        store, index, f"external:k=20,lambda=0.3,temperature=2,pointers={fewest}", save_token_scores=True
+        store,
+        index,
+        f"external:k=20,lambda=0.3,temperature=2,pointers={fewest}",
+        save_token_scores=True,
     )
-    keys, values = (array(index.input("datastore"), "datastore.zarr", name) for name in ("keys", "values"))
+    keys, values = (
+        array(index.input("datastore"), "datastore.zarr", name) for name in ("keys", "values")
+    )
     _, queries, ids = slow_plain(model, "test")
     rows, searches, want = np.zeros(0, int), 0, []
     for i, query in enumerate(queries):
         behind = [r + 1 for r in rows if i % 16 and values[r] == ids[i - 1] and r + 1 < len(values)]
         searches += len(behind) < fewest
-        rows = np.array(behind if len(behind) >= fewest else oracle.neighbours(keys, query, 20, "l2")[0])
+        rows = np.array(
+            behind if len(behind) >= fewest else oracle.neighbours(keys, query, 20, "l2")[0]
+        )
         weights = np.exp(-((keys[rows].astype(float) - query) ** 2).sum(1) / 2)
         want.append((weights * (values[rows] == ids[i])).sum() / weights.sum())
     memory = np.exp(array(report, "scores.zarr", "logp_memory")[:, 0].astype(float))

@@ -1,4 +1,6 @@
-"""Adaptive k and λ through the stage, against numpy one position at a time; and in dense distributions."""
+"""Adaptive k and λ through the stage, against numpy one position at a time; and in dense
+distributions.
+"""
 
 import math
 
@@ -23,10 +25,17 @@ SPEC = f"external:k={K},lambda=adaptive,temperature={TAU:g}"
 
 @pytest.fixture(scope="module")
 def index(store: Store, model: Artifact) -> Artifact:
-    return made(store, BuildIndex(), IndexConfig(index="flat"), made(store, BuildDatastore(), DatastoreConfig(), model))
+    return made(
+        store,
+        BuildIndex(),
+        IndexConfig(index="flat"),
+        made(store, BuildDatastore(), DatastoreConfig(), model),
+    )
 
 
-def test_every_token_is_read_with_the_neighbours_of_its_context(store, model, index, monkeypatch) -> None:
+def test_every_token_is_read_with_the_neighbours_of_its_context(
+    store, model, index, monkeypatch
+) -> None:
     monkeypatch.setattr(weight_network, "SHORTEST", 1)
     monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
     report = evaluated(store, index, SPEC, save_token_scores=True)
@@ -35,13 +44,19 @@ def test_every_token_is_read_with_the_neighbours_of_its_context(store, model, in
     keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
     _, queries, ids = slow_plain(model, "test")
     wanted, seen = [], []
-    for p, query, target in zip(np.exp(array(report, "scores.zarr", "logp_lm")), queries, ids, strict=True):
+    for p, query, target in zip(
+        np.exp(array(report, "scores.zarr", "logp_lm")), queries, ids, strict=True
+    ):
         rows, distances = knn_lm.neighbours(keys, query, K, "l2")
         scores = -distances / TAU
         seen.append(
-            oracle.weights(found["network"], features.of_neighbors(scores.tolist(), values[rows].tolist())[:13])
+            oracle.weights(
+                found["network"], features.of_neighbors(scores.tolist(), values[rows].tolist())[:13]
+            )
         )
-        wanted.append(oracle.probability(float(p), scores, values[rows] == target, found["numbers"], seen[-1]))
+        wanted.append(
+            oracle.probability(float(p), scores, values[rows] == target, found["numbers"], seen[-1])
+        )
     np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp")), wanted, rtol=2e-4)
     assert np.std(seen, axis=0).max() > 1e-3  # weights differ between contexts
     shown = metrics(report)

@@ -73,10 +73,15 @@ def pointing(store: Store, spans: Artifact) -> Artifact:
 def test_tokens_say_where_each_answer_is(spans: Artifact) -> None:
     group, metrics = spans.zarr("tokens.zarr"), spans.metrics
     words = {
-        number: word for word, number in json.loads(spans.file("tokenizer.json").read_text())["model"]["vocab"].items()
+        number: word
+        for word, number in json.loads(spans.file("tokenizer.json").read_text())["model"][
+            "vocab"
+        ].items()
     }
     ids, offsets = group["test/ids"][:], group["test/doc_offsets"][:]
-    accepted = [json.loads(line) for line in spans.file("answers/test.jsonl").read_text().splitlines()]
+    accepted = [
+        json.loads(line) for line in spans.file("answers/test.jsonl").read_text().splitlines()
+    ]
     starts, stops = group["test/span_starts"][:], group["test/span_stops"][:]
     for document, one in enumerate(accepted):
         text = [words[int(number)] for number in ids[offsets[document] : offsets[document + 1]]]
@@ -86,7 +91,9 @@ def test_tokens_say_where_each_answer_is(spans: Artifact) -> None:
 
 
 @pytest.mark.parametrize("tokenizer", ["bpe", "char", "byte"])
-def test_spans_are_found_whatever_the_tokens_are(tokenizer: str, store: Store, tmp_path: Path) -> None:
+def test_spans_are_found_whatever_the_tokens_are(
+    tokenizer: str, store: Store, tmp_path: Path
+) -> None:
     made = tokenized(
         store,
         folders(tmp_path, text="Ünder no\nann lives", answers=["ann"]),
@@ -100,41 +107,67 @@ def test_spans_are_found_whatever_the_tokens_are(tokenizer: str, store: Store, t
     assert found.strip() == "ann"
 
 
-def test_spans_are_learnt_and_scored_by_words(store: Store, pointing: Artifact, spans: Artifact) -> None:
+def test_spans_are_learnt_and_scored_by_words(
+    store: Store, pointing: Artifact, spans: Artifact
+) -> None:
     f1, exact = (scored(store, pointing, score=score) for score in ("f1", ("exact", "who=f1")))
     (row,), (other,) = f1.metrics["rows"], exact.metrics["rows"]
     assert row["matrix"][1][0] > 0.8 and row["matrix"][2][1] > 0.8, row
-    assert exact.metrics["scores"] == ["f1", "exact"] and other["matrix"][2][1] <= row["matrix"][2][1]
+    assert (
+        exact.metrics["scores"] == ["f1", "exact"] and other["matrix"][2][1] <= row["matrix"][2][1]
+    )
     with pytest.raises(ArtifactError):
         compare_matrices(f1, exact)
     with pytest.raises(ArtifactError):
         find_reports([f1.reference, exact.reference], store)
     page = build_page([f1], lambda members: "", lambda report: [])
     assert f"F1 of words {row['average']:.1%}" in page.html
-    accepted = [json.loads(line)["answers"] for line in spans.file("answers/test.jsonl").read_text().splitlines()]
+    accepted = [
+        json.loads(line)["answers"]
+        for line in spans.file("answers/test.jsonl").read_text().splitlines()
+    ]
     for line in json.loads(f1.file("answers.json").read_text()):
         first = 12 * ("who", "where").index(line["task"])
-        wanted = np.mean([word_f1(*pair) for pair in zip(line["answers"], accepted[first : first + 12], strict=True)])
-        assert row["matrix"][line["after"]][("who", "where").index(line["task"])] == pytest.approx(wanted)
+        wanted = np.mean(
+            [
+                word_f1(*pair)
+                for pair in zip(line["answers"], accepted[first : first + 12], strict=True)
+            ]
+        )
+        assert row["matrix"][line["after"]][("who", "where").index(line["task"])] == pytest.approx(
+            wanted
+        )
 
 
-def test_what_is_tuned_is_chosen_on_the_first_task(store: Store, pointing: Artifact, spans: Artifact) -> None:
+def test_what_is_tuned_is_chosen_on_the_first_task(
+    store: Store, pointing: Artifact, spans: Artifact
+) -> None:
     memory = ("none", "random:k=8,steps=0/4,lr=0.3/1e-9", "mbpa:k=4,steps=6,lr=0.2/1e-9")
     made = scored(store, pointing, keys_of(spans), memory=memory, examples=6)
     none, drawn, nearest = made.metrics["rows"]
     assert made.metrics["after"] == [2] and "chosen" not in none
-    assert nearest["chosen"] == "mbpa:k=4,steps=6,lr=0.2" and drawn["chosen"].startswith("random:k=8,steps=")
-    given = scored(store, pointing, keys_of(spans), memory=nearest["chosen"], examples=6).metrics["rows"][0]
+    assert nearest["chosen"] == "mbpa:k=4,steps=6,lr=0.2" and drawn["chosen"].startswith(
+        "random:k=8,steps="
+    )
+    given = scored(store, pointing, keys_of(spans), memory=nearest["chosen"], examples=6).metrics[
+        "rows"
+    ][0]
     assert given["matrix"] == nearest["matrix"] and nearest["matrix"][0][0] > none["matrix"][0][0]
     with pytest.raises(ArtifactError, match="tune-split"):
         scored(store, pointing, memory="random:lr=tune", tune_split="x")
 
 
-ABLE = [name for name in METHODS.names() if "spans" in getattr(METHODS.settings(name), "learns_from", ())]
+ABLE = [
+    name
+    for name in METHODS.names()
+    if "spans" in getattr(METHODS.settings(name), "learns_from", ())
+]
 
 
 @pytest.mark.parametrize("method", ABLE)
-def test_methods_that_learn_spans_take_their_steps(method: str, store: Store, spans: Artifact) -> None:
+def test_methods_that_learn_spans_take_their_steps(
+    method: str, store: Store, spans: Artifact
+) -> None:
     settings = METHODS.settings(method)
     source = spans if "tokens" in settings.takes else keys_of(spans)
     memory = {name: value for name, value in SMALLER.items() if name in settings.model_fields}
@@ -149,33 +182,52 @@ def answers(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 def test_answers_are_written_after_the_question(store: Store, answers: Artifact) -> None:
-    settings: dict[str, Any] = {"segment_length": 16, "batch_tokens": 128, "epochs": 30, "optimizer": {"lr": 0.01}}
-    made = stream_model(store, answers, "lamol", memory={"samples": "real", "gamma": 0.5}, **settings)
+    settings: dict[str, Any] = {
+        "segment_length": 16,
+        "batch_tokens": 128,
+        "epochs": 30,
+        "optimizer": {"lr": 0.01},
+    }
+    made = stream_model(
+        store, answers, "lamol", memory={"samples": "real", "gamma": 0.5}, **settings
+    )
     (row,) = scored(store, made, after="last", score="exact").metrics["rows"]
     assert row["average"] > 0.6, row
     samples = json.loads(made.file("samples/02.json").read_text())["samples"]
     assert all(one["text"].endswith("who ?") and one["answer"] in one["text"] for one in samples)
     goal = scored(store, made, after="last", score="where=goal").metrics
-    assert goal["scores"] == ["f1", "goal"] and goal["rows"][0]["matrix"][0][1] == 1  # no answer names a slot
+    assert (
+        goal["scores"] == ["f1", "goal"] and goal["rows"][0]["matrix"][0][1] == 1
+    )  # no answer names a slot
     with pytest.raises(UsageError, match="whole dialogues"):
         scored(store, made, score="goal", examples=3)
 
 
 @pytest.mark.parametrize("method", ["seq", "multitask"])
 def test_answers_are_learnt_without_samples(method: str, store: Store, answers: Artifact) -> None:
-    settings: dict[str, Any] = {"segment_length": 16, "batch_tokens": 128, "epochs": 30, "optimizer": {"lr": 0.01}}
+    settings: dict[str, Any] = {
+        "segment_length": 16,
+        "batch_tokens": 128,
+        "epochs": 30,
+        "optimizer": {"lr": 0.01},
+    }
     made = stream_model(store, answers, method, **settings)
     (row,) = scored(store, made, after="last", score="exact").metrics["rows"]
     first, last = row["matrix"][0]
     assert last > 0.6 and (first > 0.25) == (method == "multitask"), row
 
 
-def test_text_alone_is_learnt_by_the_method_that_reads_no_labels(store: Store, tmp_path: Path) -> None:
+def test_text_alone_is_learnt_by_the_method_that_reads_no_labels(
+    store: Store, tmp_path: Path
+) -> None:
     tokens = tokenized(store, folders(tmp_path), "text")
     memory = {"wider": (), "deeper": (), "recovery": 1}
     made = stream_model(store, tokens, "elle", steps=6, memory=memory)
     assert scored(store, made).metrics["score"] == "perplexity"
-    assert tokens.metrics["labels"] == [] and (tokens.zarr("tokens.zarr")["train/labels"][:] == -1).all()
+    assert (
+        tokens.metrics["labels"] == []
+        and (tokens.zarr("tokens.zarr")["train/labels"][:] == -1).all()
+    )
     with pytest.raises(UsageError, match="elle"):
         stream_model(store, tokens, "seq", steps=6)
     with pytest.raises(UsageError, match="no answers in words"):
@@ -212,7 +264,10 @@ def test_records_without_an_answer_in_the_text_are_refused(
 def test_methods_that_do_not_fit_are_refused(
     store: Store, spans: Artifact, answers: Artifact, pointing: Artifact
 ) -> None:
-    for tokens, method, able in ((spans, "emar", "seq"), (answers, "replay", "seq, multitask, lamol, elle")):
+    for tokens, method, able in (
+        (spans, "emar", "seq"),
+        (answers, "replay", "seq, multitask, lamol, elle"),
+    ):
         with pytest.raises(UsageError, match=able):
             stream_model(store, tokens, method, steps=8)
     with pytest.raises(UsageError, match="episodic"):

@@ -28,7 +28,10 @@ def test_the_best_bleu_of_the_tuning_split_is_that_of_translating_it(index: Arti
     report = evaluated(index, memory=(GRID,), tune_by="bleu", **BEAM)
     candidates = tried(report)
     assert report.json("metrics.json")["tuning"]["bleu"]["sentences"] == 2
-    assert len({tuple(one[name] for name in ("k", "temperature", "lambda")) for one in candidates}) == 8
+    assert (
+        len({tuple(one[name] for name in ("k", "temperature", "lambda")) for one in candidates})
+        == 8
+    )
     best, worst = (choose(candidates, key=lambda one: one["bleu"]) for choose in (max, min))
     for one in (best, worst):
         spec = f"external:k={one['k']},temperature={one['temperature']:g},lambda={one['lambda']:g}"
@@ -41,25 +44,41 @@ def test_the_best_bleu_of_the_tuning_split_is_that_of_translating_it(index: Arti
     }
 
 
-def test_bleu_chooses_what_perplexity_does_not(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bleu_chooses_what_perplexity_does_not(
+    index: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {"memory": (GRID,), "save_token_scores": True, **BEAM}
     by_perplexity = evaluated(index, **settings)
     assert "bleu" not in by_perplexity.json("metrics.json")["tuning"]
     scores = iter([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0])
-    monkeypatch.setattr("stages.evaluation.translations.try_point", lambda *_: {"bleu": next(scores)})
+    monkeypatch.setattr(
+        "stages.evaluation.translations.try_point", lambda *_: {"bleu": next(scores)}
+    )
     by_bleu = evaluated(index, tune_by="bleu", **settings)
     chosen = [report.metrics["rows"][1]["memories"][0] for report in (by_perplexity, by_bleu)]
-    assert [chosen[1][name] for name in ("k", "temperature", "lambda")] == [1, 100, 0.999]  # the first of equals
+    assert [chosen[1][name] for name in ("k", "temperature", "lambda")] == [
+        1,
+        100,
+        0.999,
+    ]  # the first of equals
     curve = by_bleu.json("metrics.json")["curves"][0]["points"]
-    assert [point["perplexity"] for point in curve if point["k"] == 1] == [by_bleu.metrics["rows"][1]["perplexity"]]
+    assert [point["perplexity"] for point in curve if point["k"] == 1] == [
+        by_bleu.metrics["rows"][1]["perplexity"]
+    ]
 
 
 def test_a_kill_loses_one_candidate(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"memory": ("external:k=1/2,temperature=1,lambda=0.6/0.9",), "tune_by": "bleu", **BEAM}
+    settings = {
+        "memory": ("external:k=1/2,temperature=1,lambda=0.6/0.9",),
+        "tune_by": "bleu",
+        **BEAM,
+    }
     whole = evaluated(index, **settings)
     wanted = tried(whole)
     index.store.remove(whole.reference)
-    again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
+    again, attempts = made_in_pieces(
+        monkeypatch, lambda: evaluated(index, **settings), logged=False
+    )
     assert tried(again) == wanted
     assert attempts.begun_with == list(range(11))  # each candidate is a shard
 
@@ -67,9 +86,17 @@ def test_a_kill_loses_one_candidate(index: Artifact, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("memory", "settings", "words"),
     [
-        (("external:k=1,temperature=tune,lambda=0.1/0.2",), {}, "temperature of external is no list of numbers"),
+        (
+            ("external:k=1,temperature=tune,lambda=0.1/0.2",),
+            {},
+            "temperature of external is no list of numbers",
+        ),
         (("external:k=1,temperature=1/2,lambda=adaptive",), {}, "lambda of external is no list"),
-        (("external:k=1,temperature=1/2/3/4/5/6,lambda=.1/.2/.3/.4/.5/.6",), {}, "36 points are too many"),
+        (
+            ("external:k=1,temperature=1/2/3/4/5/6,lambda=.1/.2/.3/.4/.5/.6",),
+            {},
+            "36 points are too many",
+        ),
         (("external:k=1,temperature=1,lambda=0.1",), {}, "nothing is tuned"),
         (("external:k=1,temperature=1/2,lambda=0.1",) * 2, {}, "2 readings"),
         ((), {}, "nothing is tuned"),
@@ -92,11 +119,15 @@ def test_text_of_one_language_has_no_bleu(tmp_path: Any) -> None:
 
 
 def page_source(report: Artifact) -> Source:
-    return Source(Member(report.reference, report), report.json("metrics.json"), {}, "", "", True, [])
+    return Source(
+        Member(report.reference, report), report.json("metrics.json"), {}, "", "", True, []
+    )
 
 
 def test_a_page_shows_what_was_tried_and_which_was_best(index: Artifact) -> None:
-    report = evaluated(index, memory=("external:k=1/2,temperature=1,lambda=0.1/0.9",), tune_by="bleu", **BEAM)
+    report = evaluated(
+        index, memory=("external:k=1/2,temperature=1,lambda=0.1/0.9",), tune_by="bleu", **BEAM
+    )
     (table,) = bleu_tables(page_source(report))
     assert table.columns == ("k", "τ", "λ", "BLEU")
     assert [[cell.value for cell in row.cells] for row in table.rows] == [
@@ -105,6 +136,12 @@ def test_a_page_shows_what_was_tried_and_which_was_best(index: Artifact) -> None
     (best,) = [row for row in table.rows if row.cells[-1].mark == "best"]
     assert best.cells[-1].value == max(one["bleu"] for one in tried(report))
     assert (
-        list(bleu_tables(page_source(evaluated(index, memory=("external:k=1,temperature=1,lambda=0.1",), **BEAM))))
+        list(
+            bleu_tables(
+                page_source(
+                    evaluated(index, memory=("external:k=1,temperature=1,lambda=0.1",), **BEAM)
+                )
+            )
+        )
         == []
     )

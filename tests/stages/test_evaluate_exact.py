@@ -39,17 +39,33 @@ def split_of(tokens: Artifact, split: str) -> tuple[np.ndarray, np.ndarray]:
     return tuple(array(tokens, "tokens.zarr", f"{split}/{name}") for name in ("ids", "doc_offsets"))
 
 
-def slow_memory(tokens: Artifact, split: str, sources: str, exclude: str | None = None) -> tuple[np.ndarray, list[int]]:
-    """p of each target among all that shares a token with its context, nan where nothing does; longest matches."""
+def slow_memory(
+    tokens: Artifact, split: str, sources: str, exclude: str | None = None
+) -> tuple[np.ndarray, list[int]]:
+    """p of each target among all that shares a token with its context, nan where nothing does;
+    longest matches.
+    """
     (text, offsets), (ids, own) = split_of(tokens, "train"), split_of(tokens, split)
-    known, asked, stream = contexts(text, offsets), contexts(ids, own), contexts(ids, np.array([0, len(ids)]))
+    known, asked, stream = (
+        contexts(text, offsets),
+        contexts(ids, own),
+        contexts(ids, np.array([0, len(ids)])),
+    )
     p, lengths = [], []
     for t, target in enumerate(ids):
-        begin, end = (own[own <= t].max(), own[own > t].min()) if exclude == "document" else (t, t + 1)
+        begin, end = (
+            (own[own <= t].max(), own[own > t].min()) if exclude == "document" else (t, t + 1)
+        )
         legal = [j for j in range(len(text)) if exclude is None or not begin <= j < end]
-        entries = [(shared(asked[t], known[j]), text[j]) for j in legal if "exact" in sources.split("+")]
-        entries += [(shared(stream[t], stream[j]), ids[j]) for j in range(t) if "exact-stream" in sources]
-        weights = np.array([np.exp(length / TEMPERATURE) if length else 0.0 for length, _ in entries])
+        entries = [
+            (shared(asked[t], known[j]), text[j]) for j in legal if "exact" in sources.split("+")
+        ]
+        entries += [
+            (shared(stream[t], stream[j]), ids[j]) for j in range(t) if "exact-stream" in sources
+        ]
+        weights = np.array(
+            [np.exp(length / TEMPERATURE) if length else 0.0 for length, _ in entries]
+        )
         right = np.array([value == target for _, value in entries])
         p.append((weights * right).sum() / weights.sum() if weights.sum() else np.nan)
         lengths.append(max((length for length, _ in entries), default=0))
@@ -63,13 +79,17 @@ def test_a_token_reads_what_followed_its_longest_matches(
     report = evaluated(store, model, f"{sources}:{NUMBERS}")
     alone, final = (array(report, "scores.zarr", name) for name in ("logp_lm", "logp"))
     p, lengths = slow_memory(model.input("tokens"), "test", sources)
-    want = np.where(np.isnan(p), alone, np.log((1 - WEIGHT) * np.exp(alone) + WEIGHT * np.nan_to_num(p)))
+    want = np.where(
+        np.isnan(p), alone, np.log((1 - WEIGHT) * np.exp(alone) + WEIGHT * np.nan_to_num(p))
+    )
     np.testing.assert_allclose(final, want, atol=1e-4)
     assert max(lengths) > 2 and report.manifest.inputs.keys() == {"model", "tokens"} | (
         {"exact"} if "exact" in sources.split("+") else set()
     )
     (memory,) = metrics(report)["memories"]
-    most = index.metrics["rows"] if "exact" in sources.split("+") else len(lengths)  # the text has no more
+    most = (
+        index.metrics["rows"] if "exact" in sources.split("+") else len(lengths)
+    )  # the text has no more
     assert (memory["matches"], memory["key"], memory["similarity"]) == (most, None, None)
 
 
@@ -88,10 +108,14 @@ def test_of_its_own_text_a_token_does_not_find_what_is_excluded(
     assert metrics(report)["outside_matches"] is None  # a text is not matched with itself
 
 
-def test_weights_by_length_are_fitted_on_valid_and_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_by_length_are_fitted_on_valid_and_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(weight_network, "SHORTEST", 10)
     monkeypatch.setattr(weight_network, "SIGNIFICANT", -np.inf)
-    model = small_model(store, small_tokens(store, lengths={"train": 300, "valid": 200, "test": 50}, seed=3))
+    model = small_model(
+        store, small_tokens(store, lengths={"train": 300, "valid": 200, "test": 50}, seed=3)
+    )
     index = made(store, BuildIndex(), IndexConfig(index="exact"), model.input("tokens"))
     report = evaluated(store, model, f"exact:matches=400,temperature={TEMPERATURE},lambda=length")
     alone, final, (memory,) = (
@@ -107,7 +131,10 @@ def test_weights_by_length_are_fitted_on_valid_and_read(store: Store, monkeypatc
     assert np.quantile(near, 0.9) < 1e-3 and np.ptp(weights[told]) > 0.05
     figures = metrics(report)
     assert [row["row"] for row in figures["rows"]] == ["plain", "exact (length λ)", "exact"]
-    assert figures["memories"][0]["policy"] == "length" and report.manifest.inputs["exact"].id == index.id
+    assert (
+        figures["memories"][0]["policy"] == "length"
+        and report.manifest.inputs["exact"].id == index.id
+    )
 
 
 def test_what_does_not_belong_together_is_refused(
@@ -139,7 +166,9 @@ def test_a_short_past_is_left_behind(store: Store, model: Artifact) -> None:
     near, far = (evaluated(store, model, f"exact-stream:size={size},{NUMBERS}") for size in (2, 30))
     ids, _ = split_of(model.input("tokens"), "test")
     memory = np.exp(array(near, "scores.zarr", "logp_memory")[:, 0])
-    assert (memory[2:] > 0).sum() <= sum(ids[t] in ids[max(0, t - 2) : t] for t in range(2, len(ids)))
+    assert (memory[2:] > 0).sum() <= sum(
+        ids[t] in ids[max(0, t - 2) : t] for t in range(2, len(ids))
+    )
     assert metrics(near)["nll"] != metrics(far)["nll"]
 
 
@@ -148,7 +177,9 @@ def test_the_size_of_the_past_is_tuned(store: Store, model: Artifact) -> None:
     tuned = evaluated(store, model, f"exact-stream:size=1/5/25,{numbers}")
     alone = {
         split: [
-            metrics(evaluated(store, model, f"exact-stream:size={size},{numbers}", split=split))["nll"]
+            metrics(evaluated(store, model, f"exact-stream:size={size},{numbers}", split=split))[
+                "nll"
+            ]
             for size in sizes
         ]
         for split in ("valid", "test")
@@ -161,6 +192,9 @@ def test_the_size_of_the_past_is_tuned(store: Store, model: Artifact) -> None:
     assert len(set(alone["valid"])) == 3
     tune = evaluated(store, model, "exact-stream:size=tune,lambda=tune,temperature=0.7")
     assert metrics(tune)["memories"][0]["size"] in (*SIZE.grid, 40)
-    for refused in ("exact-stream:size=1/5,matches=1/2,lambda=0.1", "exact-stream+exact:size=1/5,lambda=0.1"):
+    for refused in (
+        "exact-stream:size=1/5,matches=1/2,lambda=0.1",
+        "exact-stream+exact:size=1/5,lambda=0.1",
+    ):
         with pytest.raises(UsageError, match="size is tuned of exact-stream alone"):
             evaluated(store, model, refused)

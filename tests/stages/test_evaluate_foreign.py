@@ -46,16 +46,24 @@ def indexes(store: Store, models: Mapping[str, Artifact]) -> Mapping[str, Artifa
     def built(stage, config, source: Artifact) -> Artifact:
         return make(stage, config, {"source": source.reference}, store, Execution()).artifact
 
-    stored = {name: built(BuildDatastore(), DatastoreConfig(), model) for name, model in models.items()}
-    return {name: built(BuildIndex(), IndexConfig(index="flat"), made) for name, made in stored.items()}
+    stored = {
+        name: built(BuildDatastore(), DatastoreConfig(), model) for name, model in models.items()
+    }
+    return {
+        name: built(BuildIndex(), IndexConfig(index="flat"), made) for name, made in stored.items()
+    }
 
 
 @pytest.fixture
-def run(store: Store, models: Mapping[str, Artifact], indexes: Mapping[str, Artifact]) -> Callable[..., Artifact]:
+def run(
+    store: Store, models: Mapping[str, Artifact], indexes: Mapping[str, Artifact]
+) -> Callable[..., Artifact]:
     """Evaluates a model with the memory of another."""
 
     def run(model: str, encoder: str, *memory: str, **settings) -> Artifact:
-        return evaluated(store, models[model], *memory, references={"index": indexes[encoder]}, **settings)
+        return evaluated(
+            store, models[model], *memory, references={"index": indexes[encoder]}, **settings
+        )
 
     return run
 
@@ -101,21 +109,29 @@ def test_either_memory_is_read_as_its_own_model_sees_the_stream(
     store.remove(whole.reference)
 
 
-@pytest.mark.parametrize(("model", "encoder", "logged"), [("transformer", "lstm", False), ("lstm", "other-lstm", True)])
+@pytest.mark.parametrize(
+    ("model", "encoder", "logged"), [("transformer", "lstm", False), ("lstm", "other-lstm", True)]
+)
 def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
     store, run, monkeypatch, model, encoder, logged
 ):
-    """The cache reaches back one shard, so the states of two are kept of a split, beside those of two under way."""
+    """The cache reaches back one shard, so the states of two are kept of a split, beside those of
+    two under way.
+    """
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 8)
     memory = EXTERNAL.replace("0.3", "0.1/0.3"), "long:size=6,theta=0.4,lambda=0.2/0.4"
     whole = run(model, encoder, *memory)
     told = metrics(whole)
     store.remove(whole.reference)
-    made, attempts = made_in_pieces(monkeypatch, lambda: run(model, encoder, *memory), logged=logged)
+    made, attempts = made_in_pieces(
+        monkeypatch, lambda: run(model, encoder, *memory), logged=logged
+    )
     assert attempts.begun_with == list(range(1 + 5 + 1 + 5 + 1))
     assert attempts.most_states <= 2 + 4
     scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
-    assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]
+    assert [made.manifest.files[name] for name in scores] == [
+        whole.manifest.files[name] for name in scores
+    ]
     assert {name: metrics(made)[name] for name in COUNTED} == {name: told[name] for name in COUNTED}
 
 
@@ -138,14 +154,20 @@ def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run
         (draft / f"scores.zarr/logp/c/{shard}").write_bytes(b"damaged")
     made = run("lstm", "other-lstm", *memory)
     scores = [name for name in whole.manifest.files if name.startswith("scores.zarr/")]
-    assert [made.manifest.files[name] for name in scores] == [whole.manifest.files[name] for name in scores]
+    assert [made.manifest.files[name] for name in scores] == [
+        whole.manifest.files[name] for name in scores
+    ]
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "transformer"])
 def test_queries_are_made_as_the_keys_were_wherever_the_evaluated_model_begins_anew(run, encoder):
-    """`--reset document` is how the evaluated model reads; a datastore's encoder read across documents."""
+    """`--reset document` is how the evaluated model reads; a datastore's encoder read across
+    documents.
+    """
     whole, reset = (run("other-lstm", encoder, EXTERNAL, reset=how) for how in ("none", "document"))
     memory = [array(report, "scores.zarr", "logp_memory") for report in (whole, reset)]
     np.testing.assert_array_equal(*memory)
     alone = [array(report, "scores.zarr", "logp_lm") for report in (whole, reset)]
-    assert np.abs(alone[0] - alone[1]).max() > 1e-4  # documents make a difference to the model itself
+    assert (
+        np.abs(alone[0] - alone[1]).max() > 1e-4
+    )  # documents make a difference to the model itself

@@ -25,7 +25,9 @@ def ids(tokens: Artifact, split: str) -> list[int]:
 
 
 def check(report: Artifact, counted: list[int]) -> list[int]:
-    """Compare the buckets of both rows with the saved scores of tokens; gives the buckets that there are."""
+    """Compare the buckets of both rows with the saved scores of tokens; gives the buckets that
+    there are.
+    """
     told = metrics(report)["frequency_buckets"]
     assert [row["row"] for row in told["rows"]] == [row["row"] for row in metrics(report)["rows"]]
     for name, row in zip(("logp_lm", "logp"), told["rows"], strict=True):
@@ -92,14 +94,23 @@ def test_an_interrupted_evaluation_adds_up_the_same(store, model, monkeypatch):
 
 
 def test_of_last_words_their_tokens_are_counted_alone(store, tmp_path: Path):
-    text = {"train": "the sea the sea by the mill\na b\n" * 3, "test": "by the sea\nthe old mill\nb b heron a\n"}
+    text = {
+        "train": "the sea the sea by the mill\na b\n" * 3,
+        "test": "by the sea\nthe old mill\nb b heron a\n",
+    }
     for split, passages in text.items():
         (tmp_path / split).write_text(passages)
     files = {split: [str(tmp_path / split)] for split in text}
     tokens = make(
-        Tokenize(), TokenizeConfig(tokenizer="word", min_count=1, documents="line"), files, store, Execution()
+        Tokenize(),
+        TokenizeConfig(tokenizer="word", min_count=1, documents="line"),
+        files,
+        store,
+        Execution(),
     ).artifact
-    small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
+    small = small_model(
+        store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]}
+    )
     report = evaluated(store, small, CACHE, score="last-word", reset="document")
     check(report, ids(tokens, "train"))
     assert sum(bucket["tokens"] for bucket in metrics(report)["frequency_buckets"]["buckets"]) == 3
@@ -109,13 +120,24 @@ def test_unknown_tokens_are_told_apart(store, tmp_path: Path):
     files = {split: [str(tmp_path / split)] for split in ("train", "test")}
     (tmp_path / "train").write_text("the sea the sea by the mill\na b\n" * 3)
     (tmp_path / "test").write_text("a heron by the sea\na heron by the gull\na heron by the mill\n")
-    tokens = make(Tokenize(), TokenizeConfig(tokenizer="word", min_count=1), files, store, Execution()).artifact
-    small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
+    tokens = make(
+        Tokenize(), TokenizeConfig(tokenizer="word", min_count=1), files, store, Execution()
+    ).artifact
+    small = small_model(
+        store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]}
+    )
     report = evaluated(store, small, CACHE)
     unknown = array(report, "scores.zarr", "target") == tokens.metrics["unk_id"]
-    plain, final = (-array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp"))
+    plain, final = (
+        -array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp")
+    )
     made = metrics(report)
-    assert made["unknown_rate"] == tokens.metrics["splits"]["test"]["unknown_rate"] == unknown.mean() > 0
+    assert (
+        made["unknown_rate"]
+        == tokens.metrics["splits"]["test"]["unknown_rate"]
+        == unknown.mean()
+        > 0
+    )
     told = made["unknown_tokens"]
     assert told["tokens"] == unknown.sum() == 4
     for row, nll in zip(told["rows"], (plain, final), strict=False):
@@ -130,14 +152,22 @@ def test_ends_of_documents_are_told_apart_with_the_line_ends_before_them(store, 
     for path in files.values():
         Path(path[0]).write_text("the sea\n\na mill by\nthe gull\n")
     tokens = make(
-        Tokenize(), TokenizeConfig(tokenizer="bpe", vocab_size=280, documents="line"), files, store, Execution()
+        Tokenize(),
+        TokenizeConfig(tokenizer="bpe", vocab_size=280, documents="line"),
+        files,
+        store,
+        Execution(),
     ).artifact
-    small = small_model(store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]})
+    small = small_model(
+        store, tokens, model=ModelConfig().model | {"vocab_size": tokens.metrics["vocabulary_size"]}
+    )
     report = evaluated(store, small, CACHE)
     target, eos = array(report, "scores.zarr", "target"), tokens.metrics["eos_id"]
     ends = (target == eos) | (np.append(target[1:], -1) == eos)
     assert 2 * (target == eos).sum() == ends.sum() == 6  # each line ends in a line break
-    plain, final = (-array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp"))
+    plain, final = (
+        -array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp")
+    )
     told = metrics(report)["end_tokens"]
     assert (told["tokens"], told["rate"]) == (ends.sum(), ends.mean())
     for row, nll in zip(told["rows"], (plain, final), strict=False):
@@ -153,7 +183,9 @@ def test_a_row_that_diverges_is_told_and_harms_no_other(store, model, theta):
     """At the first θ memory takes all the probability there is, at the second its scores overflow."""
     report = metrics(evaluated(store, model, f"local:theta={theta},reader=joint"))
     plain, row = report["rows"]
-    assert math.isfinite(plain["perplexity"]) and plain["diverged"] == (plain["perplexity"] > VOCABULARY)
+    assert math.isfinite(plain["perplexity"]) and plain["diverged"] == (
+        plain["perplexity"] > VOCABULARY
+    )
     assert row["diverged"] and report["diverged"] and row["perplexity"] is None
     assert (row["nll"] is None) == (theta == "1e38")
     (curve,) = report["curves"]
@@ -171,5 +203,7 @@ def test_a_grid_that_diverges_in_part_is_drawn(store, model):
 
 
 def test_a_grid_that_diverges_everywhere_does_not_end_the_report(store, model):
-    plain, row = metrics(evaluated(store, model, "local:theta=1e37/1e38,alpha=0/2,reader=joint"))["rows"]
+    plain, row = metrics(evaluated(store, model, "local:theta=1e37/1e38,alpha=0/2,reader=joint"))[
+        "rows"
+    ]
     assert math.isfinite(plain["perplexity"]) and row["diverged"]

@@ -24,18 +24,41 @@ from tests.stages.small_store import ModelConfig, array, small_model
 SHARD = 16
 FILLING = "a b " * 20
 TEXT = {
-    "train": ["by the old mill the sea sea sea", "we saw the sea by the mill", "a b a b", "the mill by the sea"],
-    "valid": ["oh sea sea sea", "the old mill the old mill", f"{FILLING}by the mill", "we saw a heron", "sea sea sea"],
-    "test": ["mill mill mill mill", f"{FILLING}the antediluvian", "", "we saw the mill saw the mill", "zzz zzz zzz zz"],
+    "train": [
+        "by the old mill the sea sea sea",
+        "we saw the sea by the mill",
+        "a b a b",
+        "the mill by the sea",
+    ],
+    "valid": [
+        "oh sea sea sea",
+        "the old mill the old mill",
+        f"{FILLING}by the mill",
+        "we saw a heron",
+        "sea sea sea",
+    ],
+    "test": [
+        "mill mill mill mill",
+        f"{FILLING}the antediluvian",
+        "",
+        "we saw the mill saw the mill",
+        "zzz zzz zzz zz",
+    ],
 }
-TOKENIZERS = {"word": {"tokenizer": "word", "vocab_size": 10}, "bpe": {"tokenizer": "bpe", "vocab_size": 261}}
+TOKENIZERS = {
+    "word": {"tokenizer": "word", "vocab_size": 10},
+    "bpe": {"tokenizer": "bpe", "vocab_size": 261},
+}
 BACKBONES = {
     "transformer": ModelConfig().model,
     "lstm": {"backbone": "lstm", "layers": 2, "width": 8, "dropout": 0.0},
 }
 ADAPTIVE = {"cutoffs": [3, 6], "factor": 2}
 JOINT = "long:size=4/30,theta=0/1,reader=joint,alpha=-1/2"
-JOINT_GRID = [Asked(theta, size, alpha=alpha) for theta, size, alpha in product((0.0, 1.0), (4, 30), (-1.0, 2.0))]
+JOINT_GRID = [
+    Asked(theta, size, alpha=alpha)
+    for theta, size, alpha in product((0.0, 1.0), (4, 30), (-1.0, 2.0))
+]
 UNION = "local+long:size=3/20,theta=0.5/2,lambda=0.3/0.9,scope=document"
 UNION_GRID = [
     Asked(theta, size, local=True, scope="document", lam=lam)
@@ -53,7 +76,9 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         (folder / f"{split}.txt").write_text(_text(passages))
     files = {split: [str(folder / f"{split}.txt")] for split in TEXT}
     return {
-        name: make(Tokenize(), TokenizeConfig(documents="line", **settings), files, store, Execution()).artifact
+        name: make(
+            Tokenize(), TokenizeConfig(documents="line", **settings), files, store, Execution()
+        ).artifact
         for name, settings in TOKENIZERS.items()
     }
 
@@ -87,11 +112,17 @@ def _spans(tokens: Artifact, split: str) -> Iterator[tuple[int, int] | None]:
     ids = array(tokens, "tokens.zarr", f"{split}/ids").tolist()
     offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets").tolist()
     tokenizer = Tokenizer.from_file(str(tokens.path / "tokenizer.json"))
-    for passage, (start, stop) in zip(documents(_text(TEXT[split]), "line"), pairwise(offsets), strict=True):
+    for passage, (start, stop) in zip(
+        documents(_text(TEXT[split]), "line"), pairwise(offsets), strict=True
+    ):
         if tokens.metrics["tokenizer"] == "word":
             found = (n - 1, n) if (n := len(passage.split())) else None
         else:
-            pieces = [tokenizer.decode([i]).encode() for i in ids[start:stop] if i != tokens.metrics["eos_id"]]
+            pieces = [
+                tokenizer.decode([i]).encode()
+                for i in ids[start:stop]
+                if i != tokens.metrics["eos_id"]
+            ]
             found = words_oracle.span_by_prefixes(passage, pieces)
         yield None if found is None else (start + found[0], start + found[1])
 
@@ -106,7 +137,9 @@ def check_rows(report: Artifact, slow: Slow, spans: list[tuple[int, int]]) -> li
         assert (told["tokens"], told["words"]) == (want["tokens"], want["words"])
         assert row["nll"] == pytest.approx(want["nll"] / want["tokens"], abs=2e-4)
         assert row["perplexity"] == pytest.approx(math.exp(row["nll"]))
-        assert row["word_perplexity"] == pytest.approx(math.exp(row["nll"] * want["tokens"] / want["words"]))
+        assert row["word_perplexity"] == pytest.approx(
+            math.exp(row["nll"] * want["tokens"] / want["words"])
+        )
         assert row["accuracy"] == pytest.approx(want["accuracy"])
     return [row["accuracy"] for row in told["rows"]]
 
@@ -116,19 +149,27 @@ def check_scores(report: Artifact, slow: Slow, spans: list[tuple[int, int]]) -> 
     (asked,) = (Asked.told(memory) for memory in metrics(report)["memories"])
     rows = [t for span in spans for t in range(*span)]
     targets = slow.ids[rows]
-    final, alone = ([slow.distribution(t, *read)[slow.ids[t]] for t in rows] for read in ([asked], []))
+    final, alone = (
+        [slow.distribution(t, *read)[slow.ids[t]] for t in rows] for read in ([asked], [])
+    )
     memory = [oracle.cache(slow.entries(t, asked), slow.scores.shape[1]) for t in rows]
     p_mem = [0.0 if p is None else p[target] for p, target in zip(memory, targets, strict=True)]
     assert array(report, "scores.zarr", "target").tolist() == targets.tolist()
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), np.log(final), atol=2e-4)
     np.testing.assert_allclose(array(report, "scores.zarr", "logp_lm"), np.log(alone), atol=2e-4)
     np.testing.assert_allclose(array(report, "scores.zarr", "log_z"), slow.log_z[rows], atol=2e-4)
-    np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp_memory")[:, 0]), p_mem, atol=2e-4)
+    np.testing.assert_allclose(
+        np.exp(array(report, "scores.zarr", "logp_memory")[:, 0]), p_mem, atol=2e-4
+    )
 
 
 def nats(slow: Slow, spans: list[tuple[int, int]], *readings: Asked) -> float:
     """Of all last words."""
-    return -sum(math.log(slow.distribution(t, *readings)[slow.ids[t]]) for span in spans for t in range(*span))
+    return -sum(
+        math.log(slow.distribution(t, *readings)[slow.ids[t]])
+        for span in spans
+        for t in range(*span)
+    )
 
 
 def test_the_text_has_what_is_hard(tokens):
@@ -145,10 +186,16 @@ def test_the_text_has_what_is_hard(tokens):
     ("tokenizer", "spec", "settings"),
     [
         ("bpe", "long:size=12,theta=2,reader=joint,alpha=2", {}),
-        ("word", "local+long:size=12,theta=1,lambda=0.9,scope=document,similarity=l2", {"reset": "document"}),
+        (
+            "word",
+            "local+long:size=12,theta=1,lambda=0.9,scope=document,similarity=l2",
+            {"reset": "document"},
+        ),
     ],
 )
-def test_last_words_are_what_whole_distributions_say(store, tokens, backbone, tokenizer, spec, settings):
+def test_last_words_are_what_whole_distributions_say(
+    store, tokens, backbone, tokenizer, spec, settings
+):
     model = model_of(store, tokens[tokenizer], backbone)
     spans = last_words(tokens[tokenizer], "test")
     report = evaluated(store, model, spec, score="last-word", **settings)
@@ -174,7 +221,10 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
     model = model_of(store, tokens[tokenizer], backbone)
     report = evaluated(store, model, spec, score="last-word", **settings)
     told, by_document = metrics(report), "reset" in settings
-    valid, spans = Slow(model, "valid", documents=by_document), last_words(tokens[tokenizer], "valid")
+    valid, spans = (
+        Slow(model, "valid", documents=by_document),
+        last_words(tokens[tokenizer], "valid"),
+    )
     tried = {point: nats(valid, spans, point) for point in points}
     assert Asked.told(told["memories"][0]) == min(tried, key=tried.get)
     scored = sum(stop - start for start, stop in spans)
@@ -182,11 +232,15 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
     assert grid["tokens"] == scored
     assert grid["plain_nll"] == pytest.approx(nats(valid, spans) / scored, abs=2e-4)
     assert min(map(min, grid["nll"])) == pytest.approx(min(tried.values()) / scored, abs=2e-4)
-    check_rows(report, Slow(model, "test", documents=by_document), last_words(tokens[tokenizer], "test"))
+    check_rows(
+        report, Slow(model, "test", documents=by_document), last_words(tokens[tokenizer], "test")
+    )
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, tokens, backbone, monkeypatch):
+def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(
+    store, tokens, backbone, monkeypatch
+):
     monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     model = model_of(store, tokens["word"], backbone)
     report = evaluated(store, model, JOINT, LATER, score="last-word")
@@ -196,7 +250,9 @@ def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, to
     assert all(nats(valid, spans, one, both[1]) > end - 1e-3 for one in JOINT_GRID)
     assert all(nats(valid, spans, both[0], one) > end - 1e-3 for one in LATER_GRID)
     for (one,), grid in zip(alone, (JOINT_GRID, LATER_GRID), strict=True):
-        assert nats(valid, spans, one) == pytest.approx(min(nats(valid, spans, point) for point in grid), abs=1e-3)
+        assert nats(valid, spans, one) == pytest.approx(
+            min(nats(valid, spans, point) for point in grid), abs=1e-3
+        )
     check_rows(report, Slow(model, "test"), last_words(tokens["word"], "test"))
 
 
@@ -222,7 +278,13 @@ def test_an_interrupted_evaluation_of_last_words_goes_on(store, tokens, backbone
         return original(self, job, work, shard)
 
     def run() -> Artifact:
-        return evaluated(store, model, "local+long:size=25,theta=0.5/1,lambda=0.4", score="last-word", reset="document")
+        return evaluated(
+            store,
+            model,
+            "local+long:size=25,theta=0.5/1,lambda=0.4",
+            score="last-word",
+            reset="document",
+        )
 
     whole = run()
     told, scores = metrics(whole), array(whole, "scores.zarr", "logp")

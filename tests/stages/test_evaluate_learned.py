@@ -36,7 +36,12 @@ CACHE = "long:size=5,theta=1,lambda=0.2"
 
 @pytest.fixture(scope="module")
 def index(store: Store, model: Artifact) -> Artifact:
-    return made(store, BuildIndex(), IndexConfig(index="flat"), made(store, BuildDatastore(), DatastoreConfig(), model))
+    return made(
+        store,
+        BuildIndex(),
+        IndexConfig(index="flat"),
+        made(store, BuildDatastore(), DatastoreConfig(), model),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +52,9 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
-def slow_inputs(model: Artifact, datastore: Artifact, k: int, temperature: float) -> list[list[float]]:
+def slow_inputs(
+    model: Artifact, datastore: Artifact, k: int, temperature: float
+) -> list[list[float]]:
     """What is known of every token of test."""
     _, queries, ids = slow_plain(model, "test")
     keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
@@ -56,7 +63,12 @@ def slow_inputs(model: Artifact, datastore: Artifact, k: int, temperature: float
     for i, query in enumerate(queries):
         window = torch.from_numpy(before[None, i // 8 * 8 : i + 1])
         with torch.no_grad():
-            p_lm = language_model.log_probs(language_model.encode(window).hidden[0, -1:])[0].double().exp().tolist()
+            p_lm = (
+                language_model.log_probs(language_model.encode(window).hidden[0, -1:])[0]
+                .double()
+                .exp()
+                .tolist()
+            )
         rows, distances = knn_lm.neighbours(keys, query, k, "l2")
         told = oracle.of_neighbors((-distances / temperature).tolist(), values[rows].tolist())
         inputs.append([*oracle.of_context(p_lm, int((values == before[i]).sum())), *told])
@@ -67,14 +79,23 @@ def test_every_token_is_read_with_the_weight_of_its_context(store, model, index)
     report = evaluated(store, index, SPEC, save_token_scores=True)
     network, told = report.json("weight-network.json"), metrics(report)
     lam = [oracle.weight(network, x) for x in slow_inputs(model, index.input("datastore"), 6, 2.0)]
-    scores = {name: array(report, "scores.zarr", name).astype(float) for name in ("logp", "logp_lm", "logp_memory")}
+    scores = {
+        name: array(report, "scores.zarr", name).astype(float)
+        for name in ("logp", "logp_lm", "logp_memory")
+    }
     memory = scores["logp_memory"].reshape(len(lam), -1)[:, 0]
-    want = [knn_lm.log_prob(*one) for one in zip(np.exp(scores["logp_lm"]), np.exp(memory), lam, strict=True)]
+    want = [
+        knn_lm.log_prob(*one)
+        for one in zip(np.exp(scores["logp_lm"]), np.exp(memory), lam, strict=True)
+    ]
     np.testing.assert_allclose(scores["logp"], want, atol=2e-5)
     assert np.std(lam) > 1e-4
     figures = told["learned_weight"]
     assert figures["used"] and figures["mean"] == pytest.approx(np.mean(lam), abs=1e-5)
-    assert figures["histogram"]["tokens"] == np.histogram(lam, figures["histogram"]["edges"])[0].tolist()
+    assert (
+        figures["histogram"]["tokens"]
+        == np.histogram(lam, figures["histogram"]["edges"])[0].tolist()
+    )
     assert [row["row"] for row in told["rows"]] == ["plain", "knn-lm (learned λ)", "knn-lm"]
     assert told["memories"][0]["learned"] == "lambda"
     assert (report.path / "figures" / "learned-lambda.svg").exists()
@@ -138,9 +159,13 @@ def test_searches_that_are_left_out_are_not_made(store, index, monkeypatch, stor
     full, some = (array(one, "scores.zarr", "logp") for one in (whole, few))
     plain = array(few, "scores.zarr", "logp_lm")
     read = np.isclose(some, full, atol=1e-6)
-    assert (read | (some == plain)).all() and (some == plain).sum() == round((1 - point["searched"]) * len(some))
+    assert (read | (some == plain)).all() and (some == plain).sum() == round(
+        (1 - point["searched"]) * len(some)
+    )
     if not stored:
-        assert sum(n for split, n in asked if split == "test") == round(point["searched"] * told["tokens"])
+        assert sum(n for split, n in asked if split == "test") == round(
+            point["searched"] * told["tokens"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -162,17 +187,32 @@ def test_it_is_learned_on_top_of_another_memory(store, index):
     report = evaluated(store, index, CACHE, SPEC, save_token_scores=True)
     told, weights = metrics(report), []
     names = [row["row"] for row in told["rows"]]
-    assert names[0] == "plain" and [name.endswith(" (learned λ)") for name in names] == [False, True, False, True]
-    scores = {name: array(report, "scores.zarr", name).astype(float) for name in ("logp", "logp_lm", "logp_memory")}
+    assert names[0] == "plain" and [name.endswith(" (learned λ)") for name in names] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    scores = {
+        name: array(report, "scores.zarr", name).astype(float)
+        for name in ("logp", "logp_lm", "logp_memory")
+    }
     for final, plain, (cache, neighbors) in zip(*scores.values(), strict=True):
-        below = plain if math.isinf(cache) and not weights else np.log(0.8 * np.exp(plain) + 0.2 * np.exp(cache))
+        below = (
+            plain
+            if math.isinf(cache) and not weights
+            else np.log(0.8 * np.exp(plain) + 0.2 * np.exp(cache))
+        )
         weights.append((np.exp(final) - np.exp(below)) / (np.exp(neighbors) - np.exp(below)))
     assert told["learned_weight"]["mean"] == pytest.approx(np.mean(weights), abs=1e-3)
 
 
 def test_last_words_are_ranked_by_the_same_distribution(store, index):
     told = metrics(evaluated(store, index, SPEC, score="last-word"))
-    assert told["learned_weight"]["used"] and sum(told["learned_weight"]["histogram"]["tokens"]) == told["tokens"]
+    assert (
+        told["learned_weight"]["used"]
+        and sum(told["learned_weight"]["histogram"]["tokens"]) == told["tokens"]
+    )
     assert 0 <= told["rows"][1]["accuracy"] <= 1
 
 
@@ -201,12 +241,18 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monk
         assert metrics(again)[name] == told[name]
 
 
-@pytest.mark.parametrize("spec", [SPEC, SPEC.replace("learned", "adaptive"), f"{SPEC},searched=0.5"])
+@pytest.mark.parametrize(
+    "spec", [SPEC, SPEC.replace("learned", "adaptive"), f"{SPEC},searched=0.5"]
+)
 def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index, spec):
-    """Inspection and generation give a token the probability that the report gave it; its shares add up to that."""
+    """Inspection and generation give a token the probability that the report gave it; its shares
+    add up to that.
+    """
     report = evaluated(store, index, spec, save_token_scores=True)
     request = Request(source=index.reference, report=report.reference)
-    want, alone = (np.exp(array(report, "scores.zarr", name).astype(float)) for name in ("logp", "logp_lm"))
+    want, alone = (
+        np.exp(array(report, "scores.zarr", name).astype(float)) for name in ("logp", "logp_lm")
+    )
     (seen,) = inspect_passages(request, store, "test", [(0, len(want))], 1)
     np.testing.assert_allclose([view.final for view in seen.tokens], want, rtol=1e-4)
     reader = load_reader(find(request, store, "test"), request)
@@ -218,6 +264,8 @@ def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index,
     np.testing.assert_allclose(dense[np.arange(len(ids)), ids], want[: len(ids)], rtol=1e-4)
     ((shares, (entries,)),) = reader.read_entries(block)
     right = entries.values.numpy() == np.array(ids)[:, None]
-    added = shares.model.double().numpy() * alone[: len(ids)] + (entries.carried.double().numpy() * right).sum(1)
+    added = shares.model.double().numpy() * alone[: len(ids)] + (
+        entries.carried.double().numpy() * right
+    ).sum(1)
     np.testing.assert_allclose(added, want[: len(ids)], rtol=1e-4)
     assert np.std(shares.model.numpy()) > 1e-4  # weights differ between contexts

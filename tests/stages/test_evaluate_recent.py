@@ -1,4 +1,6 @@
-"""Memory of the recent past through the stage, against one window, one position and one pair at a time."""
+"""Memory of the recent past through the stage, against one window, one position and one pair at a
+time.
+"""
 
 import math
 
@@ -42,10 +44,19 @@ def lstm(store: Store) -> Artifact:
 READINGS = {
     "long:size=20,theta=0.5,lambda=0.3": {"size": 20, "lam": 0.3},
     "long:size=5,theta=0.5,lambda=0.3,scope=document": {"size": 5, "lam": 0.3, "scope": "document"},
-    "local:theta=0.5,lambda=0.3,similarity=scaled-dot": {"local": True, "lam": 0.3, "kind": "scaled-dot"},
+    "local:theta=0.5,lambda=0.3,similarity=scaled-dot": {
+        "local": True,
+        "lam": 0.3,
+        "kind": "scaled-dot",
+    },
     "local+long:size=17,theta=0.5,reader=joint": {"local": True, "size": 17, "alpha": 0.0},
     "long:size=500,theta=0,lambda=0.3": {"size": 500, "lam": 0.3, "theta": 0.0},
-    "long:size=1,temperature=4,lambda=0.6,similarity=l2": {"size": 1, "lam": 0.6, "theta": 0.25, "kind": "l2"},
+    "long:size=1,temperature=4,lambda=0.6,similarity=l2": {
+        "size": 1,
+        "lam": 0.6,
+        "theta": 0.25,
+        "kind": "l2",
+    },
     "long:size=9,theta=0.5,reader=joint,alpha=-1": {"size": 9, "alpha": -1.0},
     "local+long:size=3,theta=0.5,lambda=0.3": {"local": True, "size": 3, "lam": 0.3},
 }
@@ -54,7 +65,10 @@ READINGS = {
 
 @pytest.mark.parametrize(
     ("backbone", "spec"),
-    [*[("transformer", spec) for spec in READINGS], *[("lstm", spec) for spec in list(READINGS)[:4]]],
+    [
+        *[("transformer", spec) for spec in READINGS],
+        *[("lstm", spec) for spec in list(READINGS)[:4]],
+    ],
 )
 def test_a_reading_is_what_its_equation_says(store, request, backbone, spec):
     model = request.getfixturevalue(backbone)
@@ -72,7 +86,9 @@ def test_caches_read_the_encodings_of_layers_that_remember(store, attention):
         ("local+long:size=17,theta=0.5,reader=joint", {"local": True, "size": 17, "alpha": 0.0}),
     ]:
         report = evaluated(store, model, spec)
-        np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4)
+        np.testing.assert_allclose(
+            array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4
+        )
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])
@@ -81,30 +97,42 @@ def test_windows_and_state_begin_anew_at_documents(store, request, backbone):
     slow = Slow(model, "test", documents=True)
     for spec, asked in [
         ("long:size=6,theta=0.5,lambda=0.3", {"size": 6, "lam": 0.3}),
-        ("local+long:size=6,theta=0.5,lambda=0.3,scope=document", {"size": 6, "lam": 0.3, "local": True}),
+        (
+            "local+long:size=6,theta=0.5,lambda=0.3,scope=document",
+            {"size": 6, "lam": 0.3, "local": True},
+        ),
     ]:
         scope = "document" if "scope" in spec else "stream"
         report = evaluated(store, model, spec, reset="document")
-        np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked, scope=scope), atol=2e-4)
+        np.testing.assert_allclose(
+            array(report, "scores.zarr", "logp"), slow.log_p(**asked, scope=scope), atol=2e-4
+        )
 
 
 OTHERS = {  # the first three are backbones with a state of their own
     "sru++": SRU,
     "memformer": MEMFORMER,
     "memory-tokens": MEMORY_TOKENS,
-    "hashed-ngrams": TRANSFORMER_XL | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
-    "memory-plus": TRANSFORMER_XL | {"feed_forward": {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}},
+    "hashed-ngrams": TRANSFORMER_XL
+    | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
+    "memory-plus": TRANSFORMER_XL
+    | {"feed_forward": {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}},
     "memsizer": TRANSFORMER | {"attention": {"name": "memsizer", "slots": 3}},
 }
 
 
 @pytest.mark.parametrize(
-    ("layer", "reset"), [*[(layer, "none") for layer in list(OTHERS)[:3]], *[(layer, "document") for layer in OTHERS]]
+    ("layer", "reset"),
+    [*[(layer, "none") for layer in list(OTHERS)[:3]], *[(layer, "document") for layer in OTHERS]],
 )
 def test_caches_read_states_that_go_on_or_begin_anew_at_documents(store, layer, reset):
-    model = small_model(store, small_tokens(store), model=OTHERS[layer] | {"vocab_size": VOCABULARY})
+    model = small_model(
+        store, small_tokens(store), model=OTHERS[layer] | {"vocab_size": VOCABULARY}
+    )
     report = evaluated(store, model, "local+long:size=17,theta=0.5,reader=joint", reset=reset)
-    want = Slow(model, "test", documents=reset == "document").log_p(size=17, theta=0.5, local=True, alpha=0.0)
+    want = Slow(model, "test", documents=reset == "document").log_p(
+        size=17, theta=0.5, local=True, alpha=0.0
+    )
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=2e-4)
 
 
@@ -136,7 +164,11 @@ def test_the_best_of_the_grid_is_used_and_sizes_are_tuned_by_themselves(store, t
     (memory,) = report["memories"]
     assert (memory["size"], memory["theta"], memory["lambda"]) == best
     cache, unigram = report["curves"]
-    assert (cache["row"], cache["over"], unigram["row"]) == ("neural-cache", "size", "unigram-cache")
+    assert (cache["row"], cache["over"], unigram["row"]) == (
+        "neural-cache",
+        "size",
+        "unigram-cache",
+    )
     for curve, thetas in ((cache, (0.0, 0.3, 1.0)), (unigram, (0.0,))):
         for point in curve["points"]:
             theta, lam = min(
@@ -150,19 +182,29 @@ def test_the_best_of_the_grid_is_used_and_sizes_are_tuned_by_themselves(store, t
 
 
 def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer, monkeypatch):
-    first, second = "long:size=30,theta=0/0.5/1,lambda=0.1/0.4", "long:size=4,theta=0.5,lambda=0.05/0.2/0.6"
+    first, second = (
+        "long:size=30,theta=0/0.5/1,lambda=0.1/0.4",
+        "long:size=4,theta=0.5,lambda=0.05/0.2/0.6",
+    )
     whole = metrics(evaluated(store, transformer, first, second))
     monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     in_turn = metrics(evaluated(store, transformer, first + ",scope=stream", second, split="valid"))
-    again = metrics(evaluated(store, transformer, first, second, split="valid", tune_split="valid", context=8))
+    again = metrics(
+        evaluated(store, transformer, first, second, split="valid", tune_split="valid", context=8)
+    )
     assert in_turn["memories"] == again["memories"]
     assert [m["lambda"] for m in in_turn["memories"]] == [m["lambda"] for m in whole["memories"]]
     assert [m["theta"] for m in in_turn["memories"]] == [m["theta"] for m in whole["memories"]]
 
 
-def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(store, transformer, monkeypatch):
+def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(
+    store, transformer, monkeypatch
+):
     monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
-    told, memory = [], ("long:size=30,theta=0/0.5/1,lambda=0.2/0.4", "long:size=4/9,theta=0.5,lambda=0.1")
+    told, memory = (
+        [],
+        ("long:size=30,theta=0/0.5/1,lambda=0.2/0.4", "long:size=4/9,theta=0.5,lambda=0.1"),
+    )
     monkeypatch.setattr(Draft, "expect", lambda draft, total: told.append(total))
     evaluated(store, transformer, *memory, context=6, save_token_scores=False)
     evaluated(store, transformer, memory[0], context=6, save_token_scores=False)
@@ -171,7 +213,9 @@ def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(store, trans
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])
-def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_path, request, backbone, monkeypatch):
+def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(
+    store, tmp_path, request, backbone, monkeypatch
+):
     model = request.getfixturevalue(backbone)
     spec, original = "long:size=25,theta=0.2/0.7,lambda=0.2/0.4", Evaluate.run_shard
     budget, ran = [3], []
@@ -184,7 +228,11 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(store, tmp_p
         return original(self, job, work, shard)
 
     whole = evaluated(store, model, spec)
-    bytes_of = {name: (whole.path / name).read_bytes() for name in whole.manifest.files if name.startswith("scores")}
+    bytes_of = {
+        name: (whole.path / name).read_bytes()
+        for name in whole.manifest.files
+        if name.startswith("scores")
+    }
     store.remove(whole.reference)
     monkeypatch.setattr(Evaluate, "run_shard", run_shard)
     for _ in range(2):
@@ -208,7 +256,9 @@ def test_an_adaptive_softmax_is_read_with_the_normalizer_of_its_head(store, back
     ]:
         report = evaluated(store, model, spec)
         np.testing.assert_allclose(array(report, "scores.zarr", "log_z"), slow.log_z, atol=2e-4)
-        np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4)
+        np.testing.assert_allclose(
+            array(report, "scores.zarr", "logp"), slow.log_p(**asked), atol=2e-4
+        )
 
 
 def test_lists_of_numbers_have_no_order(store, transformer):
@@ -219,7 +269,9 @@ def test_lists_of_numbers_have_no_order(store, transformer):
     assert evaluated(store, transformer, rising).id == evaluated(store, transformer, falling).id
 
 
-@pytest.mark.parametrize("spec", ["neural-cache", "local+long:size=tune,reader=joint,theta=tune,alpha=tune"])
+@pytest.mark.parametrize(
+    "spec", ["neural-cache", "local+long:size=tune,reader=joint,theta=tune,alpha=tune"]
+)
 def test_splits_of_one_token_are_scored_as_the_model_alone_does(store, spec):
     model = small_model(store, small_tokens(store, lengths={"train": 90, "valid": 1, "test": 1}))
     report = metrics(evaluated(store, model, spec))
@@ -234,8 +286,12 @@ def test_a_tuning_split_without_a_token_is_refused(store):
 
 def test_bf16_carries_the_state_of_an_lstm_from_shard_to_shard(store, lstm):
     spec = "long:size=9,theta=0.5,lambda=0.3"
-    low, full = (evaluated(store, lstm, spec, precision=precision) for precision in ("bf16", "fp32"))
-    np.testing.assert_allclose(array(low, "scores.zarr", "logp"), array(full, "scores.zarr", "logp"), atol=0.2)
+    low, full = (
+        evaluated(store, lstm, spec, precision=precision) for precision in ("bf16", "fp32")
+    )
+    np.testing.assert_allclose(
+        array(low, "scores.zarr", "logp"), array(full, "scores.zarr", "logp"), atol=0.2
+    )
 
 
 def test_the_segments_of_a_stream_matter_to_local_memory_alone(store, lstm):

@@ -1,4 +1,6 @@
-"""Evaluations whose memory is found for each sentence: its own pair, batches, and work that is killed."""
+"""Evaluations whose memory is found for each sentence: its own pair, batches, and work that is
+killed.
+"""
 
 import pytest
 
@@ -21,7 +23,9 @@ def test_found_pairs_are_said_but_a_sentence_does_not_find_its_own(index: Artifa
         assert line["rows"]["similar-pairs"]["text"] != line["reference"]
 
 
-def test_ranges_and_batches_change_nothing(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_and_batches_change_nothing(
+    index: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = index.find("encoder")
     whole = evaluated(model, memory=SOFT, beam=2)
     index.store.remove(whole.reference)
@@ -45,6 +49,10 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     whole = evaluated(model, **settings)
     wanted = whole.file("translations.jsonl").read_bytes()
     index.store.remove(whole.reference)
-    again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(model, **settings), logged=False)
+    again, attempts = made_in_pieces(
+        monkeypatch, lambda: evaluated(model, **settings), logged=False
+    )
     assert again.file("translations.jsonl").read_bytes() == wanted
-    assert attempts.begun_with == list(range(6))  # one range scored, then two shards of sentences for each of two rows
+    assert attempts.begun_with == list(
+        range(6)
+    )  # one range scored, then two shards of sentences for each of two rows

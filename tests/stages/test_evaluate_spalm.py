@@ -22,11 +22,25 @@ from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.stages.artifacts.toy import restate
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
-from tests.stages.small_store import REMEMBERING, VOCABULARY, array, remembering, small_model, small_tokens
+from tests.stages.small_store import (
+    REMEMBERING,
+    VOCABULARY,
+    array,
+    remembering,
+    small_model,
+    small_tokens,
+)
 
 pytestmark = pytest.mark.usefixtures("short_shards")
 
-SIZES = {"vocab_size": VOCABULARY, "layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "layers": 1,
+    "width": 8,
+    "heads": 2,
+    "ffn_width": 16,
+    "dropout": 0.0,
+}
 TRANSFORMER = {"backbone": "transformer", "max_positions": 16, "positions": "learned", **SIZES}
 TRANSFORMER_XL = {"backbone": "transformer-xl", "segment_length": 8, "mem_length": 6, **SIZES}
 ADAPTIVE = {"cutoffs": (4, 8), "factor": 2}
@@ -46,7 +60,9 @@ def tokens(store: Store) -> Artifact:
 
 
 def made(store: Store, stage, config, source: Artifact, **references: Artifact) -> Artifact:
-    given = {"source": source.reference} | {role: artifact.reference for role, artifact in references.items()}
+    given = {"source": source.reference} | {
+        role: artifact.reference for role, artifact in references.items()
+    }
     return make(stage, config, given, store, Execution()).artifact
 
 
@@ -63,7 +79,9 @@ def index(store: Store, encoder: Artifact) -> Artifact:
 
 def found(store: Store, index: Artifact, **settings) -> Artifact:
     references = {role: settings.pop(role) for role in ("tokens",) if role in settings}
-    return made(store, PrecomputeNeighbors(), NeighborsConfig(**{"k": 4, **settings}), index, **references)
+    return made(
+        store, PrecomputeNeighbors(), NeighborsConfig(**{"k": 4, **settings}), index, **references
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +89,12 @@ def neighbors(store: Store, index: Artifact) -> Artifact:
     return found(store, index)
 
 
-def gated_model(store: Store, tokens: Artifact, neighbors: Artifact, name: str = "transformer-xl") -> Artifact:
-    return small_model(store, tokens, neighbors=neighbors, model=MODELS[name], method="spalm", memory=MEMORY)
+def gated_model(
+    store: Store, tokens: Artifact, neighbors: Artifact, name: str = "transformer-xl"
+) -> Artifact:
+    return small_model(
+        store, tokens, neighbors=neighbors, model=MODELS[name], method="spalm", memory=MEMORY
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +111,9 @@ def tokens_of(neighbors: Artifact, split: str, k: int) -> np.ndarray:
     """Tokens of stored neighbours, row by row."""
     values = array(neighbors.input("index").input("datastore"), "datastore.zarr", "values")
     ids = array(neighbors, "neighbors.zarr", f"{split}/ids")[:, :k]
-    return np.array([[-1 if row < 0 else values[row] for row in near] for near in ids], np.int64).reshape(len(ids), k)
+    return np.array(
+        [[-1 if row < 0 else values[row] for row in near] for near in ids], np.int64
+    ).reshape(len(ids), k)
 
 
 def plain_log_p(slow: Slow) -> np.ndarray:
@@ -97,14 +121,24 @@ def plain_log_p(slow: Slow) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("split", "name"), [("train", "transformer"), ("train", "transformer-xl"), *[("test", name) for name in MODELS]]
+    ("split", "name"),
+    [("train", "transformer"), ("train", "transformer-xl"), *[("test", name) for name in MODELS]],
 )
-def test_the_gate_reads_what_float64_makes_of_stored_neighbours(store, models, neighbors, name, split):
+def test_the_gate_reads_what_float64_makes_of_stored_neighbours(
+    store, models, neighbors, name, split
+):
     report = evaluated(store, models[name], split=split, exclude="self", gate_k=(3, 0, 1, 4))
 
-    slow = {k: Slow(models[name], split, neighbors=tokens_of(neighbors, split, k)) for k in (1, 3, 4)}
-    log_p = {k: plain_log_p(one) for k, one in slow.items()} | {0: plain_log_p(Slow(models[name], split))}
-    scores = {column: array(report, "scores.zarr", column) for column in ("logp", "logp_lm", "log_z", "gate")}
+    slow = {
+        k: Slow(models[name], split, neighbors=tokens_of(neighbors, split, k)) for k in (1, 3, 4)
+    }
+    log_p = {k: plain_log_p(one) for k, one in slow.items()} | {
+        0: plain_log_p(Slow(models[name], split))
+    }
+    scores = {
+        column: array(report, "scores.zarr", column)
+        for column in ("logp", "logp_lm", "log_z", "gate")
+    }
     np.testing.assert_allclose(scores["logp_lm"], log_p[3], atol=1e-4)
     np.testing.assert_array_equal(scores["logp"], scores["logp_lm"])
     np.testing.assert_allclose(scores["gate"], slow[3].gate, atol=1e-5)
@@ -114,9 +148,13 @@ def test_the_gate_reads_what_float64_makes_of_stored_neighbours(store, models, n
     assert gate["neighbors"] == 3
     assert gate["mean"] == pytest.approx(slow[3].gate.mean(), abs=1e-6)
     told = {point["neighbors"]: point["perplexity"] for point in gate["by_neighbors"]}
-    assert told == pytest.approx({k: math.exp(-one.mean()) for k, one in sorted(log_p.items())}, rel=1e-4)
+    assert told == pytest.approx(
+        {k: math.exp(-one.mean()) for k, one in sorted(log_p.items())}, rel=1e-4
+    )
     assert told[3] == pytest.approx(metrics(report)["perplexity"], rel=1e-6)
-    right = {k: (tokens_of(neighbors, split, k) == slow[3].ids[:, None]).any(1).mean() for k in (1, 2, 4)}
+    right = {
+        k: (tokens_of(neighbors, split, k) == slow[3].ids[:, None]).any(1).mean() for k in (1, 2, 4)
+    }
     assert {int(k): share for k, share in gate["neighbors_right"].items()} == pytest.approx(right)
 
 
@@ -169,7 +207,9 @@ def test_knn_lm_reads_on_top_of_the_gate(store, index, model, encoder, neighbors
     keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
     want = []
     for t, target in enumerate(searching.ids):
-        rows, distances = knn_lm.neighbours(keys, searching.as_scored[t].astype(keys.dtype), 4, "ip", ())
+        rows, distances = knn_lm.neighbours(
+            keys, searching.as_scored[t].astype(keys.dtype), 4, "ip", ()
+        )
         p_mem = knn_lm.memory_probability(distances, values[rows], target, 2.0, "ip")
         want.append(knn_lm.log_prob(math.exp(gated[t]), p_mem, 0.3))
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=1e-3)
@@ -185,15 +225,23 @@ def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
     opened, original = [], Evaluate.open
     monkeypatch.setattr(Evaluate, "open", lambda *of: opened.append(original(*of)) or opened[-1])
     evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
-    gate, values = opened[0].reader.hidden_memory, opened[0].reader.external.datastore.values.numpy()
+    gate, values = (
+        opened[0].reader.hidden_memory,
+        opened[0].reader.external.datastore.values.numpy(),
+    )
     shared = searched.input("datastore").id == index.input("datastore").id
     assert np.shares_memory(gate.values, values) == shared
-    np.testing.assert_array_equal(gate.values, array(index.input("datastore"), "datastore.zarr", "values"))
+    np.testing.assert_array_equal(
+        gate.values, array(index.input("datastore"), "datastore.zarr", "values")
+    )
 
 
 @pytest.mark.parametrize("reader", ["lam", "alpha"])
 def test_keys_of_memory_are_as_before_the_gate(store, model, neighbors, reader):
-    reading = {"lam": "long:size=12,theta=0.4,lambda=0.2", "alpha": "long:size=12,theta=0.4,reader=joint,alpha=0.1"}
+    reading = {
+        "lam": "long:size=12,theta=0.4,lambda=0.2",
+        "alpha": "long:size=12,theta=0.4,reader=joint,alpha=0.1",
+    }
     report = evaluated(store, model, reading[reader])
 
     slow = Slow(model, "test", neighbors=tokens_of(neighbors, "test", 3))
@@ -206,7 +254,10 @@ def test_the_likeliest_token_is_that_of_the_gated_state(store, model, neighbors)
 
     slow = Slow(model, "test", neighbors=tokens_of(neighbors, "test", 3))
     best = slow.scores.argmax(1) == slow.ids
-    words = [max(t for t in range(a, b) if slow.ids[t]) for a, b in zip(slow.offsets, slow.offsets[1:], strict=False)]
+    words = [
+        max(t for t in range(a, b) if slow.ids[t])
+        for a, b in zip(slow.offsets, slow.offsets[1:], strict=False)
+    ]
     assert report["accuracy"] == pytest.approx(np.mean([best[t] for t in words]))
     assert report["gate"]["mean"] == pytest.approx(slow.gate[words].mean(), abs=1e-6)
     assert report["gate"]["by_neighbors"][-1]["perplexity"] == pytest.approx(report["perplexity"])
@@ -218,9 +269,13 @@ def test_the_same_weights_with_the_gate_shut_stand_in_the_table(store, model, ne
     nobody = np.full_like(tokens_of(neighbors, "test", 3), -1)
     slow, shut = Slow(model, "test", neighbors=nobody), report["rows"][-1]
     assert shut["row"] == "spalm, gate shut"
-    assert shut["nll"] == pytest.approx((slow.log_z - slow.scores[np.arange(len(slow.ids)), slow.ids]).mean(), abs=1e-5)
+    assert shut["nll"] == pytest.approx(
+        (slow.log_z - slow.scores[np.arange(len(slow.ids)), slow.ids]).mean(), abs=1e-5
+    )
     assert shut["control"]["perplexity"] == report["trigram"]["perplexity"]
-    assert report["perplexity"] == report["rows"][1]["perplexity"]  # the main row is that of the memory on top
+    assert (
+        report["perplexity"] == report["rows"][1]["perplexity"]
+    )  # the main row is that of the memory on top
 
 
 def test_a_longer_memory_can_be_carried_at_test(store, model, neighbors):
@@ -236,7 +291,10 @@ def test_numbers_are_tuned_on_gated_scores(store, model, neighbors):
     grid = "external:k=4,lambda=0.1/0.3/0.6,temperature=2"
     tuned = metrics(evaluated(store, model, grid))
 
-    valid = {w: metrics(evaluated(store, model, grid.replace("0.1/0.3/0.6", w), split="valid")) for w in ("0.1", "0.6")}
+    valid = {
+        w: metrics(evaluated(store, model, grid.replace("0.1/0.3/0.6", w), split="valid"))
+        for w in ("0.1", "0.6")
+    }
     sums = dict(zip(tuned["grid"]["weights"], tuned["grid"]["nll"][0], strict=True))
     assert sums[0.1] == pytest.approx(valid["0.1"]["nll"], abs=1e-5)
     assert sums[0.6] == pytest.approx(valid["0.6"]["nll"], abs=1e-5)
@@ -247,7 +305,10 @@ def test_a_passage_is_shown_with_its_neighbours(store, model, neighbors):
     report = evaluated(store, model, passage="13:20")
 
     passage = json.loads(report.file("passage.json").read_text())
-    scores, ids = array(report, "scores.zarr", "logp"), array(model.input("tokens"), "tokens.zarr", "test/ids")
+    scores, ids = (
+        array(report, "scores.zarr", "logp"),
+        array(model.input("tokens"), "tokens.zarr", "test/ids"),
+    )
     words = ["<eos>", "<unk>", *(f"small-{id}" for id in range(2, VOCABULARY))]
     near = tokens_of(neighbors, "test", 3)
     assert (passage["split"], passage["start"], passage["stop"]) == ("test", 13, 20)
@@ -255,11 +316,17 @@ def test_a_passage_is_shown_with_its_neighbours(store, model, neighbors):
     told = [token["probability"] for token in passage["tokens"]]
     np.testing.assert_allclose(told, np.exp(scores[13:20]), rtol=1e-5)
     gates = array(report, "scores.zarr", "gate")[13:20]
-    np.testing.assert_allclose([np.mean(token["gate"]) for token in passage["tokens"]], gates, atol=1e-5)
-    assert [token["neighbors"] for token in passage["tokens"]] == [[words[id] for id in row] for row in near[13:20]]
+    np.testing.assert_allclose(
+        [np.mean(token["gate"]) for token in passage["tokens"]], gates, atol=1e-5
+    )
+    assert [token["neighbors"] for token in passage["tokens"]] == [
+        [words[id] for id in row] for row in near[13:20]
+    ]
     drawn = {file for file in report.manifest.files if file.startswith("figures/")}
     assert drawn == {
-        f"figures/gate-{name}.{kind}" for name in ("histogram", "accuracy", "passage") for kind in ("svg", "png", "csv")
+        f"figures/gate-{name}.{kind}"
+        for name in ("histogram", "accuracy", "passage")
+        for kind in ("svg", "png", "csv")
     }
 
 
@@ -296,7 +363,9 @@ def test_an_interrupted_evaluation_counts_every_gate_once(store, model, monkeypa
 def test_neighbours_that_hold_the_answer_are_refused(store, tokens, index, model):
     leaking = found(store, index, exclude="none")
 
-    with pytest.raises(ArtifactError, match=f"own rows.*precompute-neighbors {index.reference} --exclude self"):
+    with pytest.raises(
+        ArtifactError, match=f"own rows.*precompute-neighbors {index.reference} --exclude self"
+    ):
         evaluated(store, model, split="train", references={"neighbors": leaking})
     ids = array(tokens, "tokens.zarr", "train/ids").astype(np.int64)
     leaked = tokens_of(leaking, "train", 1)[:, 0] == ids
@@ -315,11 +384,14 @@ def test_neighbours_of_other_tokens_are_refused(store, index, model, neighbors):
     report = evaluated(store, model, references={"tokens": other, "neighbors": others})
     assert metrics(report)["read"]["tokens"] == other.reference
     with pytest.raises(
-        ArtifactError, match=f"{index.reference} --k 5 --tokens {other.reference} --store {store.root}$"
+        ArtifactError,
+        match=f"{index.reference} --k 5 --tokens {other.reference} --store {store.root}$",
     ):
         evaluated(store, model, references={"tokens": other, "neighbors": others}, gate_k=(5,))
     own = model.input("tokens").reference
-    with pytest.raises(ArtifactError, match=f"precompute-neighbors {index.reference} --tokens {own}"):
+    with pytest.raises(
+        ArtifactError, match=f"precompute-neighbors {index.reference} --tokens {own}"
+    ):
         evaluated(store, model, references={"neighbors": others})
 
 
@@ -327,8 +399,12 @@ def test_neighbours_with_another_tokenizer_are_refused(store, model):
     foreign = small_tokens(store, tokenizer="foreign")
     encoder = small_model(store, foreign)
     datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), encoder)
-    others = found(store, made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), datastore))
-    with pytest.raises(ArtifactError, match=r"tokenizer is not that of.*memlm train tokens/.*build-datastore"):
+    others = found(
+        store, made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), datastore)
+    )
+    with pytest.raises(
+        ArtifactError, match=r"tokenizer is not that of.*memlm train tokens/.*build-datastore"
+    ):
         evaluated(store, model, references={"neighbors": others})
 
 
@@ -336,14 +412,18 @@ def test_neighbours_must_be_there_of_every_split_that_is_read(store, tokens, ind
     few = found(store, index, queries=("test",))
     model = gated_model(store, tokens, few)
     evaluated(store, model)
-    with pytest.raises(ArtifactError, match=f"'valid'.*precompute-neighbors {index.reference} --queries test,valid"):
+    with pytest.raises(
+        ArtifactError, match=f"'valid'.*precompute-neighbors {index.reference} --queries test,valid"
+    ):
         evaluated(store, model, split="valid")
     with pytest.raises(ArtifactError, match="no neighbours of split 'valid'"):
         evaluated(store, model, KNN_LM.replace("0.3", "tune"), references={"index": index})
 
 
 def test_more_neighbours_than_are_stored_are_refused(store, index, model):
-    with pytest.raises(ArtifactError, match=f"4 neighbours a token.*precompute-neighbors {index.reference} --k 5"):
+    with pytest.raises(
+        ArtifactError, match=f"4 neighbours a token.*precompute-neighbors {index.reference} --k 5"
+    ):
         evaluated(store, model, gate_k=(1, 5))
     few = found(store, index, k=2)
     with pytest.raises(ArtifactError, match="--k 3"):
@@ -354,8 +434,12 @@ def test_more_neighbours_than_are_stored_are_refused(store, index, model):
 def test_a_rebuilt_datastore_with_other_bytes_is_refused(tmp_path):
     store = Store(tmp_path)
     tokens = small_tokens(store)
-    datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), small_model(store, tokens, seed=5))
-    neighbors = found(store, made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), datastore))
+    datastore = made(
+        store, BuildDatastore(), DatastoreConfig(key="hidden"), small_model(store, tokens, seed=5)
+    )
+    neighbors = found(
+        store, made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), datastore)
+    )
     model = gated_model(store, tokens, neighbors)
     changed = next(file for file in datastore.manifest.files if "values/c" in file)
     restate(datastore.path, lambda manifest: manifest["files"][changed].update(blake2b="0" * 128))

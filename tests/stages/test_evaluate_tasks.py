@@ -45,7 +45,15 @@ from tests.stages.methods.stream.contract import SMALLER
 from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
-from tests.stages.small_tasks import TASKS, bytes_of, keys_of, small_stream, stream_config, stream_model, write_task
+from tests.stages.small_tasks import (
+    TASKS,
+    bytes_of,
+    keys_of,
+    small_stream,
+    stream_config,
+    stream_model,
+    write_task,
+)
 
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
@@ -62,9 +70,13 @@ def sequential(store: Store, tokens: Artifact) -> Artifact:
     return stream_model(store, tokens, "seq", order=ORDER, epochs=12)
 
 
-def scored(store: Store, model: Artifact, episodes: Artifact | None = None, **settings: object) -> Artifact:
+def scored(
+    store: Store, model: Artifact, episodes: Artifact | None = None, **settings: object
+) -> Artifact:
     config = EvaluateTasksConfig.model_validate(settings)
-    references = {"source": model.reference} | ({} if episodes is None else {"episodes": episodes.reference})
+    references = {"source": model.reference} | (
+        {} if episodes is None else {"episodes": episodes.reference}
+    )
     return make(EvaluateTasks(), config, references, store, Execution()).artifact
 
 
@@ -99,20 +111,30 @@ def test_labels_of_one_folder_are_dealt_into_tasks(store: Store, tmp_path: Path)
     assert sorted(sizes) == [2, 2, 3]
 
 
-def test_each_task_is_learnt_and_the_ones_before_forgotten(store: Store, sequential: Artifact) -> None:
+def test_each_task_is_learnt_and_the_ones_before_forgotten(
+    store: Store, sequential: Artifact
+) -> None:
     metrics = scored(store, sequential).metrics
     (found,) = metrics["rows"]
     scores = np.array(found["matrix"])
     assert metrics["tasks"] == list(ORDER) and scores.shape == (4, 3)
     assert np.diag(scores[1:]).min() > 0.8  # each task right after it
     assert scores[3, :2].max() < 0.5  # but none of the others at the end
-    assert sequential.metrics["passes"] == pytest.approx(12, abs=0.5)  # what is cut off counts as read
+    assert sequential.metrics["passes"] == pytest.approx(
+        12, abs=0.5
+    )  # what is cut off counts as read
     assert found["forgetting"] > 0.4 and found["backward_transfer"] < -0.4
 
 
 def test_the_loss_of_labels_is_no_perplexity(store: Store, tokens: Artifact) -> None:
     notes = Notes()
-    make(Train(), stream_config("seq", seed=5), {"source": tokens.reference}, store, Execution(reporter=notes))
+    make(
+        Train(),
+        stream_config("seq", seed=5),
+        {"source": tokens.reference},
+        store,
+        Execution(reporter=notes),
+    )
     assert "loss" in notes.figures and "perplexity" not in notes.figures
 
 
@@ -121,16 +143,27 @@ def test_a_page_shows_matrices_and_two_are_compared(store: Store, sequential: Ar
     first, second = scored(store, sequential), scored(store, sequential, examples=13)
     reports = find_reports([first.reference, second.reference], store)
     page = build_page(reports, lambda members: "", lambda report: [])
-    assert {figure.name.partition("-")[0] for figure in page.figures} == {"matrix", "average", "lineage"}
+    assert {figure.name.partition("-")[0] for figure in page.figures} == {
+        "matrix",
+        "average",
+        "lineage",
+    }
     assert page.tables["results"].splitlines()[0].startswith("matrix,row,average,forgetting")
     assert page.html.count(FREQUENT_LABEL) == 2
     for control in (frequent_label_scores(made) for made in (first, second)):
         assert control is not None and all(f"{100 * score:.1f}%" in page.html for score in control)
     found = compare_matrices(first, second)
     (row,) = found["rows"]
-    assert row["figures"]["average"] == [average(first), average(second), average(second) - average(first)]
+    assert row["figures"]["average"] == [
+        average(first),
+        average(second),
+        average(second) - average(first),
+    ]
     assert set(row["tests"]) == set(ORDER)
-    assert [line.cells[0].text for line in matrices_table(found).rows][:2] == ["average", "forgetting"]
+    assert [line.cells[0].text for line in matrices_table(found).rows][:2] == [
+        "average",
+        "forgetting",
+    ]
     control = frequent_label_scores(first)
     assert control is not None and [found["control"]["tests"][task][0] for task in ORDER] == control
     assert found["control"]["figures"]["average"][0] == np.mean(control)
@@ -141,7 +174,9 @@ def test_streams_over_seeds_have_means_intervals_and_the_control(
 ) -> None:
     memory = {"every": 8}
     models = {
-        method: [stream_model(store, tokens, method, order=ORDER, seed=seed, **more) for seed in range(3)]
+        method: [
+            stream_model(store, tokens, method, order=ORDER, seed=seed, **more) for seed in range(3)
+        ]
         for method, more in (("seq", {}), ("replay", {"memory": memory}))
     }
     made = {method: [scored(store, one) for one in own] for method, own in models.items()}
@@ -153,13 +188,17 @@ def test_streams_over_seeds_have_means_intervals_and_the_control(
         (row,) = group["rows"]
         for place, key in enumerate(["average", *(f"test {task}" for task in ORDER)]):
             runs, others = (
-                np.array([one.metrics["rows"][0]["matrix"][-1] for one in made[name]]) for name in (method, "seq")
+                np.array([one.metrics["rows"][0]["matrix"][-1] for one in made[name]])
+                for name in (method, "seq")
             )
             runs, others = (np.column_stack((one.mean(1), one))[:, place] for one in (runs, others))
             of, half = row["values"][key], 4.302653 / 3**0.5  # of two degrees of freedom
-            assert of["mean"] == pytest.approx(runs.mean()) and of["deviation"] == pytest.approx(runs.std(ddof=1))
+            assert of["mean"] == pytest.approx(runs.mean()) and of["deviation"] == pytest.approx(
+                runs.std(ddof=1)
+            )
             assert of["interval"] == pytest.approx(
-                [runs.mean() - half * runs.std(ddof=1), runs.mean() + half * runs.std(ddof=1)], abs=1e-5
+                [runs.mean() - half * runs.std(ddof=1), runs.mean() + half * runs.std(ddof=1)],
+                abs=1e-5,
             )
             moved = runs - others
             assert (of["change"] is None) == (method == "seq")
@@ -174,31 +213,43 @@ def test_streams_over_seeds_have_means_intervals_and_the_control(
     assert main(["compare", "--store", str(store.root), *names[:2], sequential.reference]) == 4
 
 
-def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+def test_the_matrix_follows_from_the_answers(
+    store: Store, tokens: Artifact, sequential: Artifact
+) -> None:
     made = scored(store, sequential, examples=13)
     answers, metrics = json.loads(made.file("answers.json").read_text()), made.metrics
     labels, tasks = (tokens.zarr("tokens.zarr")[f"test/{name}"][:] for name in ("labels", "tasks"))
     for line in answers:
         own = labels[tasks == list(TASKS).index(line["task"])][drawn(20, 13)]
         place = metrics["after"].index(line["after"]), ORDER.index(line["task"])
-        assert np.mean(own == line["answers"]) == pytest.approx(metrics["rows"][0]["matrix"][place[0]][place[1]])
+        assert np.mean(own == line["answers"]) == pytest.approx(
+            metrics["rows"][0]["matrix"][place[0]][place[1]]
+        )
     assert len(answers) == 12 and len(set(drawn(20, 13).tolist())) == 13
 
 
-def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+def test_replay_and_all_at_once_forget_less(
+    store: Store, tokens: Artifact, sequential: Artifact
+) -> None:
     ends = {"seq": average(scored(store, sequential))}
     replay = stream_model(store, tokens, "replay", order=ORDER, epochs=12, memory=FEW)
     multitask = stream_model(store, tokens, "multitask", epochs=12)
-    ends |= {name: average(scored(store, one)) for name, one in (("replay", replay), ("all", multitask))}
+    ends |= {
+        name: average(scored(store, one)) for name, one in (("replay", replay), ("all", multitask))
+    }
     assert ends["seq"] + 0.2 < ends["replay"] <= ends["all"] + 0.05, ends
     memory = load_file(replay.file("memory.safetensors"))
     names = list(TASKS)
     tasks = tokens.zarr("tokens.zarr")["train/tasks"][:]
     assert len(set(memory["rows"].tolist())) == len(memory["rows"]) == 40 + 44 + 48
-    assert [ORDER[task] for task in memory["tasks"]] == [names[tasks[row]] for row in memory["rows"]]
+    assert [ORDER[task] for task in memory["tasks"]] == [
+        names[tasks[row]] for row in memory["rows"]
+    ]
 
 
-def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+def test_prototypes_answer_for_labels_that_were_learnt(
+    store: Store, tokens: Artifact, sequential: Artifact
+) -> None:
     model = stream_model(store, tokens, "emar", order=ORDER, epochs=12, memory={"size": 8})
     (row,) = scored(store, model).metrics["rows"]
     plain = average(scored(store, sequential))
@@ -208,27 +259,45 @@ def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Art
         scored(store, model, memory="coarse:part=head")
 
 
-def test_weights_of_labels_begin_at_their_names_where_that_is_said(store: Store, tokens: Artifact) -> None:
-    plain, named = (stream_model(store, tokens, "emar", steps=6, memory={"names": said}) for said in (False, True))
-    spelled = [tokenizer_of(tokens).encode_texts([name])[0].tolist() for name in tokens.metrics["labels"]]
+def test_weights_of_labels_begin_at_their_names_where_that_is_said(
+    store: Store, tokens: Artifact
+) -> None:
+    plain, named = (
+        stream_model(store, tokens, "emar", steps=6, memory={"names": said})
+        for said in (False, True)
+    )
+    spelled = [
+        tokenizer_of(tokens).encode_texts([name])[0].tolist() for name in tokens.metrics["labels"]
+    ]
     assert [model.config["model"]["head"]["names"] for model in (plain, named)] == [[], spelled]
     begun = [load_file(model.file("after/00.safetensors")) for model in (plain, named)]
-    assert [name for name in begun[0] if (begun[0][name] != begun[1][name]).any()] == ["head.weight"]
+    assert [name for name in begun[0] if (begun[0][name] != begun[1][name]).any()] == [
+        "head.weight"
+    ]
 
 
 @pytest.mark.parametrize("samples", ["task", "real"])
-def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
+def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(
+    samples: str, store: Store, tokens: Artifact
+) -> None:
     memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
-    model = stream_model(store, tokens, "lamol", order=ORDER, epochs=6, memory=memory, optimizer=faster)
+    model = stream_model(
+        store, tokens, "lamol", order=ORDER, epochs=6, memory=memory, optimizer=faster
+    )
     assert average(scored(store, model, after="last")) > 0.6  # a model of one task knows a third
     assert model.config["model"]["vocab_size"] == tokens.metrics["vocabulary_size"] + 5
     for place in (2, 3):
         made = json.loads(model.file(f"samples/{place:02d}.json").read_text())
         assert 0 < made["kept"] == len(made["samples"]) <= made["asked"]
-        assert {one["begin"] for one in made["samples"]} <= {f"<task:{name}>" for name in ORDER[: place - 1]}
+        assert {one["begin"] for one in made["samples"]} <= {
+            f"<task:{name}>" for name in ORDER[: place - 1]
+        }
         fitting = [one["answer"] in one["text"].split() for one in made["samples"]]
         assert all(fitting) if samples == "real" else any(fitting)
-    for refused, named in ({"memory": "random"}, "answers in words"), ({"candidates": True}, "none of the labels"):
+    for refused, named in (
+        ({"memory": "random"}, "answers in words"),
+        ({"candidates": True}, "none of the labels"),
+    ):
         with pytest.raises(UsageError, match=named):
             scored(store, model, **refused)
 
@@ -239,23 +308,50 @@ def imported(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("imported")
     saved(folder / "llama", "llama", bos=True)
-    tasks = [write_task(folder / name, labels, {"train": 16, "test": 8}) for name, labels in TASKS.items()]
+    tasks = [
+        write_task(folder / name, labels, {"train": 16, "test": 8})
+        for name, labels in TASKS.items()
+    ]
     references = {"source": list(map(str, tasks)), "tokenizer": str(folder / "llama")}
-    tokens = make(Tokenize(), TokenizeConfig(tasks=True, tokenizer="given"), references, store, Execution()).artifact
+    tokens = make(
+        Tokenize(), TokenizeConfig(tasks=True, tokenizer="given"), references, store, Execution()
+    ).artifact
     references = {"source": tokens.reference, "checkpoint": str(folder / "llama")}
-    return make(ImportModel(), ImportConfig(segment_length=16), references, store, Execution()).artifact
+    return make(
+        ImportModel(), ImportConfig(segment_length=16), references, store, Execution()
+    ).artifact
 
 
-@pytest.mark.parametrize("method", [name for name in LEARNT if name not in ("a-gem", "ewc", "anml-er")])
-def test_methods_begin_with_an_imported_model(method: str, store: Store, imported: Artifact) -> None:
-    """Those left out learn as a sibling does, and `test_import_encoder` begins them with an encoder."""
+@pytest.mark.parametrize(
+    "method", [name for name in LEARNT if name not in ("a-gem", "ewc", "anml-er")]
+)
+def test_methods_begin_with_an_imported_model(
+    method: str, store: Store, imported: Artifact
+) -> None:
+    """Those left out learn as a sibling does, and `test_import_encoder` begins them with an
+    encoder.
+    """
     tokens, fields = imported.input("tokens"), METHODS.settings(method).model_fields
     source = tokens
     if "tokens" not in METHODS.settings(method).takes:
-        source = make(BuildEpisodes(), EpisodesConfig(), {"source": imported.reference}, store, Execution()).artifact
+        source = make(
+            BuildEpisodes(), EpisodesConfig(), {"source": imported.reference}, store, Execution()
+        ).artifact
     config = TrainConfig.model_validate(
-        {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
-        | {"memory": {name: value for name, value in {**SMALLER, "wider": (), "deeper": ()}.items() if name in fields}}
+        {
+            "method": method,
+            "segment_length": 16,
+            "batch_tokens": 128,
+            "steps": 9,
+            "optimizer": {"lr": 0.01},
+        }
+        | {
+            "memory": {
+                name: value
+                for name, value in {**SMALLER, "wider": (), "deeper": ()}.items()
+                if name in fields
+            }
+        }
     )
     references = {"source": source.reference, "init_from": imported.reference}
     made = make(Train(), config, references, store, Execution()).artifact
@@ -266,7 +362,9 @@ def test_methods_begin_with_an_imported_model(method: str, store: Store, importe
 
 
 @pytest.mark.parametrize(("steps", "task"), [(16, "moods"), (3, "colours")])
-def test_a_loss_that_is_no_number_is_of_its_task(steps: int, task: str, store: Store, tokens: Artifact) -> None:
+def test_a_loss_that_is_no_number_is_of_its_task(
+    steps: int, task: str, store: Store, tokens: Artifact
+) -> None:
     """The second update's, which is of the first task, or of the second."""
     far = {"name": "sgd", "lr": 1e30}
     with pytest.raises(UsageError, match=f"at step 2 of {steps}, in task {task}"):
@@ -275,7 +373,13 @@ def test_a_loss_that_is_no_number_is_of_its_task(steps: int, task: str, store: S
 
 def further(store: Store, model: Artifact, method: str, **settings: object) -> Artifact:
     """A model trained on by a method, with factors."""
-    config = {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
+    config = {
+        "method": method,
+        "segment_length": 16,
+        "batch_tokens": 128,
+        "steps": 9,
+        "optimizer": {"lr": 0.01},
+    }
     references = {"source": model.input("tokens").reference, "init_from": model.reference}
     chosen = TrainConfig.model_validate(config | {"lora": 2} | settings)
     return make(Train(), chosen, references, store, Execution(checkpoint_seconds=0.0)).artifact
@@ -321,12 +425,24 @@ def test_a_memory_that_never_has_k_documents_is_refused(
     store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the last of 16 updates 120 documents are read, of each 10 one is written."""
-    references, sought, neighbors = {"source": keys_of(tokens).reference}, list[int](), MetaMbpa.neighbors
+    references, sought, neighbors = (
+        {"source": keys_of(tokens).reference},
+        list[int](),
+        MetaMbpa.neighbors,
+    )
     for memory in ({}, {"block": 10, "k": 13}, {"block": 10, "k": 8, "size": 2}):
         with pytest.raises(UsageError, match=r"memory\.k"):
             make(Train(), stream_config("meta-mbpa", memory=memory), references, store, Execution())
-    monkeypatch.setattr(MetaMbpa, "neighbors", lambda self, rows: sought.append(len(rows)) or neighbors(self, rows))
-    make(Train(), stream_config("meta-mbpa", memory={"block": 10, "k": 12}), references, store, Execution())
+    monkeypatch.setattr(
+        MetaMbpa, "neighbors", lambda self, rows: sought.append(len(rows)) or neighbors(self, rows)
+    )
+    make(
+        Train(),
+        stream_config("meta-mbpa", memory={"block": 10, "k": 12}),
+        references,
+        store,
+        Execution(),
+    )
     assert sought
 
 
@@ -360,9 +476,15 @@ def test_a_scoring_that_is_killed_after_each_range_is_that_of_one_go(
 
 @pytest.mark.parametrize(
     ("order", "named"),
-    [(("moods", "colours"), "each task"), (("moods", "moods", "beasts"), "each task"), (("x",), "x")],
+    [
+        (("moods", "colours"), "each task"),
+        (("moods", "moods", "beasts"), "each task"),
+        (("x",), "x"),
+    ],
 )
-def test_an_order_names_each_task_once(order: tuple[str, ...], named: str, store: Store, tokens: Artifact) -> None:
+def test_an_order_names_each_task_once(
+    order: tuple[str, ...], named: str, store: Store, tokens: Artifact
+) -> None:
     with pytest.raises(UsageError, match=named):
         stream_model(store, tokens, "seq", order=order)
 
@@ -380,7 +502,13 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
     with pytest.raises(ArtifactError, match="has learnt labels"):
         make(Evaluate(), EvaluateConfig(), {"source": sequential.reference}, store, Execution())
     with pytest.raises(ArtifactError, match="has learnt labels"):
-        make(BuildDatastore(), DatastoreConfig(), {"source": sequential.reference}, store, Execution())
+        make(
+            BuildDatastore(),
+            DatastoreConfig(),
+            {"source": sequential.reference},
+            store,
+            Execution(),
+        )
     with pytest.raises(ArtifactError, match="has learnt labels"):
         references = {"source": tokens.reference, "init_from": sequential.reference}
         make(Train(), stream_config("replay"), references, store, Execution())
@@ -402,7 +530,9 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
         ([{"text": "a", "topic": "x"}], "--label names another"),
     ],
 )
-def test_records_without_text_or_label_are_refused(records: list, named: str, store: Store, tmp_path: Path) -> None:
+def test_records_without_text_or_label_are_refused(
+    records: list, named: str, store: Store, tmp_path: Path
+) -> None:
     folder = write_task(tmp_path / "good", ("a", "b"), {"train": 4})
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "train.jsonl").write_text("\n".join(map(json.dumps, records)))
@@ -417,7 +547,12 @@ def test_folders_that_are_no_tasks_are_refused(store: Store, tmp_path: Path) -> 
     strange = write_task(tmp_path / "strange", ("a",), {"train": 4})
     write_task(strange, ("a", "new"), {"test": 9})
     above = tmp_path / "other"
-    for folders, named in (([one, same], "one"), ([test_alone], "train"), ([strange], "new"), ([above], str(same))):
+    for folders, named in (
+        ([one, same], "one"),
+        ([test_alone], "train"),
+        ([strange], "new"),
+        ([above], str(same)),
+    ):
         with pytest.raises(DataError, match=named):
             tokenized(store, folders)
     with pytest.raises(UsageError, match="at most"):
@@ -425,8 +560,12 @@ def test_folders_that_are_no_tasks_are_refused(store: Store, tmp_path: Path) -> 
 
 
 def tokenized(store: Store, folders: list[Path], **settings: object) -> Artifact:
-    config = TokenizeConfig.model_validate({"tasks": True, "tokenizer": "word", "min_count": 1} | settings)
-    return make(Tokenize(), config, {"source": [str(folder) for folder in folders]}, store, Execution()).artifact
+    config = TokenizeConfig.model_validate(
+        {"tasks": True, "tokenizer": "word", "min_count": 1} | settings
+    )
+    return make(
+        Tokenize(), config, {"source": [str(folder) for folder in folders]}, store, Execution()
+    ).artifact
 
 
 @pytest.fixture(scope="module")
@@ -440,13 +579,20 @@ def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: 
         return EvaluateTasksForecast().cost(EvaluateTasksConfig(memory=reading), inputs).memory
 
     weights = 4 * sequential.metrics["parameters"]
-    keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
+    keys = (
+        4 * episodes.input("encoder").metrics["parameters"]
+        + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
+    )
     assert [needed("none"), needed("random")] == [weights, 3 * weights]
     assert needed("mbpa", episodes=episodes) == 3 * weights + keys
 
 
-def test_what_adapting_takes_is_said_before(store: Store, sequential: Artifact, tokens: Artifact) -> None:
-    """Four documents twice for each of three examples a task; the others adapt for none, or not at all."""
+def test_what_adapting_takes_is_said_before(
+    store: Store, sequential: Artifact, tokens: Artifact
+) -> None:
+    """Four documents twice for each of three examples a task; the others adapt for none, or not at
+    all.
+    """
     memory = ("none", "random:k=4,steps=2", "random:steps=0", "coarse")
     config = EvaluateTasksConfig(memory=memory, examples=3)
     (price,) = prices(config, plan_stream(config, sequential, tokens), sequential, tokens)
@@ -459,14 +605,18 @@ def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: A
     assert np.array_equal(group["labels"][:], text["train/labels"][:])
 
 
-def test_adapting_brings_back_what_was_forgotten(store: Store, sequential: Artifact, episodes: Artifact) -> None:
+def test_adapting_brings_back_what_was_forgotten(
+    store: Store, sequential: Artifact, episodes: Artifact
+) -> None:
     memory = ("none", "mbpa:k=4,steps=10,lr=0.2", "mbpa:steps=0")
     rows = scored(store, sequential, memory=memory, examples=6, episodes=episodes).metrics["rows"]
     assert rows[0]["matrix"] == rows[2]["matrix"]  # without a step it is the model alone
     assert rows[1]["average"] > rows[0]["average"] + 0.2, rows
 
 
-def test_neighbors_are_of_what_was_learnt_before(store: Store, sequential: Artifact, episodes: Artifact) -> None:
+def test_neighbors_are_of_what_was_learnt_before(
+    store: Store, sequential: Artifact, episodes: Artifact
+) -> None:
     memory = ("none", "episodic:k=8,weight=1,temperature=0.1")
     rows = scored(store, sequential, memory=memory, examples=12, episodes=episodes).metrics["rows"]
     none, neighbors = (np.array(row["matrix"]) for row in rows)
@@ -488,7 +638,10 @@ def test_near_documents_weigh_more(
     monkeypatch.setattr(reader, "adapted", watched)
     scored(store, sequential, memory=memory, examples=2, episodes=episodes)
     assert seen[:6] == [None] * 6
-    assert all((one.diff() <= 0).all() and float(one.sum()) == pytest.approx(1) for one in seen[6:]) and len(seen) == 12
+    assert (
+        all((one.diff() <= 0).all() and float(one.sum()) == pytest.approx(1) for one in seen[6:])
+        and len(seen) == 12
+    )
 
 
 def with_candidates(folder: Path, counts: dict[str, int]) -> Path:
@@ -503,7 +656,9 @@ def with_candidates(folder: Path, counts: dict[str, int]) -> Path:
 
 
 @pytest.mark.parametrize("method", ["seq", "emar"])
-def test_a_label_is_sought_among_the_candidates_of_its_record(method: str, store: Store, tmp_path: Path) -> None:
+def test_a_label_is_sought_among_the_candidates_of_its_record(
+    method: str, store: Store, tmp_path: Path
+) -> None:
     folder = with_candidates(tmp_path / "beasts", {"train": 40, "test": 30})
     tokens = tokenized(store, [folder], candidates="among")
     model = stream_model(store, tokens, method, steps=1)
@@ -540,7 +695,13 @@ def test_documents_of_the_split_that_memory_is_of_are_known_as_such(
     for coarse, expected in (("coarse:k=2,steps=1", 0), ("coarse:k=2,steps=1/2", 1)):
         memory = ("random:k=2,steps=1,lr=0.1/0.2", coarse)
         config = EvaluateTasksConfig(memory=memory, examples=2, tune_split="train")
-        make(EvaluateTasks(), config, {"source": sequential.reference}, store, Execution(reporter=notes))
+        make(
+            EvaluateTasks(),
+            config,
+            {"source": sequential.reference},
+            store,
+            Execution(reporter=notes),
+        )
         assert inside == [True] * 2 * (1 + expected) + [False] * 6
         assert sum("too good" in line for line in notes.messages) == expected
         inside.clear()
@@ -558,11 +719,14 @@ def test_a_coarse_adaptation_is_the_same_for_every_range(
     whole = scored(store, sequential, memory=memory, examples=9)
     monkeypatch.setattr("stages.tasks.plan.RANGE", 4)
     (found,), (wanted,) = (
-        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=10), whole)
+        made.metrics["rows"]
+        for made in (scored(store, sequential, memory=memory, examples=10), whole)
     )
     assert found["average"] > 0.6  # what was forgotten comes back
     assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 9 + 1e-9
-    head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics["rows"][0]
+    head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics[
+        "rows"
+    ][0]
     assert head["matrix"] == scored(store, sequential, after="last").metrics["rows"][0]["matrix"]
 
 
@@ -575,7 +739,11 @@ def test_readings_that_do_not_fit_are_refused(
         scored(store, sequential, memory="random", episodes=episodes)
     encoder = episodes.input("encoder")
     other = make(
-        BuildEpisodes(), EpisodesConfig(split="test"), {"source": encoder.reference}, store, Execution()
+        BuildEpisodes(),
+        EpisodesConfig(split="test"),
+        {"source": encoder.reference},
+        store,
+        Execution(),
     ).artifact
     with pytest.raises(ArtifactError, match="keys of test"):
         scored(store, sequential, memory="mbpa", episodes=other)
@@ -615,7 +783,10 @@ def test_domains_are_scored_by_the_perplexity_of_their_text_with_the_sizes_after
             nats += [-float(log_p[number, one]) for number, one in enumerate(targets)]
         assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)
     last = row["matrix"][-1]
-    assert row["average"] == pytest.approx(np.prod(last) ** (1 / 3)) and found.metrics["score"] == "perplexity"
+    assert (
+        row["average"] == pytest.approx(np.prod(last) ** (1 / 3))
+        and found.metrics["score"] == "perplexity"
+    )
     lost = [last[place] - row["matrix"][place + 1][place] for place in range(2)]
     assert row["forgetting"] == pytest.approx(sum(lost) / 2)
     assert row["averages"][0] == pytest.approx(row["matrix"][1][0])
@@ -642,7 +813,11 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
     stays = {"wider": (), "deeper": (), "recovery": 1, "prompt": False}
     made = stream_model(store, tokens, "elle", model=small, memory=stays, steps=6)
     assert made.config["model"]["width"] == 16
-    row, model, nats = scored(store, made).metrics["rows"][0], load_model(made.path, "cpu").double(), []
+    row, model, nats = (
+        scored(store, made).metrics["rows"][0],
+        load_model(made.path, "cpu").double(),
+        [],
+    )
     arrays, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
     begins = arrays["test/doc_offsets"][:21]
     for start, stop in pairwise(begins.tolist()):
@@ -651,10 +826,14 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
             hidden = model.encode(torch.tensor([[eos, *targets[:-1].tolist()]])).hidden[0]
             nats += (-model.log_probs(hidden)[range(len(targets)), targets.tolist()]).tolist()
     place = made.config["order"].index(tokens.metrics["tasks"][0])
-    assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)  # no prompt: `<eos>` begins
+    assert row["matrix"][-1][place] == pytest.approx(
+        np.exp(np.mean(nats)), rel=1e-5
+    )  # no prompt: `<eos>` begins
 
 
-def test_epochs_of_more_updates_than_there_may_be_are_refused(store: Store, tokens: Artifact) -> None:
+def test_epochs_of_more_updates_than_there_may_be_are_refused(
+    store: Store, tokens: Artifact
+) -> None:
     for epochs in (1e300, 2**31 / 16):  # 16 updates each
         with pytest.raises(UsageError, match="--epochs"):
             stream_model(store, tokens, "seq", epochs=epochs)

@@ -1,4 +1,6 @@
-"""BLEU in an evaluation: translations with every row, what changed, and work that is killed between shards."""
+"""BLEU in an evaluation: translations with every row, what changed, and work that is killed between
+shards.
+"""
 
 import json
 from pathlib import Path
@@ -40,11 +42,16 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 def evaluated(source: Artifact, **settings: Any) -> Artifact:
     references = {"source": source.reference}
-    return make(Evaluate(), EvaluateConfig(**settings), references, source.store, Execution(device="cpu")).artifact
+    return make(
+        Evaluate(), EvaluateConfig(**settings), references, source.store, Execution(device="cpu")
+    ).artifact
 
 
 def lines(report: Artifact) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in report.file("translations.jsonl").read_text("utf-8").strip().split("\n")]
+    return [
+        json.loads(line)
+        for line in report.file("translations.jsonl").read_text("utf-8").strip().split("\n")
+    ]
 
 
 def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
@@ -61,7 +68,9 @@ def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: 
     assert figures["rows"][1]["cut"] == 0 and figures["rows"][1]["change"]["difference"] > 50
     first = report.json("changed-translations.json")["sentences"][0]
     assert first["memory"] == first["reference"] != first["plain"]
-    assert {(pair["source"], pair["target"]) for pair in first["neighbors"]} == {(first["source"], first["reference"])}
+    assert {(pair["source"], pair["target"]) for pair in first["neighbors"]} == {
+        (first["source"], first["reference"])
+    }
 
 
 def test_work_that_is_killed_between_shards_gives_the_same_translations(
@@ -72,9 +81,13 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     whole = evaluated(index, **settings)
     wanted = whole.file("translations.jsonl").read_bytes()
     index.store.remove(whole.reference)
-    again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
+    again, attempts = made_in_pieces(
+        monkeypatch, lambda: evaluated(index, **settings), logged=False
+    )
     assert again.file("translations.jsonl").read_bytes() == wanted
-    assert attempts.begun_with == list(range(6))  # one range scored, then two shards of sentences for each of two rows
+    assert attempts.begun_with == list(
+        range(6)
+    )  # one range scored, then two shards of sentences for each of two rows
 
 
 def test_a_row_of_a_large_datastore_keeps_all_its_digits() -> None:
@@ -88,11 +101,19 @@ def test_reports_are_compared_by_bleu_too(index: Artifact) -> None:
     read = evaluated(index, memory=SURE, save_token_scores=True)
     found = compare(plain, read, ComparisonSettings(samples=50))
     assert found["bleu"]["rows"] == ["plain", "knn-mt"]
-    assert (found["bleu"]["a"], found["bleu"]["b"]) == (plain.metrics["rows"][0]["bleu"], pytest.approx(100))
+    assert (found["bleu"]["a"], found["bleu"]["b"]) == (
+        plain.metrics["rows"][0]["bleu"],
+        pytest.approx(100),
+    )
     assert bleu_line(found["bleu"]) in list(sentences(found))
-    assert compare(read, read, ComparisonSettings(reading="model", samples=50))["bleu"]["difference"] == 0
+    assert (
+        compare(read, read, ComparisonSettings(reading="model", samples=50))["bleu"]["difference"]
+        == 0
+    )
     other = evaluated(index, memory=SURE, save_token_scores=True, bleu_lowercase=True)
-    assert "bleu" not in compare(plain, other, ComparisonSettings(samples=50)), "they count otherwise"
+    assert "bleu" not in compare(plain, other, ComparisonSettings(samples=50)), (
+        "they count otherwise"
+    )
 
 
 def test_a_split_of_the_datastore_does_not_find_its_own_sentence(index: Artifact) -> None:

@@ -1,4 +1,6 @@
-"""Neighbours and recent positions read as one memory, through the stage, against one pair of keys at a time."""
+"""Neighbours and recent positions read as one memory, through the stage, against one pair of keys
+at a time.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -31,9 +33,13 @@ def index_of(store: Store) -> Callable[..., Artifact]:
     """Builds an index of a model's own tokens."""
 
     def built(model: Artifact, **settings) -> Artifact:
-        datastore = make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution()).artifact
+        datastore = make(
+            BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution()
+        ).artifact
         config = IndexConfig(**{"index": "flat", **settings})
-        return make(BuildIndex(), config, {"source": datastore.reference}, store, Execution()).artifact
+        return make(
+            BuildIndex(), config, {"source": datastore.reference}, store, Execution()
+        ).artifact
 
     return built
 
@@ -62,8 +68,12 @@ class SlowUnion:
 
     def __init__(self, index: Artifact, split: str = "test", **windows) -> None:
         datastore = index.input("datastore")
-        self.recent = Slow(datastore.input("encoder"), split, key=datastore.config["key"], **windows)
-        self.keys, self.values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
+        self.recent = Slow(
+            datastore.input("encoder"), split, key=datastore.config["key"], **windows
+        )
+        self.keys, self.values = (
+            array(datastore, "datastore.zarr", name) for name in ("keys", "values")
+        )
         self.metric = index.config["metric"]
 
     def neighbors(self, t: int, asked: Asked, k: int) -> list[tuple[float, int]]:
@@ -71,7 +81,10 @@ class SlowUnion:
         query = self.recent.as_scored[t].astype(self.keys.dtype).astype(float)
         rows, _ = knn_lm.neighbours(self.keys, query, k, self.metric)
         keys = self.keys[rows].astype(float)
-        scores = [asked.theta * oracle.similarity(query.tolist(), key.tolist(), asked.kind) for key in keys]
+        scores = [
+            asked.theta * oracle.similarity(query.tolist(), key.tolist(), asked.kind)
+            for key in keys
+        ]
         return list(zip(scores, self.values[rows].tolist(), strict=True))
 
     def entries(self, t: int, asked: Asked, k: int) -> list[tuple[float, int]]:
@@ -110,9 +123,18 @@ def spelled(sources: str, *settings: str) -> str:
 
 PLAIN, JOINT = READERS
 PAIRS = [
-    *[("local+external", *more) for more in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "l2"), (PLAIN, "l2", "ip"))],
-    *[("long+external", *more) for more in ((JOINT, "dot", "ip"), (PLAIN, "scaled-dot", "l2"), (JOINT, "l2", "l2"))],
-    *[("local+long+external", *m) for m in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "ip"), (PLAIN, "l2", "ip"))],
+    *[
+        ("local+external", *more)
+        for more in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "l2"), (PLAIN, "l2", "ip"))
+    ],
+    *[
+        ("long+external", *more)
+        for more in ((JOINT, "dot", "ip"), (PLAIN, "scaled-dot", "l2"), (JOINT, "l2", "l2"))
+    ],
+    *[
+        ("local+long+external", *m)
+        for m in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "ip"), (PLAIN, "l2", "ip"))
+    ],
 ]
 """Sources, reader, similarity and metric: any two of them with each other."""
 
@@ -124,7 +146,9 @@ def test_a_union_is_one_memory(store, model, index_of, monkeypatch, sources, rea
     report = evaluated(store, index, spelled(sources, reader, f"similarity={kind}"))
     asked = Asked(kind=kind, **SOURCES[sources], **READERS[reader])
     np.testing.assert_allclose(
-        array(report, "scores.zarr", "logp"), SlowUnion(index).log_p((asked, K), holes=True), atol=4e-4
+        array(report, "scores.zarr", "logp"),
+        SlowUnion(index).log_p((asked, K), holes=True),
+        atol=4e-4,
     )
 
 
@@ -142,7 +166,9 @@ def test_the_past_may_end_with_the_document_but_not_the_datastore(store, model, 
     spec = spelled("local+long+external", "lambda=0.3", "scope=document")
     report = evaluated(store, index, spec, reset="document")
     asked = Asked(kind="l2", lam=0.3, scope="document", **SOURCES["local+long+external"])
-    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p((asked, K)), atol=4e-4)
+    np.testing.assert_allclose(
+        array(report, "scores.zarr", "logp"), slow.log_p((asked, K)), atol=4e-4
+    )
 
 
 def test_an_adaptive_softmax_is_read_with_the_normalizer_of_its_head(store, index_of):
@@ -159,7 +185,9 @@ def test_saved_scores_make_up_the_joint_probability(store, model, index_of):
     entries = [slow.entries(t, asked, K) for t in range(len(slow.recent.ids))]
     total = np.array([math.log(sum(math.exp(score - 2) for score, _ in read)) for read in entries])
     names = ("logp", "logp_lm", "log_z", "logp_memory")
-    log_p, alone, log_z, memory = (array(report, "scores.zarr", name).astype(float) for name in names)
+    log_p, alone, log_z, memory = (
+        array(report, "scores.zarr", name).astype(float) for name in names
+    )
     np.testing.assert_allclose(log_z, slow.recent.log_z, atol=2e-4)
     with np.errstate(divide="ignore"):
         p_mem = [oracle.cache(read, len(slow.recent.scores[0])) for read in entries]
@@ -183,7 +211,12 @@ def test_size_temperature_and_weight_are_tuned_together(store, model, index_of):
         asked = Asked(kind="l2", local=True, size=size, theta=theta, alpha=alpha)
         return -slow.log_p((asked, K)).mean()
 
-    choices = [(size, theta, alpha) for size in (2, 12, 40) for theta in (0.2, 1.0) for alpha in (-3.0, 0.0, 2.0)]
+    choices = [
+        (size, theta, alpha)
+        for size in (2, 12, 40)
+        for theta in (0.2, 1.0)
+        for alpha in (-3.0, 0.0, 2.0)
+    ]
     best = best_of(choices, nll)
     (memory,) = report["memories"]
     assert (memory["size"], memory["theta"], memory["alpha"]) == best
@@ -203,7 +236,9 @@ def test_numbers_of_neighbours_are_tuned_beside_local_memory(store, model, index
         return -valid.log_p((Asked(kind="l2", local=True, lam=lam), k)).mean()
 
     (memory,) = report["memories"]
-    assert (memory["k"], memory["lambda"]) == best_of([(k, lam) for k in (2, 6) for lam in (0.1, 0.4)], nll)
+    assert (memory["k"], memory["lambda"]) == best_of(
+        [(k, lam) for k in (2, 6) for lam in (0.1, 0.4)], nll
+    )
     assert [point["k"] for point in report["curves"][0]["points"]] == [1, 2, 4, 6]
     alone = metrics(evaluated(store, index, "external:k=6,lambda=0.1"))
     assert report["retrieval_accuracy"] == alone["retrieval_accuracy"]
@@ -229,7 +264,10 @@ def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
     spec = f"local+long+external:k={K},size=2/12/40,theta=0.5,reader=joint"
     report = evaluated(store, index, spec, "external:k=4,theta=0.25,lambda=0.2")
     size = metrics(report)["memories"][0]["size"]
-    asked = Asked(kind="l2", local=True, size=size, alpha=0.0), Asked(kind="l2", theta=0.25, lam=0.2)
+    asked = (
+        Asked(kind="l2", local=True, size=size, alpha=0.0),
+        Asked(kind="l2", theta=0.25, lam=0.2),
+    )
     want = SlowUnion(index).log_p((asked[0], K), (asked[1], 4))
     np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=4e-4)
 
@@ -242,22 +280,37 @@ def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
     assert (union["tuned"], second["tuned"]) == (["temperature"], ["temperature", "lambda"])
     assert (union["similarity"], second["similarity"]) == ("scaled-dot", "dot")
     assert (union["size"], union["k"], second["k"]) == (35, 90, 90)
-    assert [row["row"] for row in told["rows"]] == ["plain", "trime-ext", "local+long+external (joint)", "knn-lm"]
+    assert [row["row"] for row in told["rows"]] == [
+        "plain",
+        "trime-ext",
+        "local+long+external (joint)",
+        "knn-lm",
+    ]
 
 
 def test_a_lossy_index_has_a_row_of_the_other_distances(store, model, index_of):
     index = index_of(model, index="IVF2,PQ4x4", probe=2)
     report = metrics(evaluated(store, index, spelled("local+external", "lambda=0.3")))
     names = [row["row"] for row in report["rows"]]
-    assert names == ["plain", "local+external (quantised distances)", "local+external (exact distances)"]
-    recomputed = metrics(evaluated(store, index, spelled("local+external", "lambda=0.3", "exact=true")))
+    assert names == [
+        "plain",
+        "local+external (quantised distances)",
+        "local+external (exact distances)",
+    ]
+    recomputed = metrics(
+        evaluated(store, index, spelled("local+external", "lambda=0.3", "exact=true"))
+    )
     assert recomputed["nll"] == pytest.approx(report["rows"][2]["nll"])
     assert recomputed["nll"] != pytest.approx(report["nll"], abs=1e-6)
-    told = metrics(evaluated(store, index, spelled("local+external", "lambda=0.3", "similarity=dot")))
+    told = metrics(
+        evaluated(store, index, spelled("local+external", "lambda=0.3", "similarity=dot"))
+    )
     assert [row["row"] for row in told["rows"]] == ["plain", "local+external (exact distances)"]
 
 
-@pytest.mark.parametrize(("method", "similarity", "alone"), [("lm", "l2", "dot"), ("trime", *["scaled-dot"] * 2)])
+@pytest.mark.parametrize(
+    ("method", "similarity", "alone"), [("lm", "l2", "dot"), ("trime", *["scaled-dot"] * 2)]
+)
 def test_a_model_compares_as_it_was_trained_to(store, index_of, method, similarity, alone):
     model = small_model(store, small_tokens(store), method=method)
     for spec, kind in [
@@ -266,7 +319,10 @@ def test_a_model_compares_as_it_was_trained_to(store, index_of, method, similari
         ("local:lambda=0.2", alone),
     ]:
         (memory,) = metrics(evaluated(store, index_of(model), spec))["memories"]
-        assert (memory["similarity"], memory["key"]) == (kind, "hidden" if kind == "dot" else "ffn-input")
+        assert (memory["similarity"], memory["key"]) == (
+            kind,
+            "hidden" if kind == "dot" else "ffn-input",
+        )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +333,9 @@ def test_a_model_compares_as_it_was_trained_to(store, index_of, method, similari
         ("trime-ext", ["plain", "trime"], "trime-ext"),
     ],
 )
-def test_without_a_word_a_model_is_read_as_it_was_trained(store, index_of, method, alone, with_datastore):
+def test_without_a_word_a_model_is_read_as_it_was_trained(
+    store, index_of, method, alone, with_datastore
+):
     model = small_model(store, small_tokens(store), method=method)
     assert [row["row"] for row in metrics(evaluated(store, model))["rows"]] == alone
     assert metrics(evaluated(store, index_of(model)))["rows"][1]["row"] == with_datastore
@@ -287,9 +345,13 @@ def test_what_cannot_be_one_memory_is_refused(store, model, index_of):
     index, other = index_of(model), small_model(store, small_tokens(store), seed=3)
     with pytest.raises(ArtifactError, match=f"memlm build-datastore {other.reference}"):
         evaluated(store, other, "local+external:lambda=0.1", references={"index": index})
-    with pytest.raises(UsageError, match=r"recent positions of 'train' twice.*evaluate another split"):
+    with pytest.raises(
+        UsageError, match=r"recent positions of 'train' twice.*evaluate another split"
+    ):
         evaluated(store, index, "long+external:size=9,lambda=0.1", split="train")
-    with pytest.raises(UsageError, match=r"recent positions of 'train' twice.*name another split with --tune-split"):
+    with pytest.raises(
+        UsageError, match=r"recent positions of 'train' twice.*name another split with --tune-split"
+    ):
         evaluated(store, index, "local+external:lambda=tune", tune_split="train")
     with pytest.raises(UsageError, match="reads a datastore: evaluate an index"):
         evaluated(store, model, "local+external:lambda=0.1")

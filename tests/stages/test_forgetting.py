@@ -1,4 +1,6 @@
-"""What is forgotten is in no file of what is made afterwards; what is grown and cut is read as if built at once."""
+"""What is forgotten is in no file of what is made afterwards; what is grown and cut is read as if
+built at once.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,11 @@ from tests.stages.notes import Notes
 from tests.stages.small_store import array
 from tests.stages.small_text import text_model
 
-WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "su", "te", "ro") for b in ("ba", "du", "fe", "gi", "ho", "ju", "ny")]
+WORDS = [
+    f"{a}{b}"
+    for a in ("ka", "lo", "mi", "su", "te", "ro")
+    for b in ("ba", "du", "fe", "gi", "ho", "ju", "ny")
+]
 
 
 def story(seed: int, words: int = 60) -> str:
@@ -54,15 +60,37 @@ def tokens_of(store: Store, folder: Path, *seeds: int, of: Artifact | None = Non
 
 
 def made(
-    store: Store, stage, config, source: Artifact, notes: Notes | None = None, **others: Artifact | str
+    store: Store,
+    stage,
+    config,
+    source: Artifact,
+    notes: Notes | None = None,
+    **others: Artifact | str,
 ) -> Artifact:
-    references = {name: getattr(one, "reference", one) for name, one in {"source": source, **others}.items()}
-    return make(stage, config, references, store, Execution("cpu", reporter=notes or Notes())).artifact
+    references = {
+        name: getattr(one, "reference", one) for name, one in {"source": source, **others}.items()
+    }
+    return make(
+        stage, config, references, store, Execution("cpu", reporter=notes or Notes())
+    ).artifact
 
 
-def indexed(store: Store, datastore: Artifact, notes: Notes | None = None, update: str | None = None, **settings):
+def indexed(
+    store: Store,
+    datastore: Artifact,
+    notes: Notes | None = None,
+    update: str | None = None,
+    **settings,
+):
     config = IndexConfig(**{"index": "ivf-flat", "lists": 8, "probe": 4, "recall": 50, **settings})
-    return made(store, BuildIndex(), config, datastore, notes, **({} if update is None else {"update": update}))
+    return made(
+        store,
+        BuildIndex(),
+        config,
+        datastore,
+        notes,
+        **({} if update is None else {"update": update}),
+    )
 
 
 def built(store: Store, folder: Path, *, reset: str = "document", seeds=range(1, 9)) -> Artifact:
@@ -73,19 +101,30 @@ def built(store: Store, folder: Path, *, reset: str = "document", seeds=range(1,
 
 
 def all_bytes(*artifacts: Artifact) -> bytes:
-    return b"\0".join(path.read_bytes() for one in artifacts for path in sorted(one.path.rglob("*")) if path.is_file())
+    return b"\0".join(
+        path.read_bytes()
+        for one in artifacts
+        for path in sorted(one.path.rglob("*"))
+        if path.is_file()
+    )
 
 
 def traces(datastore: Artifact, rows: slice, text: str) -> list[bytes]:
-    """A document as it may lie in a file: its keys in both precisions, its ids, its words, hashes of its paragraphs."""
+    """A document as it may lie in a file: its keys in both precisions, its ids, its words, hashes
+    of its paragraphs.
+    """
     keys = array(datastore, "datastore.zarr", "keys")[rows]
     ids = array(datastore, "datastore.zarr", "values")[rows]
-    other = np.delete(array(datastore, "datastore.zarr", "keys"), np.arange(len(keys)) + rows.start, axis=0)
+    other = np.delete(
+        array(datastore, "datastore.zarr", "keys"), np.arange(len(keys)) + rows.start, axis=0
+    )
     own = [key for key in keys if not (key == other).all(axis=1).any()]
     assert len(own) > 40
     found = [key.astype(kind).tobytes() for key in own for kind in (np.float16, np.float32)]
     found += [
-        ids[n : n + 8].astype(kind).tobytes() for n in range(0, 50, 8) for kind in (np.uint16, np.int32, np.int64)
+        ids[n : n + 8].astype(kind).tobytes()
+        for n in range(0, 50, 8)
+        for kind in (np.uint16, np.int32, np.int64)
     ]
     found += [" ".join(text.split()[n : n + 4]).encode() for n in range(0, 56, 4)]
     hashes = DatastoreRows(datastore).paragraphs(rows.start, rows.stop)[1]
@@ -93,9 +132,16 @@ def traces(datastore: Artifact, rows: slice, text: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"index": "flat", "lists": "auto", "probe": "auto"}, {"index": "IVF8,SQ8", "lists": "auto"}]
+    "settings",
+    [
+        {},
+        {"index": "flat", "lists": "auto", "probe": "auto"},
+        {"index": "IVF8,SQ8", "lists": "auto"},
+    ],
 )
-def test_what_is_forgotten_is_in_no_file_that_is_made_afterwards(store: Store, tmp_path: Path, settings) -> None:
+def test_what_is_forgotten_is_in_no_file_that_is_made_afterwards(
+    store: Store, tmp_path: Path, settings
+) -> None:
     before = built(store, tmp_path)
     index = indexed(store, before, **settings)
     gone = traces(before, slice(61 * 3, 61 * 4), story(4))
@@ -140,16 +186,24 @@ def test_a_changed_index_finds_what_one_built_anew_finds(store: Store, tmp_path:
     opened = faiss.read_index(str(index.file("index.faiss")))
     lists = opened.invlists
     for number in range(8):
-        ids = faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)) if lists.list_size(number) else []
+        ids = (
+            faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number))
+            if lists.list_size(number)
+            else []
+        )
         assert list(ids) == sorted(ids)
 
 
-def test_a_changed_index_that_is_interrupted_goes_on_with_the_same_bytes(store, tmp_path, monkeypatch) -> None:
+def test_a_changed_index_that_is_interrupted_goes_on_with_the_same_bytes(
+    store, tmp_path, monkeypatch
+) -> None:
     from stages.search import build
 
     before = built(store, tmp_path, seeds=range(1, 4))
     indexed(store, before)
-    more = tokens_of(store, tmp_path / "more", *range(20, 40), of=before.input("encoder").input("tokens"))
+    more = tokens_of(
+        store, tmp_path / "more", *range(20, 40), of=before.input("encoder").input("tokens")
+    )
     after = made(store, UpdateDatastore(), UpdateConfig(forget=("0",)), before, add=more)
     whole = indexed(store, after)
     expected = whole.manifest.files
@@ -173,25 +227,37 @@ def test_a_changed_index_that_is_interrupted_goes_on_with_the_same_bytes(store, 
 def test_lists_that_no_longer_fit_say_so_and_what_to_do(store: Store, tmp_path: Path) -> None:
     datastore = built(store, tmp_path, seeds=[1])
     indexed(store, datastore)
-    more = tokens_of(store, tmp_path / "more", *range(20, 28), of=datastore.input("encoder").input("tokens"))
+    more = tokens_of(
+        store, tmp_path / "more", *range(20, 28), of=datastore.input("encoder").input("tokens")
+    )
     grown, notes = made(store, UpdateDatastore(), UpdateConfig(), datastore, add=more), Notes()
     changed = indexed(store, grown, notes)
     assert changed.metrics["learned"]["rows"] == 61
     (warning,) = [one for one in notes.warnings if "no longer fit" in one]
-    assert warning.endswith(f"memlm build-index {grown.reference} --update none --store {store.root}")
+    assert warning.endswith(
+        f"memlm build-index {grown.reference} --update none --store {store.root}"
+    )
 
 
-def test_an_index_that_cannot_be_changed_is_named_with_what_can_be_done(store: Store, tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_changed_is_named_with_what_can_be_done(
+    store: Store, tmp_path: Path
+) -> None:
     before = built(store, tmp_path, seeds=range(1, 6))
     index = indexed(store, before, index="ivf-pq", code_bits=4, code_bytes=1)
     other = indexed(store, before, lists=4)
     after = made(store, UpdateDatastore(), UpdateConfig(forget=("0",)), before)
-    assert "previous" not in indexed(store, after, index="ivf-pq", code_bits=4, code_bytes=1).manifest.inputs
+    assert (
+        "previous"
+        not in indexed(store, after, index="ivf-pq", code_bits=4, code_bytes=1).manifest.inputs
+    )
     with pytest.raises(UsageError, match="what it learned of forgotten keys cannot be taken out"):
         indexed(store, after, update=index.reference, index="ivf-pq", code_bits=4, code_bytes=1)
     with pytest.raises(UsageError, match="has lists 4, not 8: ask for the same"):
         indexed(store, after, update=other.reference)
-    with pytest.raises(UsageError, match=f"is of {before.reference}, but {before.reference} was not made from another"):
+    with pytest.raises(
+        UsageError,
+        match=f"is of {before.reference}, but {before.reference} was not made from another",
+    ):
         indexed(store, before, update=index.reference)
 
 
@@ -202,7 +268,10 @@ def test_names_and_sources_of_grown_rows_are_known(store: Store, tmp_path: Path)
     grown = made(store, UpdateDatastore(), UpdateConfig(forget=("2.txt",)), datastore, add=more)
     rows = DatastoreRows(grown)
     assert [rows.names.of(n) for n in range(4)] == ["1.txt", "3.txt", "20.txt", "21.txt"]
-    assert [source.tokens.reference for source in rows.sources] == [datastore.input("corpus").reference, more.reference]
+    assert [source.tokens.reference for source in rows.sources] == [
+        datastore.input("corpus").reference,
+        more.reference,
+    ]
     sources, places = rows.runs.places_of(np.array([0, 60, 61, 121, 122, 200]))
     assert sources.tolist() == [0, 0, 0, 0, 1, 1]
     assert places.tolist() == [0, 60, 122, 182, 0, 78]

@@ -25,7 +25,9 @@ from stages.reports.remarks.gains import trained_with_memory
 
 def test_exit_codes_are_the_contracts() -> None:
     codes = {
-        c.__name__: c.exit_code for c in vars(errors).values() if isinstance(c, type) and issubclass(c, MemlmError)
+        c.__name__: c.exit_code
+        for c in vars(errors).values()
+        if isinstance(c, type) and issubclass(c, MemlmError)
     }
     assert codes == {
         "MemlmError": 1,
@@ -81,19 +83,25 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_part_from_outside_is_known_when_it_is_asked_for(outside: Path) -> None:
-    outside.write_text(f"import {__name__} as here\nhere.OUTSIDE_TOOLS.targets['axe'] = 'os.path:join'\n")
+    outside.write_text(
+        f"import {__name__} as here\nhere.OUTSIDE_TOOLS.targets['axe'] = 'os.path:join'\n"
+    )
     assert "axe" in OUTSIDE_TOOLS and OUTSIDE_TOOLS.load("axe") is os.path.join
 
 
 def test_code_from_outside_belongs_to_the_work_that_uses_it(outside: Path) -> None:
-    """A class of the package that it registers again does not: its changes have their `format_version`."""
+    """A class of the package that it registers again does not: its changes have their
+    `format_version`.
+    """
     parts = "Part('outside_tools:cut', 'stages.registry:load')"
     outside.write_text(
         f"import {__name__} as here\nfrom stages.registry import Part\n"
         f"here.OUTSIDE_TOOLS.targets['axe'] = {parts}\ncut = 1\n"
     )
     [(role, digest)] = outside_code({"axe", "os"})
-    assert role == "part.outside_tools" and digest == hashlib.blake2b(outside.read_bytes()).hexdigest()
+    assert (
+        role == "part.outside_tools" and digest == hashlib.blake2b(outside.read_bytes()).hexdigest()
+    )
     outside.write_text(outside.read_text("utf-8") + "# another\n")
     assert outside_code({"axe"}) != [[role, digest]] and outside_code({"saw"}) == []
 
@@ -132,13 +140,18 @@ def test_a_file_in_place_of_a_module_is_told_the_module(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "names outside_tools, but there is no module outside_tools: PYTHONPATH must name its folder"),
+        (
+            None,
+            "names outside_tools, but there is no module outside_tools: PYTHONPATH must name its folder",
+        ),
         ("def (:", "SyntaxError: invalid syntax (outside_tools.py, line 1)"),
         ("a = 1\na.b", "AttributeError: 'int' object has no attribute 'b' (OUTSIDE, line 2)"),
         ("import no_such_package", "No module named 'no_such_package' (OUTSIDE, line 1)"),
     ],
 )
-def test_a_module_from_outside_that_fails_says_where(outside: Path, content: str | None, words: str) -> None:
+def test_a_module_from_outside_that_fails_says_where(
+    outside: Path, content: str | None, words: str
+) -> None:
     if content is not None:
         outside.write_text(content)
     with pytest.raises(UsageError, match=re.escape(words.replace("OUTSIDE", str(outside)))):
@@ -162,9 +175,15 @@ class Box(Settings):
     tool: Annotated[Settings, OneOf(TOOLS, by="tool", default="knife")] | None = None
 
 
-def test_settings_bear_the_name_that_they_are_registered_as(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_bear_the_name_that_they_are_registered_as(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for settings in (Knife, Saw, Settings):
-        monkeypatch.setitem(TOOLS.targets, "saw", Part(f"{settings.__module__}:{settings.__name__}", "no.such:thing"))
+        monkeypatch.setitem(
+            TOOLS.targets,
+            "saw",
+            Part(f"{settings.__module__}:{settings.__name__}", "no.such:thing"),
+        )
         if settings is Saw:
             assert Box.model_validate({"tool": {"tool": "saw"}}).tool == Saw()
             continue
@@ -172,7 +191,9 @@ def test_settings_bear_the_name_that_they_are_registered_as(monkeypatch: pytest.
             Box.model_validate({"tool": {"tool": "saw"}})
 
 
-def test_settings_of_a_registered_part_are_picked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_a_registered_part_are_picked_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert Box().tool is None
     assert Box.model_validate({"tool": {"length": 3}}).tool == Knife(length=3)
     monkeypatch.setitem(TOOLS.targets, "saw", Part(f"{__name__}:Saw", "no.such.module:thing"))
@@ -224,8 +245,12 @@ def test_bad_files_are_bad_usage(tmp_path: Path, content: bytes | None) -> None:
         read_toml(path)
 
 
-@pytest.mark.parametrize(("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_signals_wait_for_the_place_of_our_choosing(signum: int, error: type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_signals_wait_for_the_place_of_our_choosing(
+    signum: int, error: type[BaseException]
+) -> None:
     reached = False
     with pytest.raises(error), deferred_signals() as stop:
         os.kill(os.getpid(), signum)
@@ -235,8 +260,12 @@ def test_signals_wait_for_the_place_of_our_choosing(signum: int, error: type[Bas
     assert reached
 
 
-@pytest.mark.parametrize(("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_a_signal_that_nobody_asked_for_is_delivered_behind_the_block(signum: int, error: type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("signum", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_signal_that_nobody_asked_for_is_delivered_behind_the_block(
+    signum: int, error: type[BaseException]
+) -> None:
     reached = False
     with pytest.raises(error), deferred_signals():
         os.kill(os.getpid(), signum)

@@ -1,4 +1,5 @@
-"""One rule: an id covers the settings that are not at their default; a changed default raises the format version.
+"""One rule: an id covers the settings that are not at their default; a changed default raises the
+format version.
 
 `python -m tests.stages.test_identity` notes the defaults of today in `defaults.json`.
 """
@@ -33,11 +34,15 @@ def settings_classes(kind: str) -> Iterator[type[Settings]]:
     if kind == "matrix":
         yield from READINGS.values()
     if kind == "report":
-        yield from (registry.settings(name) for registry in (SOURCES, READERS) for name in registry.names())
+        yield from (
+            registry.settings(name) for registry in (SOURCES, READERS) for name in registry.names()
+        )
 
 
 def defaults_of(kind: str) -> dict[str, Any]:
-    """The defaults of all settings that ids of a kind may cover, nested ones under their class's name too."""
+    """The defaults of all settings that ids of a kind may cover, nested ones under their class's
+    name too.
+    """
     found: dict[str, Any] = {}
     waiting = list(settings_classes(kind))
     while waiting:
@@ -62,8 +67,14 @@ def test_a_changed_default_raises_the_format_version(kind: str) -> None:
     noted = json.loads(NOTED.read_text())[kind]
     if noted["format_version"] == KINDS[kind].format_version:
         own = defaults_of(kind)
-        changed = {name: own[name] for name, value in noted["defaults"].items() if own.get(name, value) != value}
-        assert not changed, f"raise the format version of {kind} in kinds.py, then python -m {__name__}"
+        changed = {
+            name: own[name]
+            for name, value in noted["defaults"].items()
+            if own.get(name, value) != value
+        }
+        assert not changed, (
+            f"raise the format version of {kind} in kinds.py, then python -m {__name__}"
+        )
 
 
 @pytest.mark.parametrize("stage", STAGES.names())
@@ -89,6 +100,7 @@ def test_parts_at_their_defaults_are_told_apart(backbone: str) -> None:
 
 if __name__ == "__main__":
     noted = {
-        kind: {"format_version": known.format_version, "defaults": defaults_of(kind)} for kind, known in KINDS.items()
+        kind: {"format_version": known.format_version, "defaults": defaults_of(kind)}
+        for kind, known in KINDS.items()
     }
     NOTED.write_text(json.dumps(noted, indent=1) + "\n")

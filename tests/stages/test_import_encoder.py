@@ -38,8 +38,18 @@ from tests.stages.pretrained.tiny import saved_encoder
 from tests.stages.small_tasks import TASKS, write_task
 
 pytest.importorskip("transformers")
-WORDS = ("the cat sat on the mat and the dog", "the dog sat on the cat", "a mat is no dog and no cat")
-SETTINGS = {"steps": 2, "segment_length": 16, "batch_tokens": 64, "optimizer": {"lr": 1e-3}, "seed": 0}
+WORDS = (
+    "the cat sat on the mat and the dog",
+    "the dog sat on the cat",
+    "a mat is no dog and no cat",
+)
+SETTINGS = {
+    "steps": 2,
+    "segment_length": 16,
+    "batch_tokens": 64,
+    "optimizer": {"lr": 1e-3},
+    "seed": 0,
+}
 N = 5
 
 
@@ -65,8 +75,16 @@ def home(tmp_path_factory, folder) -> Mapping[str, Artifact]:
     files = {split: [str(path / f"{split}.txt")] for split in ("train", "valid", "test")}
     config = TokenizeConfig(tokenizer="given", documents="line")
     tokens = made(store, Tokenize(), config, source=[], tokenizer=str(folder[0]), **files)
-    encoder = made(store, ImportModel(), ImportConfig(segment_length=N), source=tokens, checkpoint=str(folder[0]))
-    small = made(store, Train(), TrainConfig.model_validate(SETTINGS | {"method": "lm"}), source=tokens)
+    encoder = made(
+        store,
+        ImportModel(),
+        ImportConfig(segment_length=N),
+        source=tokens,
+        checkpoint=str(folder[0]),
+    )
+    small = made(
+        store, Train(), TrainConfig.model_validate(SETTINGS | {"method": "lm"}), source=tokens
+    )
     return {"tokens": tokens, "encoder": encoder, "small": small}
 
 
@@ -86,7 +104,9 @@ def neighbors(store, index) -> Artifact:
 
 
 def build(store, encoder, **settings) -> Artifact:
-    return made(store, BuildDatastore(), DatastoreConfig(**{"dtype": "float32", **settings}), source=encoder)
+    return made(
+        store, BuildDatastore(), DatastoreConfig(**{"dtype": "float32", **settings}), source=encoder
+    )
 
 
 @pytest.fixture
@@ -113,34 +133,54 @@ def key_of(theirs, encoder, window) -> np.ndarray:
     config = encoder.config["model"]
     ids = torch.tensor([[*config["before"], *window, *config["after"]]])
     with torch.no_grad():
-        return theirs(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0].mean(0).numpy()
+        return (
+            theirs(input_ids=ids, attention_mask=torch.ones_like(ids))
+            .last_hidden_state[0]
+            .mean(0)
+            .numpy()
+        )
 
 
 @pytest.mark.parametrize("reset", ["none", "document"])
 def test_a_key_is_the_encoding_of_the_last_tokens_before_its_token(store, home, folder, reset):
     datastore, tokens = build(store, home["encoder"], split="test", reset=reset), home["tokens"]
-    inputs, documents = split_inputs(tokens, "test"), tokens.zarr("tokens.zarr")["test/doc_offsets"][:]
+    inputs, documents = (
+        split_inputs(tokens, "test"),
+        tokens.zarr("tokens.zarr")["test/doc_offsets"][:],
+    )
     assert len(documents) > 2
     starts = [0 if reset == "none" else documents[documents <= i].max() for i in range(len(inputs))]
     wanted = [
-        key_of(folder[1], home["encoder"], inputs[max(start, i + 1 - N) : i + 1]) for i, start in enumerate(starts)
+        key_of(folder[1], home["encoder"], inputs[max(start, i + 1 - N) : i + 1])
+        for i, start in enumerate(starts)
     ]
     np.testing.assert_allclose(keys_of(datastore), np.stack(wanted), atol=1e-5)
-    assert (datastore.config["key"], datastore.config["context"], datastore.config["stride"]) == ("hidden", N, 1)
+    assert (datastore.config["key"], datastore.config["context"], datastore.config["stride"]) == (
+        "hidden",
+        N,
+        1,
+    )
 
 
 @pytest.mark.parametrize("context", [3, N])
 def test_changing_a_token_changes_no_key_up_to_its_own(store, home, tmp_path, folder, context):
-    """The key of a token's position is made of tokens before it; as many as the window holds after it change."""
+    """The key of a token's position is made of tokens before it; as many as the window holds after
+    it change.
+    """
     text = WORDS[0].split()
     (tmp_path / "a.txt").write_text(" ".join(text) + "\n")
     (tmp_path / "b.txt").write_text(" ".join([*text[:5], "dog", *text[6:]]) + "\n")
     keys, ids = [], []
     for name in ("a", "b"):
-        config, files = TokenizeConfig(tokenizer="given"), {"train": [str(tmp_path / f"{name}.txt")]}
+        config, files = (
+            TokenizeConfig(tokenizer="given"),
+            {"train": [str(tmp_path / f"{name}.txt")]},
+        )
         tokens = made(store, Tokenize(), config, source=[], tokenizer=str(folder[0]), **files)
         settings = DatastoreConfig(dtype="float32", context=context)
-        keys.append(keys_of(made(store, BuildDatastore(), settings, source=home["encoder"], tokens=tokens)))
+        keys.append(
+            keys_of(made(store, BuildDatastore(), settings, source=home["encoder"], tokens=tokens))
+        )
         ids.append(tokens.zarr("tokens.zarr")["train/ids"][:])
     length = min(map(len, ids))
     other = np.flatnonzero(ids[0][:length] != ids[1][:length])
@@ -149,7 +189,9 @@ def test_changing_a_token_changes_no_key_up_to_its_own(store, home, tmp_path, fo
     assert not moved[: other[0] + 1].any() and moved[other[0] + 1]
 
 
-def test_several_shards_give_what_one_gives_and_go_on_where_they_stopped(store, home, one_thread, monkeypatch):
+def test_several_shards_give_what_one_gives_and_go_on_where_they_stopped(
+    store, home, one_thread, monkeypatch
+):
     whole = build(store, home["encoder"], split="train", context=4)
     wanted = keys_of(whole)
     monkeypatch.setattr(stored_rows, "POOLED_ROWS", 7)
@@ -192,11 +234,21 @@ def test_its_neighbours_are_read_by_another_model(store, home, index, neighbors)
         made(store, Evaluate(), EvaluateConfig(**config), source=home["small"], **{one.kind: one})
         for one in (neighbors, index)
     )
-    rows = [[row["perplexity"] for row in report.json("metrics.json")["rows"]] for report in (stored, searched)]
+    rows = [
+        [row["perplexity"] for row in report.json("metrics.json")["rows"]]
+        for report in (stored, searched)
+    ]
     assert rows[0][1] < rows[0][0]
     np.testing.assert_allclose(rows[0], rows[1], rtol=1e-4)
-    gated = made(store, Train(), TrainConfig.model_validate(SETTINGS | {"method": "spalm"}), source=neighbors)
-    assert made(store, Evaluate(), EvaluateConfig(), source=gated).json("metrics.json")["rows"][0]["perplexity"] > 1
+    gated = made(
+        store, Train(), TrainConfig.model_validate(SETTINGS | {"method": "spalm"}), source=neighbors
+    )
+    assert (
+        made(store, Evaluate(), EvaluateConfig(), source=gated).json("metrics.json")["rows"][0][
+            "perplexity"
+        ]
+        > 1
+    )
 
 
 def test_queries_are_made_as_keys_are(store, home, folder, index, neighbors):
@@ -209,7 +261,9 @@ def test_queries_are_made_as_keys_are(store, home, folder, index, neighbors):
 
 
 def test_a_split_is_added_and_documents_go(store, home):
-    """What is added is encoded as when built by itself; what stood behind a document that goes is encoded again."""
+    """What is added is encoded as when built by itself; what stood behind a document that goes is
+    encoded again.
+    """
     datastore, valid = build(store, home["encoder"]), build(store, home["encoder"], split="valid")
     config = UpdateConfig(split="valid", forget=("1",))
     updated = made(store, UpdateDatastore(), config, source=datastore, add=home["tokens"])
@@ -250,15 +304,27 @@ def test_it_is_not_exported_and_learns_no_text(store, home, neighbors, tmp_path)
 def stream(store, folder, tmp_path_factory) -> tuple[Artifact, Artifact]:
     """Three tasks in the words of an encoder, and the encoder."""
     path = tmp_path_factory.mktemp("tasks")
-    folders = [str(write_task(path / name, labels, {"train": 40, "test": 20})) for name, labels in TASKS.items()]
+    folders = [
+        str(write_task(path / name, labels, {"train": 40, "test": 20}))
+        for name, labels in TASKS.items()
+    ]
     config = TokenizeConfig(tasks=True, tokenizer="given")
     tokens = made(store, Tokenize(), config, source=folders, tokenizer=str(folder[0]))
-    return tokens, made(store, ImportModel(), ImportConfig(), source=tokens, checkpoint=str(folder[0]))
+    return tokens, made(
+        store, ImportModel(), ImportConfig(), source=tokens, checkpoint=str(folder[0])
+    )
 
 
 def of_tasks(method: str, **settings) -> TrainConfig:
-    small = {"segment_length": 30, "batch_tokens": 240, "epochs": 1, "model": {"backbone": "text-encoder"}}
-    return TrainConfig.model_validate(small | {"method": method, "optimizer": {"lr": 0.01}} | settings)
+    small = {
+        "segment_length": 30,
+        "batch_tokens": 240,
+        "epochs": 1,
+        "model": {"backbone": "text-encoder"},
+    }
+    return TrainConfig.model_validate(
+        small | {"method": method, "optimizer": {"lr": 0.01}} | settings
+    )
 
 
 METHODS_OF_LABELS = [
@@ -267,7 +333,9 @@ METHODS_OF_LABELS = [
     if METHODS.settings(name).learns != "text" and not METHODS.settings(name).scores_tokens
     if name not in ("seq", "gem", "mas", "oml-er")
 ]
-"""Each learns in a way of its own; `test_evaluate_tasks` begins the others with an imported model of text."""
+"""Each learns in a way of its own; `test_evaluate_tasks` begins the others with an imported model
+of text.
+"""
 
 
 @pytest.mark.parametrize("method", METHODS_OF_LABELS)
@@ -303,12 +371,15 @@ def test_a_method_that_writes_refuses_it(store, stream, method):
 @pytest.mark.parametrize("method", ["seq", "multitask"])
 def test_answers_in_words_are_not_written_by_it(store, stream, folder, tmp_path, method):
     records = "".join(
-        json.dumps({"text": "the cat sat", "question": "who sat", "answer": "cat"}) + "\n" for _ in range(40)
+        json.dumps({"text": "the cat sat", "question": "who sat", "answer": "cat"}) + "\n"
+        for _ in range(40)
     )
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / "train.jsonl").write_text(records)
     config = TokenizeConfig(tasks=True, tokenizer="given", records="answers")
-    tokens = made(store, Tokenize(), config, source=[str(tmp_path / "asked")], tokenizer=str(folder[0]))
+    tokens = made(
+        store, Tokenize(), config, source=[str(tmp_path / "asked")], tokenizer=str(folder[0])
+    )
     with pytest.raises(UsageError, match="scores no tokens"):
         made(store, Train(), of_tasks(method), source=tokens, init_from=stream[1])
 
@@ -316,7 +387,13 @@ def test_answers_in_words_are_not_written_by_it(store, stream, folder, tmp_path,
 def test_documents_longer_than_it_reads_are_refused(store, stream):
     tokens, encoder = stream
     with pytest.raises(UsageError, match="reads 38 tokens at once"):
-        made(store, Train(), of_tasks("seq", segment_length=39, batch_tokens=390), source=tokens, init_from=encoder)
+        made(
+            store,
+            Train(),
+            of_tasks("seq", segment_length=39, batch_tokens=390),
+            source=tokens,
+            init_from=encoder,
+        )
 
 
 @pytest.mark.parametrize(
@@ -336,12 +413,20 @@ def test_windows_that_it_has_not_are_refused(store, home, settings, message):
 def test_its_id_is_of_its_bytes_and_its_pooling(store, home, folder, tmp_path):
     saved_encoder(tmp_path / "moved")
     config = ImportConfig(segment_length=N)
-    again = made(store, ImportModel(), config, source=home["tokens"], checkpoint=str(tmp_path / "moved"))
+    again = made(
+        store, ImportModel(), config, source=home["tokens"], checkpoint=str(tmp_path / "moved")
+    )
     assert again.reference == home["encoder"].reference
-    (tmp_path / "moved/modules.json").write_text('[{"path": "", "type": "sentence_transformers.models.Normalize"}]')
-    other = made(store, ImportModel(), config, source=home["tokens"], checkpoint=str(tmp_path / "moved"))
+    (tmp_path / "moved/modules.json").write_text(
+        '[{"path": "", "type": "sentence_transformers.models.Normalize"}]'
+    )
+    other = made(
+        store, ImportModel(), config, source=home["tokens"], checkpoint=str(tmp_path / "moved")
+    )
     assert other.reference != again.reference
-    usual = made(store, ImportModel(), ImportConfig(), source=home["tokens"], checkpoint=str(folder[0]))
+    usual = made(
+        store, ImportModel(), ImportConfig(), source=home["tokens"], checkpoint=str(folder[0])
+    )
     assert usual.config["segment_length"] == 32
 
 

@@ -52,7 +52,14 @@ def tokens(store, folder, tmp_path):
     for split, times in {"train": 40, "valid": 6, "test": 6}.items():
         (tmp_path / f"{split}.txt").write_text(WORDS * times)
     files = {split: [str(tmp_path / f"{split}.txt")] for split in ("train", "valid", "test")}
-    return made(store, Tokenize(), TokenizeConfig(tokenizer="given"), source=[], tokenizer=str(folder[0]), **files)
+    return made(
+        store,
+        Tokenize(),
+        TokenizeConfig(tokenizer="given"),
+        source=[],
+        tokenizer=str(folder[0]),
+        **files,
+    )
 
 
 @pytest.fixture
@@ -77,10 +84,14 @@ def test_scores_are_those_of_transformers_window_by_window(store, folder, tokens
     torch.testing.assert_close(scores, torch.cat(wanted), rtol=1e-4, atol=1e-4)
 
 
-def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(store, folder, tokens, monkeypatch):
+def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
+    store, folder, tokens, monkeypatch
+):
     monkeypatch.setattr("stages.import_model.memory_bytes", lambda: 10_000)
     with pytest.raises(ResourceError, match=r"takes \S+ kB of memory.*this machine has 10\.0 kB"):
-        made(store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=str(folder[0]))
+        made(
+            store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=str(folder[0])
+        )
     assert not list(store.root.glob("model/.*-partial"))
 
 
@@ -96,10 +107,20 @@ def test_later_stages_read_it_like_any_other(store, tokens, model):
 
 
 def trained(store, method, source, *, more=None, reporter=None, **references):
-    settings = {"steps": 2, "segment_length": 16, "batch_tokens": 64, "optimizer": {"lr": 1e-3}, "method": method}
+    settings = {
+        "steps": 2,
+        "segment_length": 16,
+        "batch_tokens": 64,
+        "optimizer": {"lr": 1e-3},
+        "method": method,
+    }
     settings |= more or {}
-    references = {role: artifact.reference for role, artifact in {"source": source, **references}.items()}
-    return made(store, Train(), TrainConfig.model_validate(settings), reporter=reporter, **references)
+    references = {
+        role: artifact.reference for role, artifact in {"source": source, **references}.items()
+    }
+    return made(
+        store, Train(), TrainConfig.model_validate(settings), reporter=reporter, **references
+    )
 
 
 def perplexities(store, source, **settings):
@@ -148,10 +169,24 @@ def test_without_a_model_to_begin_from_there_is_nothing_for_factors(store, token
 
 
 def test_factors_stand_beside_no_layer_that_reads_its_matrices_itself(store, tokens):
-    own = {"model": {"backbone": "transformer-xl", "layers": 1, "width": 16, "heads": 2, "ffn_width": 16}}
+    own = {
+        "model": {
+            "backbone": "transformer-xl",
+            "layers": 1,
+            "width": 16,
+            "heads": 2,
+            "ffn_width": 16,
+        }
+    }
     begun = trained(store, "lm", tokens, more=own)
     with pytest.raises(UsageError, match="--lora is for the backbones"):
-        trained(store, "lm", tokens, init_from=begun, more={"lora": 2, "model": {"backbone": "transformer-xl"}})
+        trained(
+            store,
+            "lm",
+            tokens,
+            init_from=begun,
+            more={"lora": 2, "model": {"backbone": "transformer-xl"}},
+        )
 
 
 def test_its_passes_are_few_and_its_steps_small(store, tokens, model):
@@ -180,11 +215,18 @@ def test_it_finds_the_neighbours_that_spalm_reads(store, model, neighbors):
             export(gated, store.root / "out")
 
 
-def test_a_model_without_feed_forward_blocks_is_searched_by_its_hidden_states(store, tokens, tmp_path):
+def test_a_model_without_feed_forward_blocks_is_searched_by_its_hidden_states(
+    store, tokens, tmp_path
+):
     saved(tmp_path / "mamba", "mamba", bos=True)
     config = ImportConfig(segment_length=16)
-    mamba = made(store, ImportModel(), config, source=tokens.reference, checkpoint=str(tmp_path / "mamba"))
-    assert made(store, BuildDatastore(), DatastoreConfig(), source=mamba.reference).config["key"] == "hidden"
+    mamba = made(
+        store, ImportModel(), config, source=tokens.reference, checkpoint=str(tmp_path / "mamba")
+    )
+    assert (
+        made(store, BuildDatastore(), DatastoreConfig(), source=mamba.reference).config["key"]
+        == "hidden"
+    )
     assert trained(store, "trime", tokens, init_from=mamba).config["memory"]["key"] == "hidden"
     with pytest.raises(UsageError, match=r"has no key 'ffn-input'; it has: hidden"):
         made(store, BuildDatastore(), DatastoreConfig(key="ffn-input"), source=mamba.reference)
@@ -204,20 +246,32 @@ def test_weights_of_half_precision_are_read_by_later_stages(store, tmp_path, fol
 def test_it_is_made_once_and_holds_no_path(store, folder, tokens, model, tmp_path):
     (tmp_path / "pretrained").rename(tmp_path / "moved")
     config = ImportConfig(segment_length=16)
-    again = made(store, ImportModel(), config, source=tokens.reference, checkpoint=str(tmp_path / "moved"))
+    again = made(
+        store, ImportModel(), config, source=tokens.reference, checkpoint=str(tmp_path / "moved")
+    )
     assert again.reference == model.reference
     assert str(tmp_path) not in json.dumps(model.config)
 
 
 def test_tokens_of_another_tokenizer_are_refused(store, folder, tmp_path):
     (tmp_path / "t.txt").write_text(WORDS * 30)
-    other = made(store, Tokenize(), TokenizeConfig(tokenizer="char"), source=[], train=[str(tmp_path / "t.txt")])
+    other = made(
+        store,
+        Tokenize(),
+        TokenizeConfig(tokenizer="char"),
+        source=[],
+        train=[str(tmp_path / "t.txt")],
+    )
     with pytest.raises(ArtifactError, match="was not made with the tokenizer of this model"):
-        made(store, ImportModel(), ImportConfig(), source=other.reference, checkpoint=str(folder[0]))
+        made(
+            store, ImportModel(), ImportConfig(), source=other.reference, checkpoint=str(folder[0])
+        )
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_where_a_model_has_no_tokenizer_it_is_said_that_tokens_could_not_be_checked(store, folder, tokens, there):
+def test_where_a_model_has_no_tokenizer_it_is_said_that_tokens_could_not_be_checked(
+    store, folder, tokens, there
+):
     notes = Notes()
     if not there:
         (folder[0] / "tokenizer.json").unlink()
@@ -247,8 +301,18 @@ def test_an_id_names_the_weights_that_are_read(store, folder, tokens, model):
     with torch.no_grad():
         other.get_input_embeddings().weight.add_(1.0)
     other.save_pretrained(folder[0].parent / "other")
-    shutil.copyfile(folder[0].parent / "other" / "model.safetensors", folder[0] / "other.safetensors")
+    shutil.copyfile(
+        folder[0].parent / "other" / "model.safetensors", folder[0] / "other.safetensors"
+    )
     settings = json.loads((folder[0] / "config.json").read_text())
-    (folder[0] / "config.json").write_text(json.dumps({**settings, "transformers_weights": "other.safetensors"}))
+    (folder[0] / "config.json").write_text(
+        json.dumps({**settings, "transformers_weights": "other.safetensors"})
+    )
     with pytest.raises(DataError, match="sends transformers to other files"):
-        made(store, ImportModel(), ImportConfig(segment_length=16), source=tokens.reference, checkpoint=str(folder[0]))
+        made(
+            store,
+            ImportModel(),
+            ImportConfig(segment_length=16),
+            source=tokens.reference,
+            checkpoint=str(folder[0]),
+        )

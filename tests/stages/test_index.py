@@ -34,12 +34,18 @@ def datastore(store: Store, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
     monkeypatch.setattr("stages.index.PART_BYTES", 3 * 72 * 16)
     model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 40}))
-    return make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution("cpu")).artifact
+    return make(
+        BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution("cpu")
+    ).artifact
 
 
-def build_index(store: Store, datastore: Artifact, notes: Notes | None = None, **settings: Any) -> Artifact:
+def build_index(
+    store: Store, datastore: Artifact, notes: Notes | None = None, **settings: Any
+) -> Artifact:
     execution = Execution("cpu", reporter=notes or Notes())
-    return make(BuildIndex(), IndexConfig(**settings), {"source": datastore.reference}, store, execution).artifact
+    return make(
+        BuildIndex(), IndexConfig(**settings), {"source": datastore.reference}, store, execution
+    ).artifact
 
 
 @pytest.mark.parametrize("index", ["auto", "ivf-flat", "IVF8,SQfp16", "hnsw"])
@@ -47,7 +53,9 @@ def test_finds_what_the_definition_finds(store: Store, datastore: Artifact, inde
     artifact = build_index(store, datastore, index=index, recall=50)
     keys = array(datastore, "datastore.zarr", "keys").astype(np.float32)
     searcher = open_searcher(
-        artifact.file("index.faiss"), artifact.config, (artifact.metrics["rows"], artifact.metrics["dim"])
+        artifact.file("index.faiss"),
+        artifact.config,
+        (artifact.metrics["rows"], artifact.metrics["dim"]),
     )
     ids, _ = searcher.search(keys[:40], 4)
     want, _ = nearest(keys[:40], keys, 4, "l2")
@@ -61,7 +69,10 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
     metrics = artifact.metrics
     assert artifact.config["index"] == "flat"
     assert metrics["automatic"]["index"] == "flat"
-    why, costs = metrics["automatic"]["why"], f"{size(TRAIN * 8 * 4)}; a query is compared with all keys"
+    why, costs = (
+        metrics["automatic"]["why"],
+        f"{size(TRAIN * 8 * 4)}; a query is compared with all keys",
+    )
     assert notes.infos[0] == f"index flat: {why}. It costs {costs}"
     assert (metrics["rows"], metrics["dim"], metrics["lossless"]) == (TRAIN, 8, True)
     assert metrics["recall"] == {"1": 1, "4": 1, "8": 1, "64": 1}
@@ -70,7 +81,9 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
     assert set(metrics["queries_per_second"]) == {"4", "64"}
 
 
-def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, datastore: Artifact) -> None:
+def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(
+    store: Store, datastore: Artifact
+) -> None:
     notes = Notes()
     build_index(store, datastore, notes, index="ivf-flat", recall=20)
     assert {"20", f"{TRAIN}"} <= set(notes.infos[-1].split())
@@ -87,7 +100,10 @@ def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, 
     "settings, told",
     [
         ({"index": "flat"}, None),
-        ({"index": "ivf-flat", "lists": 16, "train_keys": TRAIN}, f"learning 16 lists from {TRAIN:,} keys (k-means)"),
+        (
+            {"index": "ivf-flat", "lists": 16, "train_keys": TRAIN},
+            f"learning 16 lists from {TRAIN:,} keys (k-means)",
+        ),
     ],
 )
 def test_what_takes_long_at_the_start_is_said_before(
@@ -95,11 +111,15 @@ def test_what_takes_long_at_the_start_is_said_before(
 ) -> None:
     notes = Notes()
     build_index(store, datastore, notes, recall=0, **settings)
-    assert [line for line in notes.infos if line.startswith("learning ")] == ([told] if told else [])
+    assert [line for line in notes.infos if line.startswith("learning ")] == (
+        [told] if told else []
+    )
 
 
 def test_codes_lose_some_neighbours_and_say_so(store: Store, datastore: Artifact) -> None:
-    metrics = build_index(store, datastore, index="ivf-pq", code_bits=4, code_bytes=1, probe=1).metrics
+    metrics = build_index(
+        store, datastore, index="ivf-pq", code_bits=4, code_bytes=1, probe=1
+    ).metrics
     assert not metrics["lossless"]
     assert metrics["recall"]["1"] < 1
 
@@ -133,7 +153,9 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     assert {Path(file).parts[0] for file in again.manifest.files} == {"index.faiss"}
 
 
-def test_an_index_of_something_else_than_a_datastore_is_refused(store: Store, datastore: Artifact) -> None:
+def test_an_index_of_something_else_than_a_datastore_is_refused(
+    store: Store, datastore: Artifact
+) -> None:
     with pytest.raises(ArtifactError, match="datastore"):
         build_index(store, datastore.input("encoder"))
 
@@ -145,9 +167,7 @@ def test_illegal_settings_leave_nothing_behind(store: Store, datastore: Artifact
 
 
 def test_help_does_not_load_what_searches() -> None:
-    code = (
-        "import sys, stages.index, stages.neighbors; print([m for m in ('torch', 'faiss', 'zarr') if m in sys.modules])"
-    )
+    code = "import sys, stages.index, stages.neighbors; print([m for m in ('torch', 'faiss', 'zarr') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "torch" not in done.stdout
     assert "faiss" not in done.stdout

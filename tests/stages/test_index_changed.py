@@ -32,14 +32,20 @@ CHANGED = {
 """Kinds that are changed in place; the others are built anew."""
 ONE_OF_EACH = ("ivf-flat", "ivf-pq", "flat")
 """Kinds that are changed by every step, by additions, by none."""
-STEPS = {"add": (True, ()), "forget": (False, ("0", "3.txt", "5")), "both": (True, ("0", "3.txt", "5"))}
+STEPS = {
+    "add": (True, ()),
+    "forget": (False, ("0", "3.txt", "5")),
+    "both": (True, ("0", "3.txt", "5")),
+}
 
 
 def wrong_rows(index: Artifact, datastore: Artifact) -> list[int]:
     return differing_rows(index.file("index.faiss"), array(datastore, "datastore.zarr", "keys"))
 
 
-@pytest.mark.parametrize(("reset", "kinds"), [("none", KINDS), ("document", ONE_OF_EACH)], ids=["none", "document"])
+@pytest.mark.parametrize(
+    ("reset", "kinds"), [("none", KINDS), ("document", ONE_OF_EACH)], ids=["none", "document"]
+)
 def test_every_key_of_an_index_is_the_row_of_its_datastore(
     store: Store, tmp_path: Path, reset: str, kinds: Iterable[str]
 ) -> None:
@@ -51,7 +57,13 @@ def test_every_key_of_an_index_is_the_row_of_its_datastore(
     for kind in kinds:
         assert not wrong_rows(indexed(store, before, **KINDS[kind]), before)
     for step, (adds, forget) in STEPS.items():
-        after = made(store, UpdateDatastore(), UpdateConfig(forget=forget), before, **({"add": more} if adds else {}))
+        after = made(
+            store,
+            UpdateDatastore(),
+            UpdateConfig(forget=forget),
+            before,
+            **({"add": more} if adds else {}),
+        )
         assert bool(after.metrics["encoded_again"]) == (bool(forget) and reset == "none")
         later = made(store, UpdateDatastore(), UpdateConfig(forget=("1", "4")), after, add=again)
         for kind in kinds:
@@ -65,7 +77,9 @@ def test_every_key_of_an_index_is_the_row_of_its_datastore(
             assert wrong_rows(twice, later) == [], (step, kind)
 
 
-def test_keys_that_were_encoded_again_leave_no_trace_of_the_old_ones(store: Store, tmp_path: Path) -> None:
+def test_keys_that_were_encoded_again_leave_no_trace_of_the_old_ones(
+    store: Store, tmp_path: Path
+) -> None:
     before = built(store, tmp_path, reset="none")
     indexed(store, before)
     after = made(store, UpdateDatastore(), UpdateConfig(forget=("3.txt",)), before)

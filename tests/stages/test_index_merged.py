@@ -1,4 +1,6 @@
-"""Indexes in which rows are merged, or left out: what they hold, how they are read, and what they are not read for."""
+"""Indexes in which rows are merged, or left out: what they hold, how they are read, and what they
+are not read for.
+"""
 
 import math
 from pathlib import Path
@@ -33,7 +35,9 @@ LISTS = {"index": "IVF4,SQfp16", "probe": 4}
 def whole(store: Store) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-        return built_index(store, small_model(store, small_tokens(store, lengths={"train": 300, "valid": 40})))
+        return built_index(
+            store, small_model(store, small_tokens(store, lengths={"train": 300, "valid": 40}))
+        )
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,9 @@ def built(store: Store, whole: Artifact, merge: Artifact | None, **settings: Any
     return made(store, BuildIndex(), config, whole.input("datastore"), **references)
 
 
-def test_each_row_is_held_or_counted_in_one_that_is(merged: Artifact, whole: Artifact, neighbors: Artifact) -> None:
+def test_each_row_is_held_or_counted_in_one_that_is(
+    merged: Artifact, whole: Artifact, neighbors: Artifact
+) -> None:
     counts, rows = row_counts(merged), whole.metrics["rows"]
     assert counts is not None and counts.sum() == rows == merged.metrics["rows"]
     assert merged.metrics["held"] == np.count_nonzero(counts) < 0.9 * rows
@@ -69,14 +75,19 @@ def test_each_row_is_held_or_counted_in_one_that_is(merged: Artifact, whole: Art
         near = found[row][values[found[row]] == values[row]]
         assert counts[row] - 1 <= np.count_nonzero(counts[near] == 0)
     searcher = open_searcher(
-        merged.file("index.faiss"), merged.config, (rows, merged.metrics["dim"]), held=merged.metrics["held"]
+        merged.file("index.faiss"),
+        merged.config,
+        (rows, merged.metrics["dim"]),
+        held=merged.metrics["held"],
     )
     keys = array(whole.input("datastore"), "datastore.zarr", "keys").astype(np.float32)
     ids, _ = searcher.search(keys[:5], merged.metrics["held"])
     assert all(sorted(one) == np.flatnonzero(counts).tolist() for one in ids.tolist())
 
 
-def test_it_is_read_as_the_definition_reads_it(store: Store, whole: Artifact, merged: Artifact) -> None:
+def test_it_is_read_as_the_definition_reads_it(
+    store: Store, whole: Artifact, merged: Artifact
+) -> None:
     datastore, k, temperature, weight = whole.input("datastore"), 6, 2.0, 0.3
     counts = row_counts(merged)
     assert counts is not None
@@ -91,7 +102,9 @@ def test_it_is_read_as_the_definition_reads_it(store: Store, whole: Artifact, me
         total -= oracle.log_prob(math.exp(own), p_memory, weight)
     memory = f"external:k={k},lambda={weight},temperature={temperature:g},exact=true"
     report = made(store, Evaluate(), EvaluateConfig(memory=(memory,), split="valid"), merged)
-    assert report.json("metrics.json")["rows"][1]["perplexity"] == pytest.approx(math.exp(total / len(ids)), rel=1e-4)
+    assert report.json("metrics.json")["rows"][1]["perplexity"] == pytest.approx(
+        math.exp(total / len(ids)), rel=1e-4
+    )
 
 
 def test_a_share_of_the_rows_is_held(store: Store, whole: Artifact) -> None:
@@ -101,7 +114,11 @@ def test_a_share_of_the_rows_is_held(store: Store, whole: Artifact) -> None:
 
 
 def test_killed_at_any_step_it_ends_with_the_same_bytes(
-    whole: Artifact, neighbors: Artifact, merged: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Artifact,
+    neighbors: Artifact,
+    merged: Artifact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import shutil
 
@@ -112,7 +129,9 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
     assert again.manifest.files == merged.manifest.files
 
 
-@pytest.mark.parametrize("settings", [{"index": "flat"}, {"index": "exact"}, {"keep": 0.5}, {"recall": 50}])
+@pytest.mark.parametrize(
+    "settings", [{"index": "flat"}, {"index": "exact"}, {"keep": 0.5}, {"recall": 50}]
+)
 def test_what_cannot_be_merged_is_refused(
     store: Store, whole: Artifact, neighbors: Artifact, settings: dict[str, Any]
 ) -> None:
@@ -127,7 +146,9 @@ def test_what_cannot_be_merged_is_refused(
         )
 
 
-def test_it_is_not_read_for_what_needs_all_rows(store: Store, whole: Artifact, merged: Artifact) -> None:
+def test_it_is_not_read_for_what_needs_all_rows(
+    store: Store, whole: Artifact, merged: Artifact
+) -> None:
     with pytest.raises(ArtifactError):
         made(store, PrecomputeNeighbors(), NeighborsConfig(), merged)
     for settings in (
@@ -144,5 +165,7 @@ def test_rows_are_merged_by_their_own_neighbors_alone(store: Store, whole: Artif
         built(store, whole, of_valid)
     forgets = UpdateConfig(forget=("0",))
     changed = made(store, UpdateDatastore(), forgets, whole.input("datastore"))
-    with pytest.raises(ArtifactError, match="--keep"):  # of it there are no neighbours that would do
+    with pytest.raises(
+        ArtifactError, match="--keep"
+    ):  # of it there are no neighbours that would do
         made(store, BuildIndex(), IndexConfig(**LISTS), changed, merge=of_valid.reference)

@@ -19,7 +19,9 @@ def test_limits_count_less_what_is_taken(
     monkeypatch.setattr(machine, "STATM", tmp_path / "statm")
     limits = {kind: 1000 * page}
     monkeypatch.setattr(
-        machine.resource, "getrlimit", lambda which: (limits.get(which, resource.RLIM_INFINITY), resource.RLIM_INFINITY)
+        machine.resource,
+        "getrlimit",
+        lambda which: (limits.get(which, resource.RLIM_INFINITY), resource.RLIM_INFINITY),
     )
     assert machine.free_memory_bytes() == (1000 - taken) * page
     limits[kind] = taken * page // 2
@@ -57,6 +59,8 @@ def test_kernels_run_where_all_that_they_need_is_there(
     monkeypatch.setattr(machine.shutil, "which", lambda name: None if lacking == "gcc" else name)
     monkeypatch.setattr(machine, "find_spec", lambda name: None if lacking == "triton" else name)
     monkeypatch.setattr(torch.version, "hip", "6" if lacking == "hip" else None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5) if lacking == "tf32" else (9, 0))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_capability", lambda: (7, 5) if lacking == "tf32" else (9, 0)
+    )
     runs = machine.runs_triton.__wrapped__
     assert (runs("cpu"), runs("cuda")) == (False, not lacking)

@@ -54,7 +54,9 @@ def datastore(store: Store, built: Artifact) -> Artifact:
 def build_datastore(store: Store, **settings: Any) -> Artifact:
     model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": VALID}))
     references = {"source": model.reference}
-    return make(BuildDatastore(), DatastoreConfig(**settings), references, store, Execution("cpu")).artifact
+    return make(
+        BuildDatastore(), DatastoreConfig(**settings), references, store, Execution("cpu")
+    ).artifact
 
 
 def build_index(store: Store, datastore: Artifact, **settings: Any) -> Artifact:
@@ -63,11 +65,17 @@ def build_index(store: Store, datastore: Artifact, **settings: Any) -> Artifact:
 
 
 def precompute(
-    store: Store, index: Artifact, notes: Notes | None = None, tokens: str | None = None, **settings: Any
+    store: Store,
+    index: Artifact,
+    notes: Notes | None = None,
+    tokens: str | None = None,
+    **settings: Any,
 ) -> Artifact:
     references = {"source": index.reference, "tokens": tokens}
     execution = Execution("cpu", reporter=notes or Notes())
-    return make(PrecomputeNeighbors(), NeighborsConfig(**settings), references, store, execution).artifact
+    return make(
+        PrecomputeNeighbors(), NeighborsConfig(**settings), references, store, execution
+    ).artifact
 
 
 def keys_of(datastore: Artifact) -> np.ndarray:
@@ -75,10 +83,14 @@ def keys_of(datastore: Artifact) -> np.ndarray:
 
 
 def found(artifact: Artifact, split: str) -> tuple[np.ndarray, np.ndarray]:
-    return array(artifact, "neighbors.zarr", f"{split}/ids"), array(artifact, "neighbors.zarr", f"{split}/distances")
+    return array(artifact, "neighbors.zarr", f"{split}/ids"), array(
+        artifact, "neighbors.zarr", f"{split}/distances"
+    )
 
 
-def test_the_datastores_own_tokens_find_others_and_never_themselves(store: Store, datastore: Artifact) -> None:
+def test_the_datastores_own_tokens_find_others_and_never_themselves(
+    store: Store, datastore: Artifact
+) -> None:
     artifact = precompute(store, build_index(store, datastore))
     ids, distances = found(artifact, "train")
     keys, rows = keys_of(datastore), np.arange(TRAIN)
@@ -96,7 +108,9 @@ XL |= {"segment_length": 8, "mem_length": 6}
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
-@pytest.mark.parametrize(("backbone", "read"), [(LSTM, {}), (XL, {"context": 12, "mem_length": 30})])
+@pytest.mark.parametrize(
+    ("backbone", "read"), [(LSTM, {}), (XL, {"context": 12, "mem_length": 30})]
+)
 def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(
     store: Store, fraction: float, backbone: dict[str, Any], read: dict[str, int]
 ) -> None:
@@ -109,7 +123,9 @@ def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(
     keys = keys_of(stored)
     for split, total in (("train", TRAIN), ("valid", 250)):
         config = DatastoreConfig(split=split, dtype="float32", **read)
-        queries = keys_of(make(BuildDatastore(), config, references, store, Execution("cpu")).artifact)
+        queries = keys_of(
+            make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
+        )
         rows = np.arange(total)
         own = np.stack([rows, rows + 1], axis=1) if split == "train" else None
         want_ids, want_distances = nearest(queries, keys, 3, "l2", own)
@@ -118,7 +134,9 @@ def test_queries_of_a_backbone_that_carries_state_are_those_of_one_pass(
         assert (ids == want_ids).mean() > 0.98
 
 
-def test_other_splits_are_encoded_and_nothing_is_excluded(store: Store, datastore: Artifact) -> None:
+def test_other_splits_are_encoded_and_nothing_is_excluded(
+    store: Store, datastore: Artifact
+) -> None:
     index = build_index(store, datastore, metric="ip")
     artifact = precompute(store, index, queries=("valid",), k=3)
     reference = {"source": datastore.input("encoder").reference}
@@ -147,13 +165,19 @@ def test_states_rates_accuracy_and_what_is_missing(
     assert figures["queries_per_second"] > 0
     assert list(artifact.metrics["splits"]) == ["train", "valid"]
     files = artifact.manifest.files.items()
-    written = sum(entry["bytes"] for file, entry in files if "/ids/" in file or "/distances/" in file)
+    written = sum(
+        entry["bytes"] for file, entry in files if "/ids/" in file or "/distances/" in file
+    )
     said = [one for one in notes.infos if one.startswith(f"takes up to {size(written)} of disk")]
     assert len(said) == (1 if written >= notable else 0)
 
 
-@pytest.mark.parametrize(("exclude", "missing"), [("window:5", 0), ("document", 0), ("window:1000", 1)])
-def test_only_allowed_rows_are_found(store: Store, datastore: Artifact, exclude: str, missing: float) -> None:
+@pytest.mark.parametrize(
+    ("exclude", "missing"), [("window:5", 0), ("document", 0), ("window:1000", 1)]
+)
+def test_only_allowed_rows_are_found(
+    store: Store, datastore: Artifact, exclude: str, missing: float
+) -> None:
     index = build_index(store, datastore, index="ivf-flat", lists=16, probe=1)
     artifact = precompute(store, index, queries=("train",), k=7, exclude=exclude)
     ids, distances = found(artifact, "train")
@@ -165,12 +189,16 @@ def test_only_allowed_rows_are_found(store: Store, datastore: Artifact, exclude:
     assert np.isinf(distances[ids < 0]).all()
 
 
-def test_the_text_of_the_datastore_tokenized_again_does_not_find_itself(store: Store, datastore: Artifact) -> None:
+def test_the_text_of_the_datastore_tokenized_again_does_not_find_itself(
+    store: Store, datastore: Artifact
+) -> None:
     index = build_index(store, datastore)
     again = small_tokens(store, lengths={"train": TRAIN, "test": 20})
     artifact = precompute(store, index, tokens=again.reference)
     assert artifact.config["exclude"] == "self"
-    for mine, theirs in zip(found(artifact, "train"), found(precompute(store, index), "train"), strict=True):
+    for mine, theirs in zip(
+        found(artifact, "train"), found(precompute(store, index), "train"), strict=True
+    ):
         np.testing.assert_array_equal(mine, theirs)
     same_text = small_tokens(store, lengths={"test": TRAIN})
     ids, _ = found(precompute(store, index, tokens=same_text.reference), "test")
@@ -218,9 +246,13 @@ def test_neighbours_that_are_there_need_no_warning(store: Store, datastore: Arti
     assert notes.warnings == []
 
 
-def test_the_manifest_names_the_device(store: Store, datastore: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_names_the_device(
+    store: Store, datastore: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("stages.models.devices.device_name", lambda name: f"what {name} stands for")
-    producer = precompute(store, build_index(store, datastore), queries=("valid",)).manifest.producer
+    producer = precompute(
+        store, build_index(store, datastore), queries=("valid",)
+    ).manifest.producer
     assert producer["device"] == "what cpu stands for"
 
 
@@ -230,15 +262,21 @@ def test_exact_distances_are_those_of_the_stored_keys(store: Store, datastore: A
     exact = precompute(store, index, queries=("train",), exact=True)
     keys = keys_of(datastore)
     ids, distances = found(exact, "train")
-    np.testing.assert_allclose(distances, ((keys[:, None] - keys[ids]) ** 2).sum(-1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        distances, ((keys[:, None] - keys[ids]) ** 2).sum(-1), rtol=1e-5, atol=1e-6
+    )
     assert (exact.config["exact"], exact.config["candidates"]) == (True, 64)
     assert (rough.config["exact"], rough.config["candidates"]) == (False, None)
     assert distances.mean() < ((keys[:, None] - keys[found(rough, "train")[0]]) ** 2).sum(-1).mean()
 
 
-def test_an_index_of_whole_keys_is_exact_without_being_asked(store: Store, datastore: Artifact) -> None:
+def test_an_index_of_whole_keys_is_exact_without_being_asked(
+    store: Store, datastore: Artifact
+) -> None:
     index = build_index(store, datastore)
-    asked, silent = (precompute(store, index, queries=("valid",), exact=exact) for exact in (True, False))
+    asked, silent = (
+        precompute(store, index, queries=("valid",), exact=exact) for exact in (True, False)
+    )
     assert asked.id == silent.id
     with pytest.raises(UsageError, match="whole keys"):
         precompute(store, index, exact=True, candidates=9)
@@ -252,7 +290,9 @@ def test_part_of_a_split_is_looked_up_for_all_of_it(store: Store) -> None:
     assert not (ids == np.arange(TRAIN)[:, None]).any()
 
 
-def test_as_few_lists_are_read_as_the_measured_recall_allows(store: Store, datastore: Artifact) -> None:
+def test_as_few_lists_are_read_as_the_measured_recall_allows(
+    store: Store, datastore: Artifact
+) -> None:
     index = build_index(store, datastore, index="ivf-flat", lists=16, probe=16)
     table = index.metrics["recall_by_probe"]
     artifact = precompute(store, index, queries=("valid",), recall=0.9)
@@ -264,7 +304,9 @@ def test_as_few_lists_are_read_as_the_measured_recall_allows(store: Store, datas
         precompute(store, index, probe=17)
 
 
-@pytest.mark.parametrize("settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4, "code_bytes": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4, "code_bytes": 1}]
+)
 def test_an_index_larger_than_memory_finds_the_same_and_stays_on_the_disk(
     store: Store, datastore: Artifact, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +328,9 @@ def test_an_index_larger_than_memory_finds_the_same_and_stays_on_the_disk(
         np.testing.assert_array_equal(one, other)
 
 
-def test_another_corpus_must_speak_the_encoders_vocabulary(store: Store, datastore: Artifact) -> None:
+def test_another_corpus_must_speak_the_encoders_vocabulary(
+    store: Store, datastore: Artifact
+) -> None:
     index = build_index(store, datastore)
     other = small_tokens(store, lengths={"train": 80}, seed=5)
     artifact = precompute(store, index, tokens=other.reference)
@@ -297,7 +341,9 @@ def test_another_corpus_must_speak_the_encoders_vocabulary(store: Store, datasto
         precompute(store, index, tokens=foreign.reference)
 
 
-def test_an_unknown_split_is_refused_with_the_nearest_name(store: Store, datastore: Artifact) -> None:
+def test_an_unknown_split_is_refused_with_the_nearest_name(
+    store: Store, datastore: Artifact
+) -> None:
     with pytest.raises(ArtifactError, match="did you mean 'valid'"):
         precompute(store, build_index(store, datastore), queries=("vaild",))
 
@@ -333,13 +379,17 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four shards of a split whose first 90 tokens are stored, and two of another."""
-    model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 150}), model=XL)
+    model = small_model(
+        store, small_tokens(store, lengths={"train": TRAIN, "valid": 150}), model=XL
+    )
     references, config = {"source": model.reference}, DatastoreConfig(fraction=0.3, dtype="float32")
     stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
     index = build_index(store, stored, index="flat")
     whole = precompute(store, index, k=3)
     store.remove(whole.reference)
-    made, attempts = made_in_pieces(monkeypatch, lambda: precompute(store, index, k=3), logged=False)
+    made, attempts = made_in_pieces(
+        monkeypatch, lambda: precompute(store, index, k=3), logged=False
+    )
     assert made.manifest.files == whole.manifest.files
     assert attempts.begun_with == list(range(4 + 2 + 1))
     assert attempts.most_states <= 1 + 3
@@ -354,11 +404,17 @@ def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
     ],
 )
 def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
-    store: Store, monkeypatch: pytest.MonkeyPatch, damaged: tuple[int, ...], read_again: list[tuple[int, int]]
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    damaged: tuple[int, ...],
+    read_again: list[tuple[int, int]],
 ) -> None:
     """The state after 90 stored tokens is read again as shards of 96 cut it."""
     model = small_model(store, small_tokens(store, lengths={"train": 400}), model=XL)
-    references, config = {"source": model.reference}, DatastoreConfig(fraction=0.225, dtype="float32")
+    references, config = (
+        {"source": model.reference},
+        DatastoreConfig(fraction=0.225, dtype="float32"),
+    )
     stored = make(BuildDatastore(), config, references, store, Execution("cpu")).artifact
     index = build_index(store, stored, index="flat")
     whole = precompute(store, index, k=3)
@@ -370,7 +426,9 @@ def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
     for shard in damaged:
         (draft / f"neighbors.zarr/train/distances/c/{3 * shard}/0").write_bytes(b"damaged")
 
-    def state_past(self: KeyEncoder, split: str, stop: int, state: Any = None, start: int = 0) -> Any:
+    def state_past(
+        self: KeyEncoder, split: str, stop: int, state: Any = None, start: int = 0
+    ) -> Any:
         read.append((start, stop))
         return original(self, split, stop, state, start)
 
@@ -385,7 +443,9 @@ def interrupted(*_: Any) -> None:
 
 @pytest.mark.parametrize("k", [4, 64, 1024])
 @pytest.mark.parametrize("dim", [16, 256, 1024])
-def test_shards_are_large_enough_to_share_work_and_bounded(k: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_are_large_enough_to_share_work_and_bounded(
+    k: int, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     queries, rows = neighbors._shard_sizes(NeighborsConfig(k=k, candidates=None), dim)
     assert queries % rows == 0

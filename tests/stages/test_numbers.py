@@ -2,7 +2,16 @@
 
 import pytest
 
-from stages.numbers import bucket_label, duration, measured, number, passes, percent, size, spread_out
+from stages.numbers import (
+    bucket_label,
+    duration,
+    measured,
+    number,
+    passes,
+    percent,
+    size,
+    spread_out,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,20 +42,30 @@ def test_figures_have_four_digits_and_counts_have_all(value: float, shown: str) 
         (99.6, "tokens_per_second", "100"),
     ],
 )
-def test_figures_of_merit_have_the_decimals_of_their_kind(value: float, name: str, shown: str) -> None:
+def test_figures_of_merit_have_the_decimals_of_their_kind(
+    value: float, name: str, shown: str
+) -> None:
     assert measured(value, name) == shown
 
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(0, "0 B"), (999, "999 B"), (999_960, "1.0 MB"), (2500, "2.5 kB"), (25.7e9, "25.7 GB"), (3e12, "3.0 TB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999_960, "1.0 MB"),
+        (2500, "2.5 kB"),
+        (25.7e9, "25.7 GB"),
+        (3e12, "3.0 TB"),
+    ],
 )
 def test_sizes(count: float, shown: str) -> None:
     assert size(count) == shown
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(1.52, "1.5 s"), (59.97, "1:00"), (60, "1:00"), (119.6, "2:00"), (3723, "1:02:03")]
+    ("seconds", "shown"),
+    [(1.52, "1.5 s"), (59.97, "1:00"), (60, "1:00"), (119.6, "2:00"), (3723, "1:02:03")],
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

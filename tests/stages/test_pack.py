@@ -36,7 +36,11 @@ def tokens(store: Store) -> Artifact:
 def packed(store: Store, source: Artifact, notes: Notes | None = None, **settings: Any) -> Artifact:
     config = PackConfig(**{"segment_length": LENGTH, **settings})
     return make(
-        PackBatches(), config, {"source": source.reference}, store, Execution(reporter=notes or Notes())
+        PackBatches(),
+        config,
+        {"source": source.reference},
+        store,
+        Execution(reporter=notes or Notes()),
     ).artifact
 
 
@@ -45,7 +49,9 @@ def segments(tokens: Artifact) -> list[list[int]]:
     return ids[: TRAIN // LENGTH * LENGTH].reshape(-1, LENGTH).tolist()
 
 
-def algorithm(documents: list[list[int]], variant: str, k: int, seed: int) -> tuple[list[int], list[bool], np.ndarray]:
+def algorithm(
+    documents: list[list[int]], variant: str, k: int, seed: int
+) -> tuple[list[int], list[bool], np.ndarray]:
     """Algorithm 1 by the definition: order, whether each but the first was linked, and all scores."""
     oracle, floor = ORACLES[variant]
     scores = oracle(documents)
@@ -72,11 +78,16 @@ def test_rank_bm25_itself_packs_the_same_and_warns_where_that_takes_long(
 ) -> None:
     notes = Notes()
     monkeypatch.setitem(pack.SEGMENTS, "rank-bm25", 9)
-    fast, slow = (packed(store, tokens, notes, bm25="okapi", k=3, engine=engine) for engine in ("fast", "rank-bm25"))
+    fast, slow = (
+        packed(store, tokens, notes, bm25="okapi", k=3, engine=engine)
+        for engine in ("fast", "rank-bm25")
+    )
     assert fast.id != slow.id and not notes.warnings
     assert (array(fast, "batches.zarr", "order") == array(slow, "batches.zarr", "order")).all()
     assert slow.metrics["hop_rate"] == fast.metrics["hop_rate"]
-    assert slow.metrics["mean_link_score"] == pytest.approx(fast.metrics["mean_link_score"], rel=1e-6)
+    assert slow.metrics["mean_link_score"] == pytest.approx(
+        fast.metrics["mean_link_score"], rel=1e-6
+    )
     monkeypatch.setattr(pack, "MANY", 10)
     packed(store, tokens, notes, bm25="okapi", k=4, engine="rank-bm25")
     assert any("Leave --engine out" in warning for warning in notes.warnings)
@@ -84,7 +95,9 @@ def test_rank_bm25_itself_packs_the_same_and_warns_where_that_takes_long(
         PackConfig(engine="rank-bm25")
 
 
-@pytest.mark.parametrize("settings", [{"k": 3}, {"k": 20, "apart": 3}, {"bm25": "okapi", "engine": "rank-bm25"}])
+@pytest.mark.parametrize(
+    "settings", [{"k": 3}, {"k": 20, "apart": 3}, {"bm25": "okapi", "engine": "rank-bm25"}]
+)
 def test_links_lead_to_other_documents_where_a_segments_own_is_excluded(
     store: Store, tokens: Artifact, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +119,9 @@ def test_links_lead_to_other_documents_where_a_segments_own_is_excluded(
         order.append(([match for match in links[order[-1]] if match in apart] or apart or free)[0])
         free.remove(order[-1])
     assert array(batches, "batches.zarr", "order").tolist() == order
-    assert batches.metrics["same_document"] == np.mean([bool(held[a] & held[b]) for a, b in pairwise(order)])
+    assert batches.metrics["same_document"] == np.mean(
+        [bool(held[a] & held[b]) for a, b in pairwise(order)]
+    )
     assert batches.metrics["same_document"] < packed(store, tokens).metrics["same_document"]
     assert batches.config["exclude"] == "document"
 
@@ -119,7 +134,9 @@ def test_documents_are_excluded_where_there_are_several(store: Store) -> None:
         PackConfig(apart=4)
 
 
-def test_only_whole_segments_of_train_take_part_and_the_rest_is_counted(store: Store, tokens: Artifact) -> None:
+def test_only_whole_segments_of_train_take_part_and_the_rest_is_counted(
+    store: Store, tokens: Artifact
+) -> None:
     batches = packed(store, tokens)
     order, offsets = (array(batches, "batches.zarr", name) for name in ("order", "segment_offsets"))
     assert (order.dtype, offsets.dtype) == (np.int64, np.int64)
@@ -148,7 +165,11 @@ def test_segments_that_share_nothing_are_linked_to_nothing(store: Store) -> None
     single = small_tokens(store, lengths={"train": 2}, seed=1)
     assert len(set(array(single, "tokens.zarr", "train/ids"))) == 2
     metrics = packed(store, single, segment_length=1).metrics
-    assert (metrics["hop_rate"], metrics["mean_link_score"], metrics["token_overlap"]) == (0, None, 0)
+    assert (metrics["hop_rate"], metrics["mean_link_score"], metrics["token_overlap"]) == (
+        0,
+        None,
+        0,
+    )
 
 
 def test_an_interrupted_packing_goes_on_and_gives_the_same_bytes(

@@ -45,7 +45,13 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def more(store: Store, tokens: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     file: Path = tmp_path_factory.mktemp("more") / "later.txt"
     file.write_text(story(12, 7))
-    return made(store, Tokenize(), TokenizeConfig(documents="blank-line"), train=[str(file)], tokenizer=tokens)
+    return made(
+        store,
+        Tokenize(),
+        TokenizeConfig(documents="blank-line"),
+        train=[str(file)],
+        tokenizer=tokens,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +63,10 @@ def whole(store: Store, tokens: Artifact) -> Artifact:
 def index(store: Store, whole: Artifact, more: Artifact) -> Artifact:
     config = UpdateConfig(forget=tuple(map(str, FORGOTTEN)))
     return made(
-        store, BuildIndex(), IndexConfig(), source=made(store, UpdateDatastore(), config, source=whole, add=more)
+        store,
+        BuildIndex(),
+        IndexConfig(),
+        source=made(store, UpdateDatastore(), config, source=whole, add=more),
     )
 
 
@@ -74,13 +83,21 @@ def document_of_rows(tokens: Artifact, more: Artifact) -> np.ndarray:
 
 
 @pytest.mark.parametrize("exclude", ["self", "document"])
-def test_each_token_finds_the_nearest_rows_except_its_own(store, tokens, more, whole, index, exclude):
-    neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=3, exclude=exclude), source=index)
-    ids, distances = (array(neighbors, "neighbors.zarr", f"train/{name}") for name in ("ids", "distances"))
+def test_each_token_finds_the_nearest_rows_except_its_own(
+    store, tokens, more, whole, index, exclude
+):
+    neighbors = made(
+        store, PrecomputeNeighbors(), NeighborsConfig(k=3, exclude=exclude), source=index
+    )
+    ids, distances = (
+        array(neighbors, "neighbors.zarr", f"train/{name}") for name in ("ids", "distances")
+    )
     queries = array(whole, "datastore.zarr", "keys").astype(np.float64)
     keys = array(index.input("datastore"), "datastore.zarr", "keys").astype(np.float64)
     documents, rows = document_of(tokens), document_of_rows(tokens, more)
-    places = np.append(np.flatnonzero(~np.isin(documents, FORGOTTEN)), np.full((rows < 0).sum(), -1))
+    places = np.append(
+        np.flatnonzero(~np.isin(documents, FORGOTTEN)), np.full((rows < 0).sum(), -1)
+    )
     for token, query in enumerate(queries):
         allowed = rows != documents[token] if exclude == "document" else places != token
         assert allowed[ids[token]].all()
@@ -92,7 +109,9 @@ def test_each_token_finds_the_nearest_rows_except_its_own(store, tokens, more, w
 def test_stored_and_searched_neighbours_give_the_same_report(store, index):
     with pytest.raises(UsageError, match="was made of 'train', the split that is scored"):
         evaluated(store, index, READING, split="train", tune_split=None)
-    neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=6, exclude="document"), source=index)
+    neighbors = made(
+        store, PrecomputeNeighbors(), NeighborsConfig(k=6, exclude="document"), source=index
+    )
     settings = {"split": "train", "tune_split": None, "exclude": "document"}
     searched, stored = (evaluated(store, one, READING, **settings) for one in (index, neighbors))
     logs = [array(one, "scores.zarr", "logp_memory") for one in (searched, stored)]
@@ -101,9 +120,14 @@ def test_stored_and_searched_neighbours_give_the_same_report(store, index):
 
 
 def test_rows_name_their_text_and_their_documents(store, tokens, more, index):
-    found = inspect_split(Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 9, 6)
+    found = inspect_split(
+        Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 9, 6
+    )
     sources = [context.source for token in found.tokens for context in token.contexts]
-    values, rows = array(index.input("datastore"), "datastore.zarr", "values"), document_of_rows(tokens, more)
+    values, rows = (
+        array(index.input("datastore"), "datastore.zarr", "values"),
+        document_of_rows(tokens, more),
+    )
     words = {id: word for word, id in _vocabulary(tokens).items()}
     assert {source.name for source in sources} == {"train.txt", "later.txt"}
     for source in sources:
@@ -119,7 +143,9 @@ def _vocabulary(tokens: Artifact) -> dict[str, int]:
 
 
 def test_reports_count_the_paragraphs_of_the_remaining_documents(store, tokens, more, index):
-    repeated = metrics(evaluated(store, index, READING, tune_split=None))["outside_repeated_paragraphs"]
+    repeated = metrics(evaluated(store, index, READING, tune_split=None))[
+        "outside_repeated_paragraphs"
+    ]
     assert [(text["corpus"], text["read_by"]) for text in repeated["texts"]] == [
         (tokens.reference, ["model"]),
         (tokens.reference, ["datastore"]),
@@ -138,7 +164,9 @@ def test_training_reads_the_tokens_of_its_rows(store, index, tmp_path):
     mapped = map_neighbors(neighbors, ["train", "valid"], 2, tmp_path)
     values = array(index.input("datastore"), "datastore.zarr", "values")
     for split, held in mapped.items():
-        np.testing.assert_array_equal(held, values[array(neighbors, "neighbors.zarr", f"{split}/ids")])
+        np.testing.assert_array_equal(
+            held, values[array(neighbors, "neighbors.zarr", f"{split}/ids")]
+        )
 
 
 def test_it_can_be_read_after_its_inputs_are_removed(store, whole, more, index):
@@ -147,4 +175,6 @@ def test_it_can_be_read_after_its_inputs_are_removed(store, whole, more, index):
         store.remove(gone.reference)
     again = metrics(evaluated(store, index, READING, tune_split=None, context=8, stride=7))
     assert again["tokens"] == before["tokens"]
-    inspect_split(Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 2, 6)
+    inspect_split(
+        Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 2, 6
+    )

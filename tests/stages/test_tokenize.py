@@ -28,13 +28,18 @@ from tests.stages.notes import Notes
 
 TEXT = "One  line .\n\n A second PARAGRAPH\nof two lines\n \nthe end , the end\n"
 ARTICLES = "".join(
-    f" \n = Title {i} = \n \n {'some words ' * i}\n \n = = Part = = \n \n one line\n" for i in range(1, 12)
+    f" \n = Title {i} = \n \n {'some words ' * i}\n \n = = Part = = \n \n one line\n"
+    for i in range(1, 12)
 )
 
 
-def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
+def run(
+    store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any
+) -> Outcome:
     """Words, every one kept, unless the settings say otherwise."""
-    default = {} if "tokenizer" in {**settings, **references} else {"tokenizer": "word", "min_count": 1}
+    default = (
+        {} if "tokenizer" in {**settings, **references} else {"tokenizer": "word", "min_count": 1}
+    )
     config = TokenizeConfig(**default, **settings)
     execution = Execution(reporter=reporter or Silent())
     return make(Tokenize(), config, references, Store(store), execution)
@@ -57,7 +62,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arrays(artifact: Artifact, split: str) -> dict[str, np.ndarray]:
-    return {name: array[:] for name, array in vars(open_split(artifact.zarr("tokens.zarr"), split)).items()}
+    return {
+        name: array[:]
+        for name, array in vars(open_split(artifact.zarr("tokens.zarr"), split)).items()
+    }
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -87,10 +95,19 @@ def test_words_documents_and_paragraphs_are_those_of_the_oracle(rule: str, tmp_p
             "words": len(tokens),
             "unknown_rate": sum(w not in types or w == "<unk>" for w in tokens) / len(tokens),
             "types": len({w if w in types else "<unk>" for w in tokens}),
-            "own_types": _own_types(*({w if w in types else "<unk>" for w in words} for words in (learned, tokens))),
-            **{"line_ends": text.count("\n"), "curly_quotes": 0, "straight_quotes": text.count('"')},
+            "own_types": _own_types(
+                *({w if w in types else "<unk>" for w in words} for words in (learned, tokens))
+            ),
+            **{
+                "line_ends": text.count("\n"),
+                "curly_quotes": 0,
+                "straight_quotes": text.count('"'),
+            },
         }
-    assert (types[artifact.metrics["eos_id"]], types[artifact.metrics["unk_id"]]) == ("<eos>", "<unk>")
+    assert (types[artifact.metrics["eos_id"]], types[artifact.metrics["unk_id"]]) == (
+        "<eos>",
+        "<unk>",
+    )
 
 
 def _own_types(learned: set[str], own: set[str]) -> float:
@@ -125,7 +142,10 @@ def test_crlf_is_read_as_lf(tmp_path: Path) -> None:
 def test_splits_that_differ_in_form_are_told(test: str, told: str | None, tmp_path: Path) -> None:
     train = "“a” b “c” d\n" * 40 if '"' in test else "a b c d e f\n" * 40
     spoken = Notes()
-    files = {"train": [write(tmp_path / "train.txt", train)], "test": [write(tmp_path / "test.txt", test)]}
+    files = {
+        "train": [write(tmp_path / "train.txt", train)],
+        "test": [write(tmp_path / "test.txt", test)],
+    }
     run(tmp_path / "store", files, spoken, tokenizer="char")
     (warning,) = [one for one in spoken.warnings if "differ in form" in one] or [None]
     assert (warning is None) if told is None else (told in str(warning))
@@ -153,7 +173,9 @@ def test_the_published_tokenizer_gives_the_ids_of_each_document(
     assert metrics["tokenizer"] == tokenizer
 
 
-def test_results_depend_on_no_shard_and_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_depend_on_no_shard_and_block_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES * 3)]}
     settings = {"tokenizer": "bpe", "vocab_size": 280, "documents": "wikitext"}
     monkeypatch.setattr("stages.text.files.RAW_BLOCK", 11)
@@ -188,18 +210,24 @@ def split_sizes(artifact: Artifact) -> dict[str, int]:
 def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
     tmp_path: Path, lines: int, documents: str | None, said: bool
 ) -> None:
-    train = write(tmp_path / "a.txt", "".join(f"a man in a hat number {line}\n" for line in range(lines)))
+    train = write(
+        tmp_path / "a.txt", "".join(f"a man in a hat number {line}\n" for line in range(lines))
+    )
     spoken = Notes()
     run(tmp_path / "s", {"train": [train]}, spoken, documents=documents)
     assert any("1,000 paragraphs" in line for line in spoken.infos) == said
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(tmp_path: Path) -> None:
+def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(
+    tmp_path: Path,
+) -> None:
     lines = [f"word{i:02d} \n" for i in range(20)]
     files = {"source": [write(tmp_path / "a.txt", "".join(lines))]}
     spoken = Notes()
-    artifact = run(tmp_path / "s", files, spoken, documents="line", split=(0.5, 0.25, 0.25)).artifact
+    artifact = run(
+        tmp_path / "s", files, spoken, documents="line", split=(0.5, 0.25, 0.25)
+    ).artifact
     assert split_sizes(artifact) == {"train": 10, "valid": 5, "test": 5}
     assert artifact.metrics["vocabulary_size"] == 12
     assert artifact.metrics["splits"]["valid"]["unknown_rate"] == 0.5
@@ -208,7 +236,11 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
         "train": 11,
         "valid": 2,
     }
-    forms = [warning for warning in spoken.warnings if "The texts differ" in warning or "<unk>" in warning]
+    forms = [
+        warning
+        for warning in spoken.warnings
+        if "The texts differ" in warning or "<unk>" in warning
+    ]
     assert forms == spoken.warnings[: len(forms)]
     few = spoken.warnings[len(forms) :]
     assert [re.findall(r"^\w+|[\d,]*\d", one) for one in few] == [
@@ -254,7 +286,10 @@ def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
 @pytest.mark.parametrize(("test", "warned"), [("the cat\n", False), ("an emu\n", True)])
 def test_a_split_of_unknown_words_is_warned_of(test: str, warned: bool, tmp_path: Path) -> None:
     spoken = Notes()
-    files = {"train": [write(tmp_path / "a.txt", "the cat\n" * 9)], "test": [write(tmp_path / "b.txt", test)]}
+    files = {
+        "train": [write(tmp_path / "a.txt", "the cat\n" * 9)],
+        "test": [write(tmp_path / "b.txt", test)],
+    }
     run(tmp_path / "s", files, spoken, tokenizer="word")
     assert any("test are <unk>" in one for one in spoken.warnings) == warned
 
@@ -264,7 +299,9 @@ def test_words_without_spaces_and_large_vocabularies_are_warned_of(
 ) -> None:
     spoken = Notes()
     monkeypatch.setattr("stages.tokenization.size_warnings.MANY_TYPES", 3)
-    run(tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken)
+    run(
+        tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken
+    )
     script, size = spoken.warnings
     assert "--tokenizer bpe" in script
     assert "4 types" in size
@@ -285,10 +322,23 @@ def test_documents_keep_their_names_which_are_in_no_digest(tmp_path: Path) -> No
     lines = [json.dumps({"text": text, "title": title}) for title, text in texts.items()]
     plain, other = write(tmp_path / "f.txt", "x\ny\n"), write(tmp_path / "g.txt", "x\ny\n")
     books = write(tmp_path / "books.jsonl", "\n".join(lines))
-    artifact = tokenize(tmp_path / "s", {"source": [books, plain]}, documents="line", split=(0.5, 0.25, 0.25))
-    named = {split: DocumentNames.read(artifact.path, split) for split in ("train", "valid", "test")}
-    found = [named[split].of(i) for split, size in split_sizes(artifact).items() for i in range(size)]
-    assert sorted(map(str, found)) == ["Emma", "Emma", "Persuasion", "books.jsonl:3", "f.txt", "f.txt"]
+    artifact = tokenize(
+        tmp_path / "s", {"source": [books, plain]}, documents="line", split=(0.5, 0.25, 0.25)
+    )
+    named = {
+        split: DocumentNames.read(artifact.path, split) for split in ("train", "valid", "test")
+    }
+    found = [
+        named[split].of(i) for split, size in split_sizes(artifact).items() for i in range(size)
+    ]
+    assert sorted(map(str, found)) == [
+        "Emma",
+        "Emma",
+        "Persuasion",
+        "books.jsonl:3",
+        "f.txt",
+        "f.txt",
+    ]
     first = tokenize(tmp_path / "one", {"train": [plain]})
     second = tokenize(tmp_path / "two", {"train": [other]})
     assert first.manifest.files != second.manifest.files
@@ -310,7 +360,10 @@ def test_too_few_documents_are_bad_data(tmp_path: Path) -> None:
 
 def test_identity_is_content_in_order_never_names(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", "one\n"), write(tmp_path / "b.txt", "two\n")
-    copy, as_json = write(tmp_path / "copy.txt", "one\n"), write(tmp_path / "a.jsonl", '{"text": "one\\n"}')
+    copy, as_json = (
+        write(tmp_path / "copy.txt", "one\n"),
+        write(tmp_path / "a.jsonl", '{"text": "one\\n"}'),
+    )
     store = tmp_path / "s"
     first = tokenize(store, {"train": [a, b]})
     assert run(store, {"train": [copy, b]}).status == "cached"
@@ -318,7 +371,9 @@ def test_identity_is_content_in_order_never_names(tmp_path: Path) -> None:
     assert tokenize(store, {"train": [a], "valid": [b]}).id != first.id
     assert tokenize(store, {"train": [as_json]}).id != tokenize(store, {"train": [a]}).id
     jsonl_text = write(tmp_path / "records.txt", '{"text": "one\\n"}')
-    assert arrays(tokenize(store, {"train": [jsonl_text]}, documents="jsonl"), "train")["ids"].tolist() == [1, 0]
+    assert arrays(tokenize(store, {"train": [jsonl_text]}, documents="jsonl"), "train")[
+        "ids"
+    ].tolist() == [1, 0]
 
 
 def test_another_artifacts_tokenizer_and_its_file(tmp_path: Path) -> None:
@@ -326,13 +381,25 @@ def test_another_artifacts_tokenizer_and_its_file(tmp_path: Path) -> None:
     made = tokenize(store, {"train": [write(tmp_path / "a.txt", TEXT)]}, lowercase=True)
     other = {"test": [write(tmp_path / "b.txt", "The new END\n")]}
     by_artifact = tokenize(store, {**other, "tokenizer": made.reference})
-    by_file = tokenize(store, {**other, "tokenizer": str(made.file("tokenizer.json"))}, tokenizer="given")
+    by_file = tokenize(
+        store, {**other, "tokenizer": str(made.file("tokenizer.json"))}, tokenizer="given"
+    )
     assert by_artifact.input("tokenizer").id == made.id
     assert by_artifact.config["tokenizer"] == "given" and by_artifact.metrics["tokenizer"] == "word"
     assert by_artifact.manifest.files == by_file.manifest.files
-    assert by_artifact.file("tokenizer.json").read_bytes() == made.file("tokenizer.json").read_bytes()
-    names = {id: name for name, id in Tokenizer.from_file(str(made.file("tokenizer.json"))).get_vocab().items()}
-    assert [names[id] for id in arrays(by_artifact, "test")["ids"].tolist()] == ["the", "<unk>", "end", "<eos>"]
+    assert (
+        by_artifact.file("tokenizer.json").read_bytes() == made.file("tokenizer.json").read_bytes()
+    )
+    names = {
+        id: name
+        for name, id in Tokenizer.from_file(str(made.file("tokenizer.json"))).get_vocab().items()
+    }
+    assert [names[id] for id in arrays(by_artifact, "test")["ids"].tolist()] == [
+        "the",
+        "<unk>",
+        "end",
+        "<eos>",
+    ]
 
 
 class Crash(BaseException):
@@ -361,7 +428,9 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Cal
 
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("done", [0, 1, 5])
-def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_costs_no_committed_shard(
+    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
     settings: dict[str, Any] = {"tokenizer": "bpe", "vocab_size": 270, "documents": "wikitext"}
     expected = tokenize(tmp_path / "whole", files, **settings)
@@ -371,8 +440,12 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
     spoken = Notes()
     with monkeypatch.context() as patch:
         encoded = crash_after(patch, "run_shard", -1)
-        patch.setattr("stages.tokenization.spooling._scan", lambda job: pytest.fail("read the text again"))
-        patch.setattr("stages.tokenization.spooling._make_tokenizer", lambda *a: pytest.fail("trained again"))
+        patch.setattr(
+            "stages.tokenization.spooling._scan", lambda job: pytest.fail("read the text again")
+        )
+        patch.setattr(
+            "stages.tokenization.spooling._make_tokenizer", lambda *a: pytest.fail("trained again")
+        )
         outcome = run(tmp_path / "s", files, spoken, **settings)
     total = encoded() + done
     assert total > 10
@@ -384,7 +457,9 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("done", [1, 7, 12])
-def test_a_crash_costs_no_words_that_are_split(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_costs_no_words_that_are_split(
+    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
     expected = tokenize(tmp_path / "whole", files, documents="wikitext")
     with monkeypatch.context() as patch, pytest.raises(Crash):
@@ -409,7 +484,10 @@ def test_two_workers_make_what_one_makes(tokenizer: str, tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("small_shards")
 def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"train": [write(tmp_path / "a.txt", ARTICLES)], "test": [write(tmp_path / "b.txt", TEXT)]}
+    files = {
+        "train": [write(tmp_path / "a.txt", ARTICLES)],
+        "test": [write(tmp_path / "b.txt", TEXT)],
+    }
     expected = tokenize(tmp_path / "whole", files)
     from stages.artifacts.draft import Draft
 
@@ -436,7 +514,9 @@ def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(written) == sum("/c/" in name for name in expected.manifest.files)
 
 
-def test_a_file_that_changes_after_hashing_is_bad_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_after_hashing_is_bad_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.txt"
     write(path, "before\n")
     original = Tokenize.plan
@@ -456,11 +536,17 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
     bad = {
         "empty.txt": (b"", r"empty\.txt is empty"),
         "binary.txt": (b"ELF\0", r"binary\.txt looks binary: it has a zero byte \(NUL\) at byte 3"),
-        "book.pdf": (b"%PDF-1.4\n%\xe2\xe3", r"book\.pdf is a PDF, not plain text; save it as a text file"),
+        "book.pdf": (
+            b"%PDF-1.4\n%\xe2\xe3",
+            r"book\.pdf is a PDF, not plain text; save it as a text file",
+        ),
         "latin.txt": (b"caf\xe9", r"latin\.txt is not UTF-8 at byte 3"),
         "torn.txt.gz": (good[:-5], r"torn\.txt\.gz is truncated: it ends at byte"),
         "wrong.jsonl": (b'{"text": "a"}\n{"text"', r"wrong\.jsonl, line 2: no valid JSON"),
-        "other.jsonl": (b'{"body": "a"}\n', r"other\.jsonl, line 1: expected a JSON object with a field"),
+        "other.jsonl": (
+            b'{"body": "a"}\n',
+            r"other\.jsonl, line 1: expected a JSON object with a field",
+        ),
     }
     for name, (content, message) in bad.items():
         (tmp_path / name).write_bytes(content)
@@ -479,7 +565,11 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
         ({"train": ["a"]}, {"split": (0.8, 0.1, 0.1)}, "named by split already"),
         ({"valid": ["a"]}, {}, "comes from train"),
         ({"valid": ["a"]}, {"tokenizer": "given"}, "Which tokenizer"),
-        ({"valid": ["a"], "tokenizer": "t.json"}, {"vocab_size": 300}, "A given tokenizer has its own"),
+        (
+            {"valid": ["a"], "tokenizer": "t.json"},
+            {"vocab_size": 300},
+            "A given tokenizer has its own",
+        ),
     ],
 )
 def test_usage_is_checked_before_files(
@@ -515,7 +605,9 @@ def test_nonsense_settings_are_refused(settings: dict[str, Any], message: str) -
 
 
 def test_bytes_need_no_train(tmp_path: Path) -> None:
-    artifact = tokenize(tmp_path / "s", {"test": [write(tmp_path / "a.txt", "aé")]}, tokenizer="byte")
+    artifact = tokenize(
+        tmp_path / "s", {"test": [write(tmp_path / "a.txt", "aé")]}, tokenizer="byte"
+    )
     assert arrays(artifact, "test")["ids"].tolist() == list("aé".encode())
     with pytest.raises(ArtifactError, match=r"has no file tokens\.zarr/train"):
         open_split(artifact.zarr("tokens.zarr"), "train")

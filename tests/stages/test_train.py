@@ -48,7 +48,9 @@ def store(tmp_path):
 def train(store, tokens, references=None, reporter=None, **settings):
     references = {"source": tokens.reference} | (references or {})
     execution = Execution(device="cpu", reporter=reporter or Silent())
-    return make(Train(), TrainConfig.model_validate(SMALL | settings), references, store, execution).artifact
+    return make(
+        Train(), TrainConfig.model_validate(SMALL | settings), references, store, execution
+    ).artifact
 
 
 def test_files_and_metrics_of_a_model(store):
@@ -59,7 +61,9 @@ def test_files_and_metrics_of_a_model(store):
     metrics = model.metrics
     assert metrics["steps"] == 6
     assert metrics["tokens"] == 96
-    assert metrics["passes"] == pytest.approx(96 / model.input("tokens").metrics["splits"]["train"]["tokens"], abs=1e-4)
+    assert metrics["passes"] == pytest.approx(
+        96 / model.input("tokens").metrics["splits"]["train"]["tokens"], abs=1e-4
+    )
     assert metrics["last_validations"][-1]["step"] == 6
     assert metrics["valid_perplexity"] == pytest.approx(math.exp(metrics["valid_loss"]))
     weights = load_file(model.path / "model.safetensors")
@@ -94,7 +98,9 @@ def test_seeds_begin_with_weights_of_their_own(store):
 def test_without_a_validation_split_the_last_weights_are_the_model(store):
     model = train(store, small_tokens(store, lengths={"train": 90}))
     assert model.metrics["valid_loss"] is None
-    assert (model.path / "model.safetensors").read_bytes() == (model.path / "last.safetensors").read_bytes()
+    assert (model.path / "model.safetensors").read_bytes() == (
+        model.path / "last.safetensors"
+    ).read_bytes()
 
 
 def test_the_same_work_is_the_same_bytes(store, tmp_path):
@@ -103,7 +109,9 @@ def test_the_same_work_is_the_same_bytes(store, tmp_path):
     assert train(store, tokens).digest == train(other, small_tokens(other), log_every=1).digest
 
 
-@pytest.mark.parametrize(("precision", "own", "warned"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)])
+@pytest.mark.parametrize(
+    ("precision", "own", "warned"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)]
+)
 def test_bf16_without_instructions_for_it_is_warned_of(store, monkeypatch, precision, own, warned):
     monkeypatch.setattr("stages.train.multiplies_bf16", lambda: own)
     notes = Interrupt()
@@ -120,7 +128,9 @@ def test_epochs_become_steps(store):
 
 
 def test_steps_follow_from_text_and_model_where_nobody_says(store):
-    """90 tokens are 11 segments, 5 batches a pass, and the model has weights enough for the most passes."""
+    """90 tokens are 11 segments, 5 batches a pass, and the model has weights enough for the most
+    passes.
+    """
     tokens, notes = small_tokens(store), Interrupt()
     model = train(store, tokens, reporter=notes, steps="auto")
     assert model.config["steps"] == MOST_PASSES * 5
@@ -132,11 +142,18 @@ def test_steps_follow_from_text_and_model_where_nobody_says(store):
 
 
 def test_a_validation_comes_often_enough_to_find_the_best_weights(store):
-    settings = {name: value for name, value in SMALL.items() if name not in ("steps", "valid_every")}
+    settings = {
+        name: value for name, value in SMALL.items() if name not in ("steps", "valid_every")
+    }
     references = {"source": small_tokens(store).reference}
     execution = Execution(device="cpu")
-    model = make(Train(), TrainConfig.model_validate(settings), references, store, execution).artifact
-    assert (model.config["steps"], model.config["valid_every"]) == (MOST_PASSES * 5, MOST_PASSES * 5 // 20)
+    model = make(
+        Train(), TrainConfig.model_validate(settings), references, store, execution
+    ).artifact
+    assert (model.config["steps"], model.config["valid_every"]) == (
+        MOST_PASSES * 5,
+        MOST_PASSES * 5 // 20,
+    )
 
 
 @pytest.mark.parametrize("steps", [0, -1, "many", 1.5])
@@ -167,7 +184,9 @@ def test_epochs_of_streams_become_steps(store):
 def test_adaptive_models_rank_tokens_by_count(store):
     tokens = small_tokens(store)
     settings = SMALL["model"] | {"cutoffs": [3, 6], "factor": 2}
-    rank = load_file(train(store, tokens, model=settings).path / "model.safetensors")["vocabulary.rank"]
+    rank = load_file(train(store, tokens, model=settings).path / "model.safetensors")[
+        "vocabulary.rank"
+    ]
     counts = [0] * VOCABULARY
     for token in tokens.zarr("tokens.zarr")["train/ids"][:]:
         counts[token] += 1
@@ -178,7 +197,9 @@ def test_adaptive_models_rank_tokens_by_count(store):
 def test_training_goes_on_from_another_model(store):
     tokens = small_tokens(store)
     first = train(store, tokens, steps=1, optimizer={"lr": 1e-12})
-    second = train(store, tokens, {"init_from": first.reference}, optimizer={"lr": 1e-12}, model={"width": 4})
+    second = train(
+        store, tokens, {"init_from": first.reference}, optimizer={"lr": 1e-12}, model={"width": 4}
+    )
     assert second.config["model"] == first.config["model"]
     before, after = (load_file(m.path / "last.safetensors") for m in (first, second))
     for name in before:
@@ -191,7 +212,9 @@ def test_a_model_of_another_vocabulary_is_refused(store):
     first.manifest.config["model"]["vocab_size"] = size + 1
     from stages.training.sources import fitting_init
 
-    with pytest.raises(ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"):
+    with pytest.raises(
+        ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"
+    ):
         fitting_init(TrainConfig(), first, small_tokens(store))
 
 
@@ -199,7 +222,10 @@ def test_a_model_of_another_backbone_than_is_named_is_refused(store):
     tokens = small_tokens(store)
     first = train(store, tokens)
     message = rf"{first.reference} is a transformer, .* the backbone 'transformer-xl': leave that out, or name a preset"
-    for model in ({"backbone": "transformer-xl"}, SMALL["model"] | {"backbone": "transformer-xl", "mem_length": 4}):
+    for model in (
+        {"backbone": "transformer-xl"},
+        SMALL["model"] | {"backbone": "transformer-xl", "mem_length": 4},
+    ):
         with pytest.raises(UsageError, match=message):
             train(store, tokens, {"init_from": first.reference}, model=model)
     same = train(store, tokens, {"init_from": first.reference}, model={"backbone": "transformer"})
@@ -210,8 +236,16 @@ def test_a_model_of_another_backbone_than_is_named_is_refused(store):
     ("settings", "error", "message"),
     [
         ({"method": "llm"}, ValidationError, "did you mean 'lm'"),
-        ({"model": SMALL["model"] | {"max_positions": 4}}, UsageError, "max_positions is 4, less than a segment of 8"),
-        ({"model": SMALL["model"] | {"vocab_size": 7}}, UsageError, f"has {VOCABULARY} types; leave it out"),
+        (
+            {"model": SMALL["model"] | {"max_positions": 4}},
+            UsageError,
+            "max_positions is 4, less than a segment of 8",
+        ),
+        (
+            {"model": SMALL["model"] | {"vocab_size": 7}},
+            UsageError,
+            f"has {VOCABULARY} types; leave it out",
+        ),
         ({"segment_length": 100, "batch_tokens": 100}, DataError, "less than one segment of 100"),
     ],
 )
@@ -303,7 +337,9 @@ class TestMemory:
         settings = json.loads((model.path / "config.json").read_text())
         assert settings["memory"] == model.config["memory"]
 
-    @pytest.mark.parametrize(("batch_tokens", "accumulate", "consecutive"), [(32, 1, 2), (32, 4, 4), (64, 1, 8)])
+    @pytest.mark.parametrize(
+        ("batch_tokens", "accumulate", "consecutive"), [(32, 1, 2), (32, 4, 4), (64, 1, 8)]
+    )
     def test_how_segments_are_grouped_follows_from_the_documents_an_update(
         self, store, batch_tokens, accumulate, consecutive
     ):
@@ -314,12 +350,20 @@ class TestMemory:
         assert train(store, tokens, **batches, memory={"consecutive": consecutive}).id == model.id
 
     def test_an_lstm_is_searched_with_its_hidden_state(self, store):
-        model = train(store, small_tokens(store), method="trime", model={"backbone": "lstm", "width": 8})
+        model = train(
+            store, small_tokens(store), method="trime", model={"backbone": "lstm", "width": 8}
+        )
         assert model.config["memory"]["key"] == "hidden"
 
     def test_ablations_are_other_models(self, store):
         tokens = small_tokens(store)
-        memories = [{}, {"local_dropout": 0.1}, {"backpropagate": False}, {"warmup": 0.5}, {"temperature": 2.0}]
+        memories = [
+            {},
+            {"local_dropout": 0.1},
+            {"backpropagate": False},
+            {"warmup": 0.5},
+            {"temperature": 2.0},
+        ]
         models = {train(store, tokens, method="trime-ext", memory=memory).id for memory in memories}
         assert len(models) == len(memories)
 
@@ -327,7 +371,10 @@ class TestMemory:
         ("settings", "message"),
         [
             ({"memory": {"warmup": 0.1}}, "method 'lm' trains without memory"),
-            ({"method": "trime", "memory": {"method": "trime-ext"}}, "memory.method is 'trime-ext'"),
+            (
+                {"method": "trime", "memory": {"method": "trime-ext"}},
+                "memory.method is 'trime-ext'",
+            ),
         ],
     )
     def test_memory_of_another_method_is_refused(self, store, settings, message):
@@ -341,9 +388,16 @@ class TestMemory:
                 {"method": "trime-long", "memory": {"consecutive": 3}},
                 "2 segments of a forward batch, which 3 does not divide",
             ),
-            ({"method": "trime-ext", "batch_tokens": 8}, "other segments of a forward batch, but there is one alone"),
             (
-                {"method": "trime", "memory": {"key": "ffn-input"}, "model": {"backbone": "lstm", "width": 8}},
+                {"method": "trime-ext", "batch_tokens": 8},
+                "other segments of a forward batch, but there is one alone",
+            ),
+            (
+                {
+                    "method": "trime",
+                    "memory": {"key": "ffn-input"},
+                    "model": {"backbone": "lstm", "width": 8},
+                },
                 "has no key 'ffn-input'; use 'hidden'",
             ),
         ],
@@ -363,23 +417,31 @@ class TestBatches:
     @pytest.fixture
     def batches(self, store, tokens):
         config = PackConfig(segment_length=8)
-        return make(PackBatches(), config, {"source": tokens.reference}, store, Execution(device="cpu")).artifact
+        return make(
+            PackBatches(), config, {"source": tokens.reference}, store, Execution(device="cpu")
+        ).artifact
 
     def test_make_another_model_than_tokens(self, store, tokens, batches):
         packed = train(store, batches, method="trime-ext")
         assert packed.input("batches").reference == batches.reference
         assert packed.input("tokens").reference == tokens.reference
-        assert packed.metrics["train_loss"] != train(store, tokens, method="trime-ext").metrics["train_loss"]
+        assert (
+            packed.metrics["train_loss"]
+            != train(store, tokens, method="trime-ext").metrics["train_loss"]
+        )
 
     @pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
         with pytest.raises(
-            ArtifactError, match=f"for --method trime-ext; use that method, .* memlm train {tokens.reference}"
+            ArtifactError,
+            match=f"for --method trime-ext; use that method, .* memlm train {tokens.reference}",
         ):
             train(store, batches, method=method)
 
     def test_of_another_segment_length_are_refused(self, store, tokens, batches):
-        with pytest.raises(ArtifactError, match=f"memlm pack-batches {tokens.reference} --segment-length 4"):
+        with pytest.raises(
+            ArtifactError, match=f"memlm pack-batches {tokens.reference} --segment-length 4"
+        ):
             train(store, batches, method="trime-ext", segment_length=4)
 
 
@@ -421,41 +483,59 @@ class TestNeighbors:
     def test_training_goes_on_from_a_model_without_a_gate(self, store, tokens, index, backbone):
         plain = train(store, tokens, model=SMALL["model"] | {"backbone": backbone})
         settings = {"memory": {"k": 2, "only_gate": True}}
-        model = self.spalm(store, self.neighbors(store, index), {"init_from": plain.reference}, **settings)
+        model = self.spalm(
+            store, self.neighbors(store, index), {"init_from": plain.reference}, **settings
+        )
         before, after = (load_file(one.path / "model.safetensors") for one in (plain, model))
         assert model.config["model"]["backbone"] == backbone
         assert set(after) - set(before) == {"gate.weight"}
         assert all((after[name] == tensor).all() for name, tensor in before.items())
         assert after["gate.weight"].abs().sum() > 0
 
-    def test_a_trained_transformer_xl_reads_the_segments_and_the_memory_of_the_run(self, store, tokens, index):
+    def test_a_trained_transformer_xl_reads_the_segments_and_the_memory_of_the_run(
+        self, store, tokens, index
+    ):
         xl = SMALL["model"] | {"backbone": "transformer-xl"}
         start = train(store, tokens, model=xl | {"mem_length": 5})
         assert (start.config["segment_length"], start.config["model"]["mem_length"]) == (8, 5)
         neighbors, references = self.neighbors(store, index), {"init_from": start.reference}
         model = self.spalm(store, neighbors, references, model=xl, segment_length=4)
-        assert (model.config["model"]["segment_length"], model.config["model"]["mem_length"]) == (4, 5)
+        assert (model.config["model"]["segment_length"], model.config["model"]["mem_length"]) == (
+            4,
+            5,
+        )
         longer = self.spalm(store, neighbors, references, model=xl | {"mem_length": 9})
-        assert (longer.config["model"]["segment_length"], longer.config["model"]["mem_length"]) == (8, 9)
+        assert (longer.config["model"]["segment_length"], longer.config["model"]["mem_length"]) == (
+            8,
+            9,
+        )
 
     def test_a_gate_that_is_asked_for_is_added_to_a_trained_model(self, store, tokens, index):
         plain, neighbors = train(store, tokens), self.neighbors(store, index)
         scalar = {"model": SMALL["model"] | {"gate": "scalar"}}
         model = self.spalm(store, neighbors, {"init_from": plain.reference}, **scalar)
         assert model.config["model"]["gate"] == "scalar"
-        assert self.spalm(store, neighbors, {"init_from": model.reference}).config["model"]["gate"] == "scalar"
+        assert (
+            self.spalm(store, neighbors, {"init_from": model.reference}).config["model"]["gate"]
+            == "scalar"
+        )
         with pytest.raises(UsageError, match=r"has model\.gate=scalar: leave model\.gate out"):
             vector = {"model": SMALL["model"] | {"gate": "vector"}}
             self.spalm(store, neighbors, {"init_from": model.reference}, **vector)
 
     def test_values_stay_raw_where_training_goes_on_from_a_model_that_has_them(self, store, index):
-        neighbors, raw = self.neighbors(store, index), {"model": SMALL["model"] | {"gate_values": "raw"}}
+        neighbors, raw = (
+            self.neighbors(store, index),
+            {"model": SMALL["model"] | {"gate_values": "raw"}},
+        )
         model = self.spalm(store, neighbors, **raw)
         assert model.config["model"]["gate_values"] == "raw"
         assert load_model(model.path, "cpu").gate.scale == 1
         further = self.spalm(store, neighbors, {"init_from": model.reference})
         assert load_model(further.path, "cpu").gate.scale == 1
-        with pytest.raises(UsageError, match=r"has model\.gate_values=raw: leave model\.gate_values out"):
+        with pytest.raises(
+            UsageError, match=r"has model\.gate_values=raw: leave model\.gate_values out"
+        ):
             scaled = {"model": SMALL["model"] | {"gate_values": "scaled"}}
             self.spalm(store, neighbors, {"init_from": model.reference}, **scaled)
 
@@ -469,7 +549,9 @@ class TestNeighbors:
 
     @pytest.mark.parametrize("method", ["lm", "trime-ext"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, index, method):
-        with pytest.raises(ArtifactError, match=f"is for --method spalm; .* memlm train {tokens.reference}"):
+        with pytest.raises(
+            ArtifactError, match=f"is for --method spalm; .* memlm train {tokens.reference}"
+        ):
             train(store, self.neighbors(store, index), method=method)
 
     @pytest.mark.parametrize(
@@ -481,8 +563,16 @@ class TestNeighbors:
                 {"k": 2},
                 "no neighbours of split 'valid' .* --queries train,valid --k 2 --store ",
             ),
-            ({"exclude": "window:2"}, {"k": 3}, "fewer than k=3; .* --k 3 --exclude window:2 --store "),
-            ({"exclude": "none"}, {"k": 2}, "their own rows, which hold the answers; .* --exclude self"),
+            (
+                {"exclude": "window:2"},
+                {"k": 3},
+                "fewer than k=3; .* --k 3 --exclude window:2 --store ",
+            ),
+            (
+                {"exclude": "none"},
+                {"k": 2},
+                "their own rows, which hold the answers; .* --exclude self",
+            ),
         ],
     )
     def test_that_do_not_fit_are_refused(self, store, index, settings, memory, message):
@@ -495,9 +585,13 @@ class TestNeighbors:
             self.spalm(store, self.neighbors(store, index), {"init_from": other.reference})
 
     @pytest.mark.parametrize("changed", ["index", "datastore"])
-    def test_of_rows_that_are_no_longer_those_are_refused_before_any_work(self, store, index, changed):
+    def test_of_rows_that_are_no_longer_those_are_refused_before_any_work(
+        self, store, index, changed
+    ):
         neighbors = self.neighbors(store, index)
-        artifact, above = (index, neighbors) if changed == "index" else (index.input("datastore"), index)
+        artifact, above = (
+            (index, neighbors) if changed == "index" else (index.input("datastore"), index)
+        )
         made_anew(artifact)
         message = (
             f"{above.reference} was made from {artifact.reference} when that had other bytes .*: "
@@ -511,11 +605,15 @@ class TestNeighbors:
         neighbors, datastore = self.neighbors(store, index), index.input("datastore")
         file = largest_file(datastore)
         file.write_bytes(file.read_bytes()[:-1])
-        with pytest.raises(ArtifactError, match=f"memlm artifacts rm --force {datastore.reference}"):
+        with pytest.raises(
+            ArtifactError, match=f"memlm artifacts rm --force {datastore.reference}"
+        ):
             self.spalm(store, neighbors)
 
     def test_a_gate_without_neighbours_is_refused(self, store, tokens):
-        with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"):
+        with pytest.raises(
+            UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"
+        ):
             train(store, tokens, model=SMALL["model"] | {"gate": "vector"})
         with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours"):
             train(store, tokens, model=SMALL["model"] | {"gate_values": "raw"})
@@ -532,11 +630,15 @@ class TestNeighbors:
 
 
 def largest_file(artifact):
-    return artifact.path / max(artifact.manifest.files, key=lambda name: artifact.manifest.files[name]["bytes"])
+    return artifact.path / max(
+        artifact.manifest.files, key=lambda name: artifact.manifest.files[name]["bytes"]
+    )
 
 
 def made_anew(artifact):
-    """Other bytes in the place of an artifact, and a manifest that says so: whole, but not what was read."""
+    """Other bytes in the place of an artifact, and a manifest that says so: whole, but not what was
+    read.
+    """
     file = largest_file(artifact)
     file.write_bytes(file.read_bytes()[::-1])
     name = file.relative_to(artifact.path).as_posix()
@@ -544,4 +646,6 @@ def made_anew(artifact):
 
 
 def made(store, stage, config, source):
-    return make(stage, config, {"source": source.reference}, store, Execution(device="cpu")).artifact
+    return make(
+        stage, config, {"source": source.reference}, store, Execution(device="cpu")
+    ).artifact

@@ -40,7 +40,9 @@ def small_shards() -> Iterator[None]:
 
 
 def run(store: Store, stage: Stage[Any], config: Any, source: str, workers: int = 1) -> Artifact:
-    return make(stage, config, {"source": source}, store, Execution("cpu", workers=workers)).artifact
+    return make(
+        stage, config, {"source": source}, store, Execution("cpu", workers=workers)
+    ).artifact
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,11 @@ def source(store: Store, name: str) -> Artifact:
     if name in SOURCES:
         stage, config, read = SOURCES[name]
         return run(store, stage, config, source(store, read).reference)
-    return tokens if name == "tokens" else small_model(store, tokens, **({"model": LSTM} if name == "lstm" else {}))
+    return (
+        tokens
+        if name == "tokens"
+        else small_model(store, tokens, **({"model": LSTM} if name == "lstm" else {}))
+    )
 
 
 def seldom(kind: str, stage: Stage[Any], config: Any, read: str) -> Any:
@@ -73,17 +79,31 @@ def seldom(kind: str, stage: Stage[Any], config: Any, read: str) -> Any:
 @pytest.mark.parametrize(
     ("stage", "config", "read"),
     [
-        pytest.param(Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index", id="learned"),
+        pytest.param(
+            Evaluate(),
+            EvaluateConfig(memory=LEARNED, save_token_scores=True),
+            "index",
+            id="learned",
+        ),
         seldom("datastore", BuildDatastore(), DatastoreConfig(), "model"),
         seldom("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
         seldom("neighbors-of-a-stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
         seldom("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore"),
         seldom("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index"),
-        seldom("report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"),
-        seldom("report-of-a-stream", Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), "lstm"),
+        seldom(
+            "report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"
+        ),
+        seldom(
+            "report-of-a-stream",
+            Evaluate(),
+            EvaluateConfig(memory=PAST, save_token_scores=True),
+            "lstm",
+        ),
     ],
 )
-def test_two_workers_make_what_one_makes(one: Store, tmp_path: Path, stage: Stage[Any], config: Any, read: str) -> None:
+def test_two_workers_make_what_one_makes(
+    one: Store, tmp_path: Path, stage: Stage[Any], config: Any, read: str
+) -> None:
     alone = run(one, stage, config, source(one, read).reference)
     shutil.copytree(one.root, tmp_path / "store")
     store = Store(tmp_path / "store")

@@ -1,7 +1,9 @@
-"""Computes shards with actors on a Ray cluster; this process distributes shards and commits the results.
+"""Computes shards with actors on a Ray cluster; this process distributes shards and commits the
+results.
 
-Every machine sees the store under the same path, and has the same memlm installed. Ray transfers settings and records,
-never data. If a worker is lost, with its machine or alone, another worker computes its shard again.
+Every machine sees the store under the same path, and has the same memlm installed. Ray transfers
+settings and records, never data. If a worker is lost, with its machine or alone, another worker
+computes its shard again.
 """
 
 import hashlib
@@ -94,8 +96,8 @@ class ShardActor:
 class Slot:
     """Handle of one worker, which is started again if it is lost.
 
-    Ray can restart it (max_task_retries), but then the shard waits for the same worker. The cluster may have no more
-    room for it, while other workers are idle.
+    Ray can restart it (max_task_retries), but then the shard waits for the same worker. The cluster
+    may have no more room for it, while other workers are idle.
     """
 
     def __init__(self, name: str, start: Callable[[str], Any]) -> None:
@@ -124,7 +126,9 @@ class Slot:
 class RayExecutor(Executor):
     """Executor with an actor per worker. Actors for which the cluster has no room wait."""
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
+    def __init__(
+        self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter
+    ) -> None:
         super().__init__(task, commit, reporter)
         self._slots: list[Slot] = []
         self._losses = Losses()
@@ -156,11 +160,23 @@ class RayExecutor(Executor):
 
     def _begin(self, wanted: int) -> None:
         stage, job = self.task.stage, self.task.job
-        needs, place = resources(stage, job.config, job.inputs, job.execution), (os.getcwd(), version("memlm"))
-        task = ray.put(pickle.dumps(replace(self.task, job=replace(job, execution=pinned(stage, job.execution)))))
+        needs, place = (
+            resources(stage, job.config, job.inputs, job.execution),
+            (os.getcwd(), version("memlm")),
+        )
+        task = ray.put(
+            pickle.dumps(
+                replace(self.task, job=replace(job, execution=pinned(stage, job.execution)))
+            )
+        )
 
         def start(name: str) -> Any:
-            settings = {"name": name, "namespace": NAMESPACE, "scheduling_strategy": "SPREAD", **needs}
+            settings = {
+                "name": name,
+                "namespace": NAMESPACE,
+                "scheduling_strategy": "SPREAD",
+                **needs,
+            }
             return ray.remote(ShardActor).options(**settings).remote(task, *place)
 
         while len(self._slots) < wanted:
@@ -174,21 +190,28 @@ class RayExecutor(Executor):
                 slot.feed()
 
     def _next(self) -> Slot:
-        """The slot of a worker that has answered, or is lost. Raises: the exception of a signal, within a second."""
+        """The slot of a worker that has answered, or is lost. Raises: the exception of a signal,
+        within a second.
+        """
         by_answer = {slot.awaited: slot for slot in self._slots if slot.awaited is not None}
         patience = time.monotonic() + SECONDS_OF_PATIENCE
         while True:
-            with deferred_signals() as request:  # Ray calls signal handlers, but drops their exceptions
+            with (
+                deferred_signals() as request
+            ):  # Ray calls signal handlers, but drops their exceptions
                 done, _ = ray.wait(list(by_answer), timeout=1)
                 if time.monotonic() > patience and not any(slot.is_ready for slot in self._slots):
                     patience = float("inf")
-                    self.reporter.info("waiting until the cluster has room, or a process has started")
+                    self.reporter.info(
+                        "waiting until the cluster has room, or a process has started"
+                    )
                 request.check()
             if done:
                 return by_answer[done[0]]
 
     def _answer(self, slot: Slot) -> Any:
-        """Answer of a worker. LOST if it is gone: then it is started again, and others may take its chain.
+        """Answer of a worker. LOST if it is gone: then it is started again, and others may take its
+        chain.
 
         Raises: ResourceError if that happens too often.
         """
@@ -196,7 +219,9 @@ class RayExecutor(Executor):
             return ray.get(slot.awaited)
         except RayActorError as error:
             if error.actor_init_failed:
-                raise ResourceError(f"No worker can be started on the cluster: {last_line(error)}") from error
+                raise ResourceError(
+                    f"No worker can be started on the cluster: {last_line(error)}"
+                ) from error
             self._losses.note(slot.task, error)
             self.reporter.info("a worker of the cluster was lost; its shard is computed again")
             if slot.chain:
@@ -207,7 +232,9 @@ class RayExecutor(Executor):
 
     def _commit_delivered(self, failed: Slot) -> None:
         """Commit results that other workers have written but not reported yet."""
-        waiting = [slot.awaited for slot in self._slots if slot is not failed and slot.awaited is not None]
+        waiting = [
+            slot.awaited for slot in self._slots if slot is not failed and slot.awaited is not None
+        ]
         done, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
         for answer in done:
             try:
@@ -245,7 +272,9 @@ def draft_name(folder: Path) -> str:
 def left_behind(beginning: str) -> list[str]:
     """Names of workers with this prefix that a killed command left."""
     actors = ray.util.list_named_actors(all_namespaces=True)
-    return [a["name"] for a in actors if a["namespace"] == NAMESPACE and a["name"].startswith(beginning)]
+    return [
+        a["name"] for a in actors if a["namespace"] == NAMESPACE and a["name"].startswith(beginning)
+    ]
 
 
 def end_actor(name: str) -> None:
@@ -260,7 +289,9 @@ def end_actor(name: str) -> None:
         except (ValueError, RayError):  # no worker has this name, or it has just ended
             return
         time.sleep(0.05)
-    raise ResourceError(f"The worker {name} of the cluster does not end; run the same command again.")
+    raise ResourceError(
+        f"The worker {name} of the cluster does not end; run the same command again."
+    )
 
 
 @contextmanager
@@ -276,7 +307,9 @@ def joined() -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         _require_answer(address)
-        ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
+        )
     except ConnectionError as error:
         raise ResourceError(
             f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
@@ -305,11 +338,17 @@ def _require_answer(address: str) -> None:
 
 
 def pinned(stage: Stage[Any], execution: Execution) -> Execution:
-    """The execution with the device of this machine fixed: for a cpu, Ray would not hide GPUs of other machines."""
-    return replace(execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda")
+    """The execution with the device of this machine fixed: for a cpu, Ray would not hide GPUs of
+    other machines.
+    """
+    return replace(
+        execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda"
+    )
 
 
-def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
+def resources(
+    stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution
+) -> dict[str, Any]:
     """Resources to request for a worker, so that all workers fit on the machines at once.
 
     Memory is the minimum that a shard needs, but at most that of the largest machine.
@@ -319,7 +358,9 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
         config: resolved.
         execution: contains the number of workers.
     """
-    machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
+    machines = [
+        m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1
+    ]
     if execution.device_of(stage.Config) != "cpu":
         cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
@@ -337,4 +378,7 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
 
 def last_line(error: Exception) -> str:
     """Last line of an error, where Ray puts the reason."""
-    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    return next(
+        (line.strip() for line in reversed(str(error).splitlines()) if line.strip()),
+        type(error).__name__,
+    )

@@ -20,13 +20,17 @@ from stages.reporting import Reporter
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A stage, its run and its plan: all that is needed to compute shards anywhere. It can be pickled."""
+    """A stage, its run and its plan: all that is needed to compute shards anywhere. It can be
+    pickled.
+    """
 
     stage: ShardedStage[Any, Any, Any, Any]
     job: ShardJob[Any]
     plan: Any
     stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
-    """Stages known to this process. Workers get them, because stages from outside may have made inputs."""
+    """Stages known to this process. Workers get them, because stages from outside may have made
+    inputs.
+    """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         STAGES.targets |= state["stages"]
@@ -34,10 +38,11 @@ class ShardTask:
 
 
 class ShardWorker:
-    """Computes shards one after the other. Each is written while the next is computed, so at most two are in memory.
+    """Computes shards one after the other. Each is written while the next is computed, so at most
+    two are in memory.
 
-    Models and inputs are opened for the first shard. `flush` waits until the last shard is delivered; `close` does,
-    and stops. Both raise its error.
+    Models and inputs are opened for the first shard. `flush` waits until the last shard is
+    delivered; `close` does, and stops. Both raise its error.
     """
 
     def __init__(self, task: ShardTask, deliver: Callable[[Written], None]) -> None:
@@ -52,7 +57,8 @@ class ShardWorker:
         return self._task.stage.open(self._task.job, self._task.plan)
 
     def run(self, shard: Shard) -> None:
-        """Compute a shard and start writing it; the result goes to `deliver`. Call `flush` after the last one.
+        """Compute a shard and start writing it; the result goes to `deliver`. Call `flush` after
+        the last one.
 
         Raises: the error of this shard, or of writing the previous one.
         """

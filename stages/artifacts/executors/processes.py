@@ -1,7 +1,7 @@
 """Computes shards in several processes of this machine.
 
-Each process is spawned, because neither torch nor OpenMP survives a fork. It opens models and inputs itself, and gets
-one chain of shards at a time. A process never outlives its parent.
+Each process is spawned, because neither torch nor OpenMP survives a fork. It opens models and
+inputs itself, and gets one chain of shards at a time. A process never outlives its parent.
 """
 
 import multiprocessing
@@ -34,7 +34,8 @@ class Worker:
         self._process: SpawnProcess = spawn.Process(target=serve, args=(theirs, task), daemon=True)
         # Its start unblocks SIGINT at the end, so it is started before.
         resource_tracker.ensure_running()
-        # Ctrl-C is sent to all processes of a terminal: this one handles it, and those that it starts ignore it.
+        # Ctrl-C is sent to all processes of a terminal: this one handles it, and those that it
+        # starts ignore it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -44,7 +45,9 @@ class Worker:
         theirs.close()
 
     def feed(self, chain: Sequence[Shard] | None) -> bool:
-        """Send a chain of shards; None: there is none for now, so finish the last one. Returns: whether it was sent."""
+        """Send a chain of shards; None: there is none for now, so finish the last one. Returns:
+        whether it was sent.
+        """
         try:
             self.connection.send(chain)
         except BrokenPipeError:
@@ -104,7 +107,8 @@ class ProcessExecutor(Executor):
                 worker = self._workers[ready]
                 message = worker.receive()
                 if isinstance(message, Failed):
-                    # Other processes may have written shards meanwhile; these need not be computed again.
+                    # Other processes may have written shards meanwhile; these need not be computed
+                    # again.
                     for other in self._workers.values():
                         for written in other.delivered():
                             self.commit(written)
@@ -124,7 +128,9 @@ class ProcessExecutor(Executor):
 
 
 def serve(parent: connection.Connection, task: ShardTask) -> None:
-    """Compute the chains of shards that arrive. None means that there is none for now: finish the last shard."""
+    """Compute the chains of shards that arrive. None means that there is none for now: finish the
+    last shard.
+    """
     _end_with_parent()
     lock = threading.Lock()
 

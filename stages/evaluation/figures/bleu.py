@@ -1,7 +1,8 @@
 """BLEU and chrF of translations, by sacrebleu, and the paired bootstrap of a difference in BLEU.
 
-Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (arXiv:1804.08771, sacrebleu and its signatures),
-Koehn 2004 (Statistical Significance Tests for Machine Translation Evaluation, section 3).
+Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (arXiv:1804.08771, sacrebleu
+and its signatures), Koehn 2004 (Statistical Significance Tests for Machine Translation Evaluation,
+section 3).
 """
 
 from collections.abc import Sequence
@@ -32,22 +33,31 @@ def require_sacrebleu(settings: BleuSettings) -> None:
     try:
         import sacrebleu.metrics as metrics
     except ImportError:
-        raise UsageError("BLEU needs the package sacrebleu: pip install 'memlm[mt]', or --beam 0.") from None
+        raise UsageError(
+            "BLEU needs the package sacrebleu: pip install 'memlm[mt]', or --beam 0."
+        ) from None
     try:
         metrics.BLEU(**settings.model_dump())
     except Exception as error:  # whatever its tokenizers raise
         known = ", ".join(sorted(metrics.BLEU.TOKENIZERS))
-        raise UsageError(f"--bleu-tokenize {settings.tokenize}: {first_line(error)} (known: {known}).") from None
+        raise UsageError(
+            f"--bleu-tokenize {settings.tokenize}: {first_line(error)} (known: {known})."
+        ) from None
 
 
-def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> Scores:
+def corpus_scores(
+    hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings
+) -> Scores:
     """Score the translations of a split as a whole, with one reference for each.
 
-    Raises: DataError if there are none, or their numbers differ: sacrebleu ignores surplus references.
+    Raises: DataError if there are none, or their numbers differ: sacrebleu ignores surplus
+    references.
     """
     _require_pairs(hypotheses, references)
     bleu, chrf = _metrics(settings)
-    scored, characters = (metric.corpus_score(list(hypotheses), [list(references)]) for metric in (bleu, chrf))
+    scored, characters = (
+        metric.corpus_score(list(hypotheses), [list(references)]) for metric in (bleu, chrf)
+    )
     return Scores(
         scored.score,
         characters.score,
@@ -58,10 +68,15 @@ def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings
     )
 
 
-def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> list[float]:
+def sentence_chrf(
+    hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings
+) -> list[float]:
     """chrF of each sentence; unlike BLEU, it is meaningful for a single sentence."""
     chrf = _metrics(settings)[1]
-    return [chrf.sentence_score(one, [other]).score for one, other in zip(hypotheses, references, strict=True)]
+    return [
+        chrf.sentence_score(one, [other]).score
+        for one, other in zip(hypotheses, references, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -71,11 +86,14 @@ class BleuDifference:
     a: float
     b: float
     interval: tuple[float, float] | None
-    """Confidence interval of the difference over resampled sentences; None if no resample gives a number."""
+    """Confidence interval of the difference over resampled sentences; None if no resample gives a
+    number.
+    """
     p_value: float
     """Two-sided p-value of the difference, as computed by sacrebleu, but 1 if BLEU is equal.
 
-    sacrebleu itself calls a system significantly better than itself, since no resample differs from the mean.
+    sacrebleu itself calls a system significantly better than itself, since no resample differs from
+    the mean.
     """
 
     @property
@@ -84,7 +102,11 @@ class BleuDifference:
 
 
 def bleu_difference(
-    a: Sequence[str], b: Sequence[str], references: Sequence[str], settings: BleuSettings, bootstrap: Bootstrap
+    a: Sequence[str],
+    b: Sequence[str],
+    references: Sequence[str],
+    settings: BleuSettings,
+    bootstrap: Bootstrap,
 ) -> BleuDifference:
     """Compare two translations of the same sentences, with a paired bootstrap.
 
@@ -105,13 +127,23 @@ def bleu_difference(
     return BleuDifference(own[0], own[1], interval, p_value)
 
 
-def _sentence_counts(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> np.ndarray:
-    """Counts for BLEU, float64 [n, 10]: tokens of both sides, then matching n-grams, then all n-grams."""
+def _sentence_counts(
+    hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings
+) -> np.ndarray:
+    """Counts for BLEU, float64 [n, 10]: tokens of both sides, then matching n-grams, then all
+    n-grams.
+    """
     import sacrebleu.metrics
 
-    bleu: Any = sacrebleu.metrics.BLEU(**settings.model_dump(), effective_order=True)  # else each sentence warns
-    scored = [bleu.sentence_score(one, [other]) for one, other in zip(hypotheses, references, strict=True)]
-    return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in scored], dtype=np.float64)
+    bleu: Any = sacrebleu.metrics.BLEU(
+        **settings.model_dump(), effective_order=True
+    )  # else each sentence warns
+    scored = [
+        bleu.sentence_score(one, [other]) for one, other in zip(hypotheses, references, strict=True)
+    ]
+    return np.array(
+        [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in scored], dtype=np.float64
+    )
 
 
 def _bleu_of_counts(counts: np.ndarray) -> float:
@@ -120,7 +152,9 @@ def _bleu_of_counts(counts: np.ndarray) -> float:
     right, total = np.split(counts[2:], 2)
     lengths = int(counts[0]), int(counts[1])
     bleu = sacrebleu.metrics.BLEU
-    scored = bleu.compute_bleu(right.tolist(), total.tolist(), lengths[0], lengths[1], smooth_method="exp")
+    scored = bleu.compute_bleu(
+        right.tolist(), total.tolist(), lengths[0], lengths[1], smooth_method="exp"
+    )
     return float(scored.score)
 
 
@@ -128,7 +162,9 @@ def _metrics(settings: BleuSettings) -> tuple[Any, Any]:
     import sacrebleu.metrics
 
     given = settings.model_dump()
-    return sacrebleu.metrics.BLEU(**given, force=True), sacrebleu.metrics.CHRF(lowercase=settings.lowercase)
+    return sacrebleu.metrics.BLEU(**given, force=True), sacrebleu.metrics.CHRF(
+        lowercase=settings.lowercase
+    )
 
 
 def _require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:

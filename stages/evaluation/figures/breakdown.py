@@ -1,7 +1,9 @@
-"""Breakdowns of a scored split, computed before any token is scored: known texts, ends of documents, frequency.
+"""Breakdowns of a scored split, computed before any token is scored: known texts, ends of
+documents, frequency.
 
-Tokens are grouped by the frequency of their type in a text, to show which gain from a memory: frequent or rare ones.
-Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with one more bucket for types of frequency 0.
+Tokens are grouped by the frequency of their type in a text, to show which gain from a memory:
+frequent or rare ones. Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with one more
+bucket for types of frequency 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,13 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.places import LastWords, counted_tokens
-from stages.evaluation.figures.texts import KnownText, Matched, find_matched, known_texts, repeated_tokens
+from stages.evaluation.figures.texts import (
+    KnownText,
+    Matched,
+    find_matched,
+    known_texts,
+    repeated_tokens,
+)
 from stages.lineage.corpus import token_text
 from stages.text.tokens import open_split
 
@@ -20,7 +28,9 @@ if TYPE_CHECKING:
     from stages.retrieval.rows import MemoryRow
 
 BOUNDS = (10_000, 1_000, 100, 10, 0)
-"""Types in bucket b occur more than BOUNDS[b] and at most BOUNDS[b - 1] times; types in the last bucket never do."""
+"""Types in bucket b occur more than BOUNDS[b] and at most BOUNDS[b - 1] times; types in the last
+bucket never do.
+"""
 IDS_AT_ONCE = 1 << 22
 
 
@@ -40,15 +50,19 @@ class Frequencies:
 
     def sums(self, targets: np.ndarray, values: np.ndarray) -> list[float]:
         """Sum over each bucket, in float64, of one value for each token [n]."""
-        return np.bincount(self.bucket_of[targets], values.astype(np.float64), len(BOUNDS) + 1).tolist()
+        return np.bincount(
+            self.bucket_of[targets], values.astype(np.float64), len(BOUNDS) + 1
+        ).tolist()
 
 
-def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) -> Frequencies | None:
+def find_frequencies(
+    counted_in: str, read: Mapping[str, Artifact], split: str
+) -> Frequencies | None:
     """Count the types of the vocabulary, in one pass over a split.
 
     Args:
-        counted_in: `train`: the training split of the model's own tokens, or, if they have none, of the scored
-            tokens; `split`: the scored split.
+        counted_in: `train`: the training split of the model's own tokens, or, if they have none, of
+            the scored tokens; `split`: the scored split.
         read: artifacts that an evaluation reads, by role.
         split: the scored split.
     Returns: None if there is no training split.
@@ -65,7 +79,8 @@ def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) 
 
 
 def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
-    """Number of occurrences of each type among ids [T], int64 [V]; a few million ids are in memory at a time.
+    """Number of occurrences of each type among ids [T], int64 [V]; a few million ids are in memory
+    at a time.
 
     >>> type_counts(np.array([2, 0, 2]), 4).tolist()
     [1, 0, 2, 0]
@@ -77,7 +92,8 @@ def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
 
 
 def bucket_of(counts: np.ndarray) -> np.ndarray:
-    """The bucket of each type, int64 [V], from its number of occurrences; bucket 0 has the most frequent types.
+    """The bucket of each type, int64 [V], from its number of occurrences; bucket 0 has the most
+    frequent types.
 
     >>> bucket_of(np.array([20_000, 500, 0])).tolist()
     [0, 2, 5]
@@ -86,7 +102,9 @@ def bucket_of(counts: np.ndarray) -> np.ndarray:
 
 
 def buckets(tokens: Sequence[int]) -> list[tuple[int, dict[str, int | None]]]:
-    """The buckets that are not empty: number, then bounds (None: unbounded) and tokens, in the form of a report."""
+    """The buckets that are not empty: number, then bounds (None: unbounded) and tokens, in the form
+    of a report.
+    """
     bounds = zip((*BOUNDS, None), (None, *BOUNDS), tokens, strict=True)
     return [
         (number, {"more_than": more_than, "at_most": at_most, "tokens": count})
@@ -98,7 +116,8 @@ def buckets(tokens: Sequence[int]) -> list[tuple[int, dict[str, int | None]]]:
 def chance_accuracy(stored: np.ndarray, scored: np.ndarray, at: Sequence[int]) -> dict[str, float]:
     """Share of tokens that are among the values of K rows drawn at random, by K.
 
-    A token of type v is among them with probability 1 - (1 - p_v)^K, where p_v is the share of v in all rows.
+    A token of type v is among them with probability 1 - (1 - p_v)^K, where p_v is the share of v in
+    all rows.
 
     Args:
         stored: rows of each type, int64 [V].
@@ -113,7 +132,8 @@ def chance_accuracy(stored: np.ndarray, scored: np.ndarray, at: Sequence[int]) -
 
 
 ACCURACY_AT = (1, 8, 64, 1024)
-"""Numbers of neighbours for which retrieval accuracy is reported, besides the number that is read."""
+"""Numbers of neighbours for which retrieval accuracy is reported, besides the number that is read.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,11 +141,12 @@ class Breakdown:
     """Groups of a split's T tokens that are reported separately.
 
     `last_words`: the only tokens that count, and the passages that they belong to; None: all count.
-    `parts`: bool [T] by name: `outside` (in no paragraph of a known text), `new` (in no long match with one), `ends`
-    (of documents). Parts that are not known are left out, and `ends` if only last words count.
+    `parts`: bool [T] by name: `outside` (in no paragraph of a known text), `new` (in no long match
+    with one), `ends` (of documents). Parts that are not known are left out, and `ends` if only last
+    words count.
     `unknown_id`: id of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
-    `repeated`: known texts, of the model and of the datastores, and how many counted tokens are in their paragraphs.
-    `matched`: tokens in long matches with known texts.
+    `repeated`: known texts, of the model and of the datastores, and how many counted tokens are in
+    their paragraphs. `matched`: tokens in long matches with known texts.
     `frequencies`: buckets by the frequency of a token's type; None if not known.
     `accuracy`: the row, and the numbers of neighbours, for which retrieval accuracy is reported.
     """
@@ -183,7 +204,8 @@ def find_breakdown(
 
 
 def find_accuracy(rows: "Sequence[MemoryRow]") -> tuple[int, tuple[int, ...]]:
-    """The first row whose first reading searches a datastore, and the numbers of neighbours reported for it.
+    """The first row whose first reading searches a datastore, and the numbers of neighbours
+    reported for it.
 
     Rows that leave out searches are passed over: without a search no neighbour can be right.
     """
@@ -195,10 +217,11 @@ def find_accuracy(rows: "Sequence[MemoryRow]") -> tuple[int, tuple[int, ...]]:
 
 
 def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
-    """Whether each of a split's T tokens ends a document, bool [T]; None if documents have no `<eos>` of their own.
+    """Whether each of a split's T tokens ends a document, bool [T]; None if documents have no
+    `<eos>` of their own.
 
-    A token of white space with a line break before `<eos>` counts, too. If lines are documents, each has such a token,
-    and `<eos>` is certain after it.
+    A token of white space with a line break before `<eos>` counts, too. If lines are documents,
+    each has such a token, and `<eos>` is certain after it.
     """
     if tokens.metrics["eos_after"] != "document":
         return None
@@ -207,7 +230,9 @@ def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
     last = offsets[1:] - 1
     # the last document of a split may be cut, and then has no end
     last = last[ids[last] == tokens.metrics["eos_id"]]
-    before = last[~np.isin(last, offsets[:-1])] - 1  # a document of <eos> alone has no token before it
+    before = (
+        last[~np.isin(last, offsets[:-1])] - 1
+    )  # a document of <eos> alone has no token before it
     text = token_text(tokens)
     labels = {id: text.label(id) for id in np.unique(ids[before]).tolist()}
     breaks = [id for id, label in labels.items() if "\n" in label and label.isspace()]

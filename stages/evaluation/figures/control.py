@@ -1,8 +1,9 @@
 """The control of each row: a trigram model that its gain must beat.
 
-The control of a row counts in all the text that the row may read: the model's training text, the rows of the
-datastores and, if the row has a cache, the tokens scored so far. The text known beforehand makes one trigram of
-joined counts. The scored tokens make another, which counts as it reads. Both are mixed with one weight.
+The control of a row counts in all the text that the row may read: the model's training text, the
+rows of the datastores and, if the row has a cache, the tokens scored so far. The text known
+beforehand makes one trigram of joined counts. The scored tokens make another, which counts as it
+reads. Both are mixed with one weight.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,13 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from stages.evaluation.figures.places import LastWords, counted_tokens
-from stages.evaluation.figures.texts import MOST_TOKENS, KnownText, counted_texts, digests_of, learned_text
+from stages.evaluation.figures.texts import (
+    MOST_TOKENS,
+    KnownText,
+    counted_texts,
+    digests_of,
+    learned_text,
+)
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
 from stages.lineage.sources import PAIRS
@@ -35,16 +42,19 @@ class Reads(NamedTuple):
     datastores: tuple[Artifact, ...] = ()
     """Datastores, exact indexes, and tokens whose pairs are searched."""
     past: Past | None = None
-    """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache."""
+    """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache.
+    """
 
 
 @dataclass
 class Counting:
     """The controls of one evaluation; a text that two rows share is counted once.
 
-    `read`: artifacts that the evaluation reads, by role. `split`, `tune_split`, `reset`: its resolved settings.
-    `outside`: bool [T], whether each token is in no paragraph that was read before; None if not known.
-    `last_words`: by split, the only tokens that count; None: all count. `order`: number of tokens of an n-gram.
+    `read`: artifacts that the evaluation reads, by role. `split`, `tune_split`, `reset`: its
+    resolved settings. `outside`: bool [T], whether each token is in no paragraph that was read
+    before; None if not known.
+    `last_words`: by split, the only tokens that count; None: all count. `order`: number of tokens
+    of an n-gram.
     """
 
     read: Mapping[str, Artifact]
@@ -58,7 +68,9 @@ class Counting:
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
 
     def trigram(self) -> dict[str, Any] | None:
-        """Figures of a trigram of the model's training text, JSON; None if `control` has no figures."""
+        """Figures of a trigram of the model's training text, JSON; None if `control` has no
+        figures.
+        """
         found = self.control(Reads())
         if found is None or found["perplexity"] is None:
             return None
@@ -71,27 +83,46 @@ class Counting:
 
     def reads(self, row: "MemoryRow | None") -> Reads:
         """Texts that a row may read; None: the model without memories."""
-        settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
+        settings = (
+            [one for source in row.sources for one in source.reading.source_settings] if row else []
+        )
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
         roles = {"datastore": "datastore", "text": EXACT, "pairs": PAIRS}
-        stores += [self.read[role] for what, role in roles.items() if any(what in one.reads for one in settings)]
+        stores += [
+            self.read[role]
+            for what, role in roles.items()
+            if any(what in one.reads for one in settings)
+        ]
         pasts = {one.past(self.reset) for one in settings}
-        past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
+        past: Past | None = (
+            "stream" if "stream" in pasts else "document" if "document" in pasts else None
+        )
         return Reads(tuple({store.reference: store for store in stores}.values()), past)
 
     def control(self, reads: Reads) -> dict[str, Any] | None:
         """The control of a row, JSON.
 
-        Returns: None if counting is meaningless: the split is the training text, or the row reads no text to count.
-            Figures are None for more than MOST_TOKENS tokens, which would take too long. They are also None for a row
-            that reads the scored text itself, since each token may find other rows.
+        Returns: None if counting is meaningless: the split is the training text, or the row reads
+            no text to count. Figures are None for more than MOST_TOKENS tokens, which would take
+            too long. They are also None for a row that reads the scored text itself, since each
+            token may find other rows.
         """
-        texts, scored = counted_texts(self.read["model"], reads.datastores), self._tokens(self.split)
+        texts, scored = (
+            counted_texts(self.read["model"], reads.datastores),
+            self._tokens(self.split),
+        )
         if not scored or self._is_learned(self.split) or not (texts or reads.past):
             return None
         listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
-        found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
-        costs_much = max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order)
+        found: dict[str, Any] = {
+            "texts": listed,
+            "past": reads.past,
+            "weight": None,
+            "tune_split": None,
+        }
+        costs_much = max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(
+            TRIGRAM, self.order
+        )
         if costs_much or len(self._texts(self.split, reads)) < len(texts):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
         if not texts:
@@ -101,7 +132,11 @@ class Counting:
         else:
             found["tune_split"] = self._fitted_on()
             found["weight"] = self._weight(reads, found["tune_split"])
-            p = mixed(self._beforehand(self.split, reads), self._counting_on(self.split, reads), found["weight"])
+            p = mixed(
+                self._beforehand(self.split, reads),
+                self._counting_on(self.split, reads),
+                found["weight"],
+            )
         return {**found, **self._figures(-np.log(p))}
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
@@ -120,8 +155,15 @@ class Counting:
         It is the tuning split of memory, or `valid` if nothing is tuned.
         """
         split = self.tune_split or "valid"
-        known = split in self.read["tokens"].metrics["splits"] and 0 < self._tokens(split) <= MOST_TOKENS
-        if not known or self._is_learned(split) or (self.tune_split is None and self.split == split):
+        known = (
+            split in self.read["tokens"].metrics["splits"]
+            and 0 < self._tokens(split) <= MOST_TOKENS
+        )
+        if (
+            not known
+            or self._is_learned(split)
+            or (self.tune_split is None and self.split == split)
+        ):
             return None
         return split if self.last_words is None or split in self.last_words else None
 
@@ -137,7 +179,9 @@ class Counting:
         """Probabilities from counts in the text known beforehand, float64 [T]."""
         key = ("beforehand", split, *(store.reference for store in reads.datastores))
         if key not in self._p:
-            self._p[key] = self._ngrams(self._texts(split, reads)).p(self._stream(split, self.reset))
+            self._p[key] = self._ngrams(self._texts(split, reads)).p(
+                self._stream(split, self.reset)
+            )
         return self._p[key]
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
@@ -150,7 +194,9 @@ class Counting:
         return self._p[key]
 
     def _ngrams(self, texts: list[KnownText]) -> Ngrams:
-        """Joined counts of some texts; only the last ones are kept, since several splits are read with them."""
+        """Joined counts of some texts; only the last ones are kept, since several splits are read
+        with them.
+        """
         key = tuple((text.ids, text.tokens) for text in texts)
         if key not in self._counted:
             self._counted.clear()  # before counting, so that memory holds one set of counts
@@ -161,7 +207,9 @@ class Counting:
     def _texts(self, split: str, reads: Reads) -> list[KnownText]:
         """Texts that are counted before a split is read, without the split itself."""
         own = digests_of(self.read["tokens"], split)
-        return [text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own]
+        return [
+            text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own
+        ]
 
     def _is_learned(self, split: str) -> bool:
         learned = learned_text(self.read["model"])
@@ -172,13 +220,19 @@ class Counting:
 
     def _that_count(self, split: str) -> Any:
         """Index of the tokens of a split that count."""
-        return counted_tokens(None if self.last_words is None else self.last_words[split], 0, self._tokens(split))
+        return counted_tokens(
+            None if self.last_words is None else self.last_words[split], 0, self._tokens(split)
+        )
 
     def _stream(self, split: str, reset: str) -> Pieces:
         """A split as it is read: as one text, or as separate documents."""
         tokens = open_split(self.read["tokens"].zarr("tokens.zarr"), split)
         ids = np.asarray(tokens.ids[:])
-        return Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:])) if reset == "document" else Pieces(ids)
+        return (
+            Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:]))
+            if reset == "document"
+            else Pieces(ids)
+        )
 
     @property
     def _counted_as(self) -> tuple[int, int, int]:
@@ -190,7 +244,8 @@ class Counting:
 EVEN = 0.5
 """The weight of each trigram if there is no text to fit it on."""
 HALVINGS = 14
-"""Halvings of the range of weights: to 1/16,384, too little to change a shown digit of perplexity."""
+"""Halvings of the range of weights: to 1/16,384, too little to change a shown digit of perplexity.
+"""
 
 
 def mixed(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:

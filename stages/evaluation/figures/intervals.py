@@ -1,8 +1,10 @@
-"""Confidence intervals of changes of perplexity: a percentile bootstrap, paired by document or block.
+"""Confidence intervals of changes of perplexity: a percentile bootstrap, paired by document or
+block.
 
-Tokens of one document resemble each other, so documents are drawn, not tokens (a cluster bootstrap). A mean is a
-ratio of sums, since documents differ in length. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap,
-chapters 8 and 13. `memlm compare` draws in the same way. A report's own intervals need no saved scores of tokens.
+Tokens of one document resemble each other, so documents are drawn, not tokens (a cluster
+bootstrap). A mean is a ratio of sums, since documents differ in length. Source: Efron and
+Tibshirani 1993, An Introduction to the Bootstrap, chapters 8 and 13. `memlm compare` draws in the
+same way. A report's own intervals need no saved scores of tokens.
 """
 
 from collections.abc import Sequence
@@ -41,16 +43,24 @@ class Bootstrap:
             totals: float64 [U, C], the sum over each of U units for each of C means.
             weights: float64 [U, C], the number of tokens (or words, or characters) in each sum.
             progress: called with the number of resamples drawn.
-        Returns: for each mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means;
-            resamples without weight are left out; None for a mean with weight in fewer than `FEWEST_UNITS` units.
+        Returns: for each mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the
+            resampled means; resamples without weight are left out; None for a mean with weight in
+            fewer than `FEWEST_UNITS` units.
         """
         means = self.resampled_means(totals, weights, progress)
         enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
-        return [self.interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
+        return [
+            self.interval(column) if known else None
+            for column, known in zip(means.T, enough, strict=True)
+        ]
 
-    def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:
+    def resampled_means(
+        self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard
+    ) -> np.ndarray:
         """The means of all resamples, float64 [samples, C]; NaN if no weight was drawn."""
-        total, weight = np.hsplit(self.resampled_sums(np.concatenate([totals, weights], axis=1), progress), 2)
+        total, weight = np.hsplit(
+            self.resampled_sums(np.concatenate([totals, weights], axis=1), progress), 2
+        )
         return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
 
     def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
@@ -66,7 +76,9 @@ class Bootstrap:
         return np.concatenate(parts)
 
     def interval(self, means: np.ndarray) -> tuple[float, float] | None:
-        """The percentile interval of the resampled values [samples], without NaN; None if all are NaN."""
+        """The percentile interval of the resampled values [samples], without NaN; None if all are
+        NaN.
+        """
         means = means[~np.isnan(means)]
         if not len(means):
             return None
@@ -124,10 +136,18 @@ class UnitFiles:
         """Size in bytes of all files, if no unit is in two shards."""
         return 8 * GROUPS * (self.rows + 1) * self.units.count
 
-    def write(self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int) -> None:
-        """Write the sums of shard `number`, tokens [start, stop); `nll`: nats [c] of the counted tokens, by row."""
+    def write(
+        self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int
+    ) -> None:
+        """Write the sums of shard `number`, tokens [start, stop); `nll`: nats [c] of the counted
+        tokens, by row.
+        """
         chosen = self.units.places.chosen
-        places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
+        places = (
+            np.arange(start, stop)
+            if chosen is None
+            else chosen[(chosen >= start) & (chosen < stop)]
+        )
         first, found = self._sums(places, np.stack(nll))
         save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
 
@@ -140,23 +160,39 @@ class UnitFiles:
         return total
 
     def of_baseline(self, report: Artifact) -> UnitSums | None:
-        """The sums of the first row of another report on the same tokens; None if it saved no token scores."""
+        """The sums of the first row of another report on the same tokens; None if it saved no token
+        scores.
+        """
         if not has_scores(report):
             return None
-        scores, total, n = open_scores(report, "model"), UnitSums.nothing(1, self.units.count), len(self.units.places)
+        scores, total, n = (
+            open_scores(report, "model"),
+            UnitSums.nothing(1, self.units.count),
+            len(self.units.places),
+        )
         total.add(*self._sums(self.units.places.read(0, n), scores.nll(0, n)[None]))
         return total
 
     def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
-        """The first unit of some tokens, and the sums from that unit to their last; nll float64 [R, n]."""
+        """The first unit of some tokens, and the sums from that unit to their last; nll float64 [R,
+        n].
+        """
         if not len(places):
             return 0, UnitSums.nothing(len(nll), 0)
         units = self.units.of(places)
         first, count = int(units[0]), int(units[-1] - units[0]) + 1
-        groups = np.ones(len(places)), np.zeros(len(places)) if self.outside is None else self.outside[places]
+        groups = (
+            np.ones(len(places)),
+            np.zeros(len(places)) if self.outside is None else self.outside[places],
+        )
         with np.errstate(invalid="ignore"):
-            sums = [[np.bincount(units - first, np.where(held, row, 0), count) for row in nll] for held in groups]
-        return first, UnitSums(np.array(sums), np.array([np.bincount(units - first, held, count) for held in groups]))
+            sums = [
+                [np.bincount(units - first, np.where(held, row, 0), count) for row in nll]
+                for held in groups
+            ]
+        return first, UnitSums(
+            np.array(sums), np.array([np.bincount(units - first, held, count) for held in groups])
+        )
 
 
 def _file(number: int) -> str:
@@ -172,8 +208,9 @@ def change_intervals(
         names: names of the rows.
         sums: sums of the rows.
         baseline: sums of the row that all are compared with; None: the first of them.
-    Returns: for each row the `interval` of its change, the interval `on_new_text`, and the interval of its distance
-        `above_lowest` row. Each is in shares of perplexity, or None. None alone if there is nothing to compare.
+    Returns: for each row the `interval` of its change, the interval `on_new_text`, and the interval
+        of its distance `above_lowest` row. Each is in shares of perplexity, or None. None alone if
+        there is nothing to compare.
     """
     first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
     if baseline is not None:
@@ -191,7 +228,10 @@ def change_intervals(
     return {
         **asdict(bootstrap),
         **units.facts(int(held.sum())),
-        "rows": [dict(zip(("row", "interval", "on_new_text", "above_lowest"), row, strict=True)) for row in named],
+        "rows": [
+            dict(zip(("row", "interval", "on_new_text", "above_lowest"), row, strict=True))
+            for row in named
+        ],
     }
 
 
@@ -209,8 +249,12 @@ def _intervals(
     with np.errstate(invalid="ignore"):
         differences = (rows - first).reshape(groups * count, -1).T
     finite = np.isfinite(differences).all(axis=0)
-    found = bootstrap.intervals(np.where(finite, differences, 0), np.repeat(tokens, count, axis=0).T)
-    shares = [_shares(interval) if known else None for interval, known in zip(found, finite, strict=True)]
+    found = bootstrap.intervals(
+        np.where(finite, differences, 0), np.repeat(tokens, count, axis=0).T
+    )
+    shares = [
+        _shares(interval) if known else None for interval, known in zip(found, finite, strict=True)
+    ]
     return [shares[start : start + count] for start in range(0, len(shares), count)]
 
 

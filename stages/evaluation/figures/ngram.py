@@ -4,9 +4,10 @@ After a context h, which occurs c(h) times in the text and before T(h) different
 
     p(w | h) = (c(h, w) + T(h) p(w | h without its first token)) / (c(h) + T(h)),
 
-where the uniform 1/V is below the empty context. Nothing is tuned. Sources: Witten and Bell 1991, The
-zero-frequency problem, method C; recursion from Chen and Goodman 1998, An Empirical Study of Smoothing Techniques for
-Language Modeling, section 2.5. Sorts, not loops, count the tokens of many groups at once.
+where the uniform 1/V is below the empty context. Nothing is tuned. Sources: Witten and Bell 1991,
+The zero-frequency problem, method C; recursion from Chen and Goodman 1998, An Empirical Study of
+Smoothing Techniques for Language Modeling, section 2.5. Sorts, not loops, count the tokens of many
+groups at once.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,9 @@ class Counts(NamedTuple):
     def interpolated(self, below: np.ndarray) -> np.ndarray:
         """p(w | h), float64 [n]; `below` is the probability after the shorter context."""
         held = self.total + self.types
-        return np.where(self.total > 0, (self.gram + self.types * below) / np.maximum(held, 1), below)
+        return np.where(
+            self.total > 0, (self.gram + self.types * below) / np.maximum(held, 1), below
+        )
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,17 @@ class Ngrams:
         Counting takes at most 70 bytes a token, and sorts 2 n times.
 
         Args:
-            n: order, 1 or more. The number of a context combines the shorter context's number and one token. So 64
-                bits are enough for any order.
+            n: order, 1 or more. The number of a context combines the shorter context's number and
+                one token. So 64 bits are enough for any order.
 
         >>> ngrams = Ngrams.count([Pieces(np.array([1, 2, 1]))], 2, start=0, vocabulary=4)
         >>> ngrams.p(Pieces(np.array([1, 2]))).tolist()  # after 0: (1 + 1 * 5/10) / 2; after 1: (1 + 1 * 3/10) / 2
         [0.75, 0.65]
         """
         nothing = np.zeros(0, np.int64)
-        words = np.concatenate([nothing, *(text.ids for text in texts)]).astype(np.int64, copy=False)
+        words = np.concatenate([nothing, *(text.ids for text in texts)]).astype(
+            np.int64, copy=False
+        )
         orders, shorter = list[_Order](), np.zeros(len(words), np.int64)
         for length in range(n):
             back = np.concatenate([nothing, *(text.back(length, start) for text in texts)])
@@ -65,15 +70,21 @@ class Ngrams:
 
     def p(self, scored: "Pieces") -> np.ndarray:
         """Probability of each token of a text after those before it in its piece, float64 [T]."""
-        p, shorter = np.full(len(scored.ids), 1 / self.vocabulary), np.zeros(len(scored.ids), np.int64)
+        p, shorter = (
+            np.full(len(scored.ids), 1 / self.vocabulary),
+            np.zeros(len(scored.ids), np.int64),
+        )
         for length, order in enumerate(self.orders):
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
                 back = scored.back(length, self.start, part.start, part.stop)
-                # A context or gram that is not in the text gets the index after the last, whose count is 0.
+                # A context or gram that is not in the text gets the index after the last, whose
+                # count is 0.
                 shorter[part] = _find(order.contexts, shorter[part] * self.vocabulary + back)
                 gram = _find(order.grams, shorter[part] * self.vocabulary + scored.ids[part])
-                counts = Counts(order.counts[gram], order.totals[shorter[part]], order.types[shorter[part]])
+                counts = Counts(
+                    order.counts[gram], order.totals[shorter[part]], order.types[shorter[part]]
+                )
                 p[part] = counts.interpolated(p[part])
         return p
 
@@ -83,9 +94,12 @@ class _Order:
     """Counts of the tokens after each of C contexts of one length."""
 
     contexts: np.ndarray
-    """int64 [C], ascending: V times the place of the context without its first token, plus that token."""
+    """int64 [C], ascending: V times the place of the context without its first token, plus that
+    token.
+    """
     grams: np.ndarray
-    """int64 [G], ascending: V times the place of a context in `contexts`, plus the token after it."""
+    """int64 [G], ascending: V times the place of a context in `contexts`, plus the token after it.
+    """
     counts: np.ndarray
     """c(h, w) of each gram, then 0 for grams that are not in the text, [G + 1]."""
     totals: np.ndarray
@@ -94,19 +108,28 @@ class _Order:
     """T(h) of each context, then 0, [C + 1]."""
 
     @classmethod
-    def count(cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int) -> "tuple[_Order, np.ndarray]":
+    def count(
+        cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int
+    ) -> "tuple[_Order, np.ndarray]":
         """The counts, and the place of the context of each of N words, int64 [N]."""
         known, places = np.unique(contexts, return_inverse=True)
         grams, counts = np.unique(places * vocabulary + words, return_counts=True)
         size = len(known) + 1
-        totals, types = np.bincount(places, None, size), np.bincount(grams // vocabulary, None, size)
+        totals, types = (
+            np.bincount(places, None, size),
+            np.bincount(grams // vocabulary, None, size),
+        )
         return cls(known, grams, np.append(counts, 0), totals, types), places
 
 
-def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: bool = True) -> np.ndarray:
-    """Probability of each token of a text from n-grams counted in the tokens before it, float64 [T].
+def counting_on(
+    stream: "Pieces", n: int, start: int, vocabulary: int, anew: bool = True
+) -> np.ndarray:
+    """Probability of each token of a text from n-grams counted in the tokens before it, float64
+    [T].
 
-    The first token has probability 1/V. Counting sorts 4 n times, and takes about 150 bytes a token.
+    The first token has probability 1/V. Counting sorts 4 n times, and takes about 150 bytes a
+    token.
 
     Args:
         n: order, 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
@@ -120,7 +143,9 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
         contexts = stream.first
     for length in range(n):
         # renumbered at each length, so that the product with V fits into 64 bits
-        contexts = np.unique(contexts * vocabulary + stream.back(length, start), return_inverse=True)[1]
+        contexts = np.unique(
+            contexts * vocabulary + stream.back(length, start), return_inverse=True
+        )[1]
         total, order, begins = ranks(contexts)
         gram = ranks(contexts * vocabulary + stream.ids.astype(np.int64)).rank
         new = gram[order] == 0
@@ -132,9 +157,11 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
 
 
 def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Index in `ascending` of each unsorted value [n], int64 [n]; an index past the last if the value is missing.
+    """Index in `ascending` of each unsorted value [n], int64 [n]; an index past the last if the
+    value is missing.
 
-    Values are sorted first, since a search for similar values in a row stays in the processor's cache.
+    Values are sorted first, since a search for similar values in a row stays in the processor's
+    cache.
     """
     order = np.argsort(values)
     places = np.empty(len(values), np.int64)
@@ -148,8 +175,8 @@ def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
 class Pieces:
     """Tokens of a text in pieces; no context crosses the beginning of a piece.
 
-    `ids`: integers [T]. `first`: int64 [T], ascending, the index of the first token of each token's piece; None: the
-    text is one piece.
+    `ids`: integers [T]. `first`: int64 [T], ascending, the index of the first token of each token's
+    piece; None: the text is one piece.
     """
 
     ids: np.ndarray
@@ -166,7 +193,8 @@ class Pieces:
 
     @classmethod
     def of_places(cls, ids: np.ndarray, places: np.ndarray) -> "Pieces":
-        """Pieces of some tokens of a split, from their ascending places, [T] each; consecutive tokens are a piece.
+        """Pieces of some tokens of a split, from their ascending places, [T] each; consecutive
+        tokens are a piece.
 
         >>> Pieces.of_places(np.array([5, 6, 7]), np.array([2, 3, 9])).first.tolist()
         [0, 0, 2]
@@ -175,7 +203,8 @@ class Pieces:
         return cls(ids, np.repeat(begins, np.diff(begins, append=len(ids))))
 
     def back(self, length: int, start: int, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """The token `length` before each of tokens [begin, end), int64 [end - begin]; 0 for a length of 0.
+        """The token `length` before each of tokens [begin, end), int64 [end - begin]; 0 for a
+        length of 0.
 
         Args:
             start: token before a piece, repeated as needed.
@@ -198,9 +227,12 @@ class Ranks(NamedTuple):
     rank: np.ndarray
     """int64 [n]: number of equal values before each."""
     order: np.ndarray
-    """int64 [n]: a stable sort of the values' indices, so that equal values are next to each other."""
+    """int64 [n]: a stable sort of the values' indices, so that equal values are next to each other.
+    """
     begins: np.ndarray
-    """int64 [n]: for each entry of `order`, the index in `order` at which its group of equal values begins."""
+    """int64 [n]: for each entry of `order`, the index in `order` at which its group of equal values
+    begins.
+    """
 
 
 def ranks(values: np.ndarray) -> Ranks:

@@ -1,7 +1,9 @@
-"""The scored tokens of a split, and their places: in the split, in a document, in a block of tokens.
+"""The scored tokens of a split, and their places: in the split, in a document, in a block of
+tokens.
 
-All are scored, or the last word of each passage alone, all its subwords, as LAMBADA asks for. Source: Paperno et al.
-2016 (LAMBADA, arXiv:1606.06031), section 3: perplexity and accuracy of the target word.
+All are scored, or the last word of each passage alone, all its subwords, as LAMBADA asks for.
+Source: Paperno et al. 2016 (LAMBADA, arXiv:1606.06031), section 3: perplexity and accuracy of the
+target word.
 """
 
 from dataclasses import dataclass, replace
@@ -20,18 +22,25 @@ if TYPE_CHECKING:
 LONGEST_BLOCK = 512
 FEWEST_BLOCKS = 20
 SHORTEST_GROUP = LONGEST_BLOCK
-"""Minimum number of tokens of documents that are drawn together, if documents are parts of a passage."""
+"""Minimum number of tokens of documents that are drawn together, if documents are parts of a
+passage.
+"""
 PARTS = ("line", "blank-line")
-"""Values of `tokenize --documents` that cut a passage into lines or paragraphs, which resemble their neighbours."""
+"""Values of `tokenize --documents` that cut a passage into lines or paragraphs, which resemble
+their neighbours.
+"""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Tokens [spans[p, 0], spans[p, 1]) of a split are the last word of passage p; int64 [P, 2], ascending."""
+    """Tokens [spans[p, 0], spans[p, 1]) of a split are the last word of passage p; int64 [P, 2],
+    ascending.
+    """
 
     spans: np.ndarray
     unknown: int = 0
-    """Number of passages whose last word is not in the vocabulary, so that its target is `<unk>`."""
+    """Number of passages whose last word is not in the vocabulary, so that its target is `<unk>`.
+    """
 
     @property
     def passages(self) -> int:
@@ -59,7 +68,8 @@ class LastWords:
         A word may be cut by ranges: its passage is wrong if it is wrong in any of them.
 
         Args:
-            correct: bool [n], whether each scored token of the range has the highest probability, in order.
+            correct: bool [n], whether each scored token of the range has the highest probability,
+            in order.
         """
         wrong = start + np.flatnonzero(self.scored(start, stop))[~correct]
         return np.unique(self._passage_of(wrong)).tolist()
@@ -82,7 +92,8 @@ def counted_tokens(words: LastWords | None, start: int, stop: int) -> Any:
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
     """The last word of every document of a split; documents without a word are left out.
 
-    Raises: UsageError if the tokenizer does not separate words; DataError if no document has a word.
+    Raises: UsageError if the tokenizer does not separate words; DataError if no document has a
+    word.
     """
     from stages.text.words import last_words
 
@@ -91,7 +102,9 @@ def find_last_words(tokens: Artifact, split: str) -> LastWords:
     spans = last_words(group["ids"], group["doc_offsets"], tokenizer)
     spans = spans[spans[:, 0] < spans[:, 1]]
     if not len(spans):
-        raise DataError(f"No document of {split} in {tokens.reference} has a word that could be scored.")
+        raise DataError(
+            f"No document of {split} in {tokens.reference} has a word that could be scored."
+        )
     unk = tokens.metrics.get("unk_id")
     words = LastWords(spans)
     return words if unk is None else words.counted_unknown(np.asarray(group["ids"][:]), unk)
@@ -166,9 +179,11 @@ def places_of(split: TokenSplit, words: LastWords | None) -> Places:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of the bootstrap: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
+    """Units of the bootstrap: documents, groups of them, or blocks of `block_tokens` consecutive
+    tokens of the split.
 
-    `groups`: the first document of each group, then the number of documents, int64 [G + 1]; None: no groups.
+    `groups`: the first document of each group, then the number of documents, int64 [G + 1]; None:
+    no groups.
     """
 
     places: Places
@@ -187,7 +202,11 @@ class Units:
         if self.block_tokens is not None:
             return places // self.block_tokens
         documents = self.places.documents(places)
-        return documents if self.groups is None else np.searchsorted(self.groups, documents, side="right") - 1
+        return (
+            documents
+            if self.groups is None
+            else np.searchsorted(self.groups, documents, side="right") - 1
+        )
 
     def facts(self, held: int) -> dict[str, Any]:
         """Description of the units in a comparison; `held` of them have a scored token."""
@@ -198,10 +217,12 @@ class Units:
 
 
 def units_of(places: Places, block_tokens: int | None, documents: str | None = None) -> Units:
-    """Documents as units; or blocks, if their length is given or all scored tokens are in one document.
+    """Documents as units; or blocks, if their length is given or all scored tokens are in one
+    document.
 
-    If no length is given, blocks have LONGEST_BLOCK tokens, or fewer to make FEWEST_BLOCKS of them. Documents that are
-    parts of a passage resemble their neighbours. So they are drawn in groups of at least SHORTEST_GROUP tokens.
+    If no length is given, blocks have LONGEST_BLOCK tokens, or fewer to make FEWEST_BLOCKS of them.
+    Documents that are parts of a passage resemble their neighbours. So they are drawn in groups of
+    at least SHORTEST_GROUP tokens.
 
     Args:
         documents: kind of document, as in `tokenize --documents`.
@@ -214,12 +235,19 @@ def units_of(places: Places, block_tokens: int | None, documents: str | None = N
 
 
 def are_parts(places: Places, documents: str | None) -> bool:
-    """Whether documents are parts of a passage, and too short to be drawn alone; False if last words are scored."""
-    return documents in PARTS and places.chosen is None and len(grouped(places.doc_offsets)) < len(places.doc_offsets)
+    """Whether documents are parts of a passage, and too short to be drawn alone; False if last
+    words are scored.
+    """
+    return (
+        documents in PARTS
+        and places.chosen is None
+        and len(grouped(places.doc_offsets)) < len(places.doc_offsets)
+    )
 
 
 def grouped(offsets: np.ndarray) -> np.ndarray:
-    """The first part of each group of at least SHORTEST_GROUP tokens, then the number of parts, int64 [G + 1].
+    """The first part of each group of at least SHORTEST_GROUP tokens, then the number of parts,
+    int64 [G + 1].
 
     Args:
         offsets: the token at which each part begins, then the end of the last, int64 [P + 1].

@@ -1,4 +1,6 @@
-"""Figures of a report, from the sums of its shards: rows, tuning split, learned weights. Does not import torch."""
+"""Figures of a report, from the sums of its shards: rows, tuning split, learned weights. Does not
+import torch.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over the counted tokens of the split; lists have one entry for each row, the model alone first.
+    """Sums over the counted tokens of the split; lists have one entry for each row, the model alone
+    first.
 
-    `nll`: nats; infinite if not finite. `parts`: `tokens` and `nll` of parts of the tokens, by the names of
-    `Breakdown.parts`, and `unknown`. `nll_by_cutoff`: nats of each memory row, by cut-off. `bucket_nll`: nats of each
-    row and bucket of `bucket_tokens` tokens; None if frequencies are not known. `matches`: tokens whose target is among
-    the best K neighbours, by K. `wrong`: passages whose last word is not the argmax; None if not asked for.
+    `nll`: nats; infinite if not finite. `parts`: `tokens` and `nll` of parts of the tokens, by the
+    names of `Breakdown.parts`, and `unknown`. `nll_by_cutoff`: nats of each memory row, by cut-off.
+    `bucket_nll`: nats of each row and bucket of `bucket_tokens` tokens; None if frequencies are not
+    known. `matches`: tokens whose target is among the best K neighbours, by K. `wrong`: passages
+    whose last word is not the argmax; None if not asked for.
     `seconds`: time of each row, with the model's own.
     """
 
@@ -40,7 +44,11 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        sums = {field.name: _sum([r[field.name] for r in records]) for field in fields(cls) if field.name != "wrong"}
+        sums = {
+            field.name: _sum([r[field.name] for r in records])
+            for field in fields(cls)
+            if field.name != "wrong"
+        }
         wrong = [r["wrong"] for r in records]
         rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
         return cls(**sums, wrong=rows)
@@ -49,7 +57,8 @@ class Totals:
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
     """The sum of numbers, or of lists and tables of numbers, element by element.
 
-    In a list, None means a number that is not finite. Elsewhere it means unknown, and the sum is unknown, too.
+    In a list, None means a number that is not finite. Elsewhere it means unknown, and the sum is
+    unknown, too.
     """
     if unknown is None and None in values:
         return None
@@ -68,12 +77,14 @@ def table(
     read_tokens: int,
     vocabulary: int,
 ) -> list[dict[str, Any]]:
-    """The rows of the report: name, figures of merit, whether it diverged, tokens per second, readings of memory.
+    """The rows of the report: name, figures of merit, whether it diverged, tokens per second,
+    readings of memory.
 
     Args:
         counts: counts of the scored text: the split, or the last words of its passages.
         read_tokens: number of tokens of the split, scored or not.
-        vocabulary: number of types; a row has diverged if it is worse than a uniform guess among them.
+        vocabulary: number of types; a row has diverged if it is worse than a uniform guess among
+        them.
     """
     columns = zip(names, memories, totals.nll, totals.seconds, strict=True)
     rows = [
@@ -98,7 +109,8 @@ def outside_repeated_paragraphs(
     """The rows again, without the tokens of paragraphs that a known text repeats word for word.
 
     Args:
-        repeated: the texts of the model and the datastores, each with its number of repeated tokens.
+        repeated: the texts of the model and the datastores, each with its number of repeated
+        tokens.
     """
     part = totals.parts.get("outside")
     if part is None:
@@ -123,11 +135,17 @@ def outside_repeated_paragraphs(
 def outside_matches(
     names: Sequence[str], totals: Totals, matched: "Matched | None", counted: "np.ndarray | slice"
 ) -> dict[str, Any] | None:
-    """The rows again, without the tokens in a long match with a known text; and the shares of `counted` in matches."""
+    """The rows again, without the tokens in a long match with a known text; and the shares of
+    `counted` in matches.
+    """
     part = totals.parts.get("new")
     if part is None or matched is None:
         return None
-    return {"tokens": part["tokens"], **matched.figures(counted), "rows": _perplexities(names, part)}
+    return {
+        "tokens": part["tokens"],
+        **matched.figures(counted),
+        "rows": _perplexities(names, part),
+    }
 
 
 def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -136,7 +154,9 @@ def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[st
 
 
 def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] | None:
-    """The rows again without the tokens of a part (`unknown`, `ends`), and the part's share of each gain."""
+    """The rows again without the tokens of a part (`unknown`, `ends`), and the part's share of each
+    gain.
+    """
     if part not in totals.parts:
         return None
     nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]
@@ -155,12 +175,18 @@ def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] |
 
 
 def _share_of_gain(gain: float, of_unknown: float) -> float | None:
-    """The share of a gain, in nats, that comes from some tokens; above 1 if the others lose; None without a gain."""
+    """The share of a gain, in nats, that comes from some tokens; above 1 if the others lose; None
+    without a gain.
+    """
     return finite(of_unknown / gain) if gain > 0 else None
 
 
-def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
-    """The rows again, by bucket of the frequency of a token's type in a text; empty buckets are left out."""
+def frequency_buckets(
+    names: Sequence[str], totals: Totals, frequencies: Frequencies | None
+) -> dict[str, Any] | None:
+    """The rows again, by bucket of the frequency of a token's type in a text; empty buckets are
+    left out.
+    """
     if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
         return None
     held = buckets(totals.bucket_tokens)
@@ -172,25 +198,31 @@ def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequen
             {
                 "row": name,
                 "nll": [finite(sums[number] / totals.bucket_tokens[number]) for number, _ in held],
-                "perplexity": [perplexity(sums[number], totals.bucket_tokens[number]) for number, _ in held],
+                "perplexity": [
+                    perplexity(sums[number], totals.bucket_tokens[number]) for number, _ in held
+                ],
             }
             for name, sums in zip(names, totals.bucket_nll, strict=True)
         ],
     }
 
 
-def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
+def curves(
+    rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals
+) -> list[dict[str, Any]]:
     """Perplexity when fewer entries are read, for every row that reads one memory.
 
     Args:
-        rows: for each memory row its name, the unit of its cut-offs (`k`, `size`), and its settings at each cut-off.
+        rows: for each memory row its name, the unit of its cut-offs (`k`, `size`), and its settings
+        at each cut-off.
     """
     return [
         {
             "row": name,
             "over": over,
             "points": [
-                {**point, "perplexity": perplexity(nll, totals.tokens)} for point, nll in zip(points, sums, strict=True)
+                {**point, "perplexity": perplexity(nll, totals.tokens)}
+                for point, nll in zip(points, sums, strict=True)
             ],
         }
         for (name, over, points), sums in zip(rows, totals.nll_by_cutoff, strict=True)
@@ -200,8 +232,23 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
-    *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
-    *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", "tokens_per_second", "translation"),
+    *(
+        "word_perplexity",
+        "unknown_rate",
+        "diverged",
+        "method",
+        "memories",
+        "rows",
+        "curves",
+        "retrieval_accuracy",
+    ),
+    *(
+        "outside_repeated_paragraphs",
+        "outside_matches",
+        "frequency_buckets",
+        "tokens_per_second",
+        "translation",
+    ),
 )
 """Names of the figures in a report's manifest, besides the figures of probes."""
 
@@ -212,7 +259,10 @@ EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 def learned_figures(
-    row: "MemoryRow", learned: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], totals: Totals
+    row: "MemoryRow",
+    learned: Mapping[str, Any],
+    shards: Sequence[Mapping[str, Any]],
+    totals: Totals,
 ) -> dict[str, Any]:
     """The entry `learned_weight` of `metrics.json`, of the first row.
 
@@ -238,15 +288,22 @@ def learned_figures(
 def _searches(
     gains: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], totals: Totals
 ) -> list[dict[str, Any]] | None:
-    """Perplexity by share of tokens searched for: `asked` on the tuning split, `searched` on the scored split.
+    """Perplexity by share of tokens searched for: `asked` on the tuning split, `searched` on the
+    scored split.
 
     None if no gain of searching is predicted.
     """
     if gains is None:
         return None
     places, nll, tokens = range(len(gains["shares"])), totals.nll, totals.tokens
-    sums = [[sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)] for place in places]
-    points = [(0.0, 0, nll[0]), *((share, *one) for share, one in zip(gains["shares"], sums, strict=True))]
+    sums = [
+        [sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)]
+        for place in places
+    ]
+    points = [
+        (0.0, 0, nll[0]),
+        *((share, *one) for share, one in zip(gains["shares"], sums, strict=True)),
+    ]
     if gains["searched"] == 1:
         points.append((1.0, tokens, nll[1]))
     return [

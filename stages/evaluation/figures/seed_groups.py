@@ -1,4 +1,6 @@
-"""Groups of reports that differ only in the seed of training: means, deviations, confidence intervals."""
+"""Groups of reports that differ only in the seed of training: means, deviations, confidence
+intervals.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -60,7 +62,9 @@ def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, 
 
 
 def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Groups of reports that differ only in their seeds, in the order of first occurrence; sorted by seed within."""
+    """Groups of reports that differ only in their seeds, in the order of first occurrence; sorted
+    by seed within.
+    """
     groups: dict[str, list[Artifact]] = {}
     for report in dict.fromkeys(reports):
         groups.setdefault(json.dumps(_without_seed(report), sort_keys=True), []).append(report)
@@ -73,13 +77,24 @@ def seed_of(report: Artifact) -> int:
 
 
 def _without_seed(artifact: Artifact) -> dict[str, Any]:
-    """Identity of an artifact, from its own settings and its ancestors, without the seed of training."""
-    config = {name: value for name, value in artifact.config.items() if (artifact.kind, name) != ("model", "seed")}
+    """Identity of an artifact, from its own settings and its ancestors, without the seed of
+    training.
+    """
+    config = {
+        name: value
+        for name, value in artifact.config.items()
+        if (artifact.kind, name) != ("model", "seed")
+    }
     inputs = {
         role: _without_seed(above) if (above := _above(artifact, record)) else record.id
         for role, record in artifact.manifest.inputs.items()
     }
-    return {"kind": artifact.kind, "config": config, "inputs": inputs, "files": artifact.manifest.outside_files}
+    return {
+        "kind": artifact.kind,
+        "config": config,
+        "inputs": inputs,
+        "files": artifact.manifest.outside_files,
+    }
 
 
 def _above(artifact: Artifact, record: InputRecord) -> Artifact | None:
@@ -112,7 +127,9 @@ def _shown(text: tuple[str, str, str]) -> str:
     return f"{split} of {tokens} ({score})"
 
 
-def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+def _summary(
+    group: Sequence[Artifact], first: Sequence[Artifact], confidence: float
+) -> dict[str, Any]:
     return {
         "reports": [report.reference for report in group],
         "seeds": [seed_of(report) for report in group],
@@ -121,26 +138,35 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
     }
 
 
-def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
+def _row(
+    name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float
+) -> dict[str, Any]:
     """Figures of a row over the seeds.
 
-    Its change is against the first row of the first group, between runs with equal seeds; None if one has no partner.
+    Its change is against the first row of the first group, between runs with equal seeds; None if
+    one has no partner.
     """
     baseline = first[0].metrics["rows"][0]["row"]
     rows = [_reported(report, name) for report in group]
     values = [float(row["perplexity"]) for row in rows]
-    by_seed = {seed_of(report): float(_reported(report, baseline)["perplexity"]) for report in first}
+    by_seed = {
+        seed_of(report): float(_reported(report, baseline)["perplexity"]) for report in first
+    }
     others = [by_seed.get(seed_of(report)) for report in group]
     shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
     # run by run, so that the effect of a seed on both is not counted as a difference
     compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
-    pairs = [held_against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)]
+    pairs = [
+        held_against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)
+    ]
     return {
         "row": name,
         "perplexity": spread(values, confidence)._asdict(),
         "change": spread(shares, confidence)._asdict() if compared else None,
         "counting": _mean([counting(row) for row in rows]),
-        "against_counting": None if None in (means := tuple(map(_mean, zip(*pairs, strict=True)))) else means,
+        "against_counting": None
+        if None in (means := tuple(map(_mean, zip(*pairs, strict=True))))
+        else means,
     }
 
 
@@ -151,8 +177,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _reported(report: Artifact, name: str) -> Mapping[str, Any]:
-    """A row of a report. Raises: ArtifactError if its perplexity is not finite, so that no mean exists."""
+    """A row of a report. Raises: ArtifactError if its perplexity is not finite, so that no mean
+    exists.
+    """
     row: Mapping[str, Any] = next(row for row in report.metrics["rows"] if row["row"] == name)
     if row["perplexity"] is None:
-        raise ArtifactError(f"Row {name} of {report.reference} has no finite perplexity, so no mean: leave it out.")
+        raise ArtifactError(
+            f"Row {name} of {report.reference} has no finite perplexity, so no mean: leave it out."
+        )
     return row

@@ -1,7 +1,7 @@
 """Known texts: the training text of a model, rows of datastores, the text of an exact index.
 
-Finds the paragraphs and the long matches that a scored split shares with them. The match of a token ends with it.
-A token is in a match of m tokens if any match of that length covers it.
+Finds the paragraphs and the long matches that a scored split shares with them. The match of a token
+ends with it. A token is in a match of m tokens if any match of that length covers it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,13 @@ from stages.text.tokens import TokenSplit, open_split
 LEARNED = "train"
 HASHES = "paragraph_hashes"
 MOST_TOKENS = 10_000_000
-"""Maximum number of tokens that are counted, matched and scored: each control then takes at most 10 s and 1 GB."""
+"""Maximum number of tokens that are counted, matched and scored: each control then takes at most 10
+s and 1 GB.
+"""
 LENGTHS = (8, 13, 32)
-"""Lengths of matches, in tokens, whose shares are reported. Brown et al. 2020 (GPT-3), appendix C, use 13."""
+"""Lengths of matches, in tokens, whose shares are reported. Brown et al. 2020 (GPT-3), appendix C,
+use 13.
+"""
 NEW_BELOW = 13
 """Length of match, in tokens, from which text is no longer new."""
 
@@ -36,7 +40,9 @@ Digests = frozenset[tuple[str, str]]
 
 
 class WholeSplit(NamedTuple):
-    """A split whose arrays are opened only when read: most texts are compared by their digests alone."""
+    """A split whose arrays are opened only when read: most texts are compared by their digests
+    alone.
+    """
 
     tokens: Artifact
     split: str
@@ -51,8 +57,9 @@ class WholeSplit(NamedTuple):
 class KnownText:
     """A whole split, or the rows of it in a datastore.
 
-    `ids`: digests of the split's ids. `corpus`: reference of its tokens. `tokens`: number of known tokens.
-    `paragraphs`: digests of the hashes of its paragraphs; None if only some paragraphs are stored.
+    `ids`: digests of the split's ids. `corpus`: reference of its tokens. `tokens`: number of known
+    tokens. `paragraphs`: digests of the hashes of its paragraphs; None if only some paragraphs are
+    stored.
     """
 
     ids: Digests
@@ -101,7 +108,9 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
 
 
 def _held(holder: Artifact) -> Iterator[KnownText]:
-    """The rows of a datastore, a text for each source split; or the whole text of an exact index, or of pairs."""
+    """The rows of a datastore, a text for each source split; or the whole text of an exact index,
+    or of pairs.
+    """
     if holder.kind == "tokens":
         yield whole_split(holder, PAIRS_SPLIT, PAIRS)
         return
@@ -111,12 +120,20 @@ def _held(holder: Artifact) -> Iterator[KnownText]:
     rows = DatastoreRows(holder)
     for number, source in enumerate(rows.sources):
         first, end = rows.runs.block(number)
-        known = frozenset(source.ids.items()), source.tokens.reference, source.split, end - first, source.paragraphs
+        known = (
+            frozenset(source.ids.items()),
+            source.tokens.reference,
+            source.split,
+            end - first,
+            source.paragraphs,
+        )
         yield KnownText(*known, (rows, number), ("datastore",))
 
 
 def learned_text(model: Artifact) -> KnownText | None:
-    """The text that a model was trained on; None for a model trained elsewhere, whose training text is not known."""
+    """The text that a model was trained on; None for a model trained elsewhere, whose training text
+    is not known.
+    """
     tokens: Any = model.input("tokens")
     weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
     # imported weights were trained elsewhere: their tokens are not their training text
@@ -126,7 +143,9 @@ def learned_text(model: Artifact) -> KnownText | None:
 
 
 def counted_texts(model: Artifact, holders: Iterable[Artifact]) -> list[KnownText]:
-    """The texts of a model, datastores and exact indexes, each once; if two hold parts of a text, the larger part."""
+    """The texts of a model, datastores and exact indexes, each once; if two hold parts of a text,
+    the larger part.
+    """
     learned = learned_text(model)
     texts = {} if learned is None else {learned.ids: learned}
     for holder in holders:
@@ -140,7 +159,8 @@ def counted_texts(model: Artifact, holders: Iterable[Artifact]) -> list[KnownTex
 
 
 def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
-    """The texts that may contain the answers, each once: the training text, then the texts of datastores and indexes.
+    """The texts that may contain the answers, each once: the training text, then the texts of
+    datastores and indexes.
 
     Args:
         read: artifacts by role, as in `stages.lineage.evaluation`.
@@ -150,7 +170,12 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
     for datastore, _ in datastores_read(read):
         for held in _held(datastore):
             same = next(
-                (n for n, one in enumerate(texts) if held.paragraphs and one.paragraphs == held.paragraphs), None
+                (
+                    n
+                    for n, one in enumerate(texts)
+                    if held.paragraphs and one.paragraphs == held.paragraphs
+                ),
+                None,
             )
             if same is None:
                 texts.append(held)
@@ -163,7 +188,8 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
     """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T].
 
-    A paragraph is a run of lines that are not blank; each line of a long run is one (`stages.text.documents.mark`).
+    A paragraph is a run of lines that are not blank; each line of a long run is one
+    (`stages.text.documents.mark`).
     """
     arrays: Any = scored.zarr("tokens.zarr")
     repeated = np.isin(np.asarray(arrays[f"{split}/{HASHES}"][:]), known)
@@ -175,7 +201,9 @@ def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarr
 
 @dataclass(frozen=True)
 class Matched:
-    """Whether each of T tokens is in a match, bool [T], for each of LENGTHS; and the texts that were matched."""
+    """Whether each of T tokens is in a match, bool [T], for each of LENGTHS; and the texts that
+    were matched.
+    """
 
     covered: Mapping[int, np.ndarray]
     texts: Sequence[KnownText]
@@ -188,9 +216,15 @@ class Matched:
     def figures(self, counted: np.ndarray | slice) -> dict[str, Any]:
         """Shares of the `counted` tokens in matches, JSON."""
         return {
-            "shares": {str(length): float(inside[counted].mean()) for length, inside in self.covered.items()},
+            "shares": {
+                str(length): float(inside[counted].mean())
+                for length, inside in self.covered.items()
+            },
             "new_below": NEW_BELOW,
-            "texts": [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in self.texts],
+            "texts": [
+                {"corpus": one.corpus, "split": one.split, "tokens": one.tokens}
+                for one in self.texts
+            ],
         }
 
 
@@ -199,7 +233,8 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
 
     Args:
         read: artifacts by role, as in `stages.lineage.evaluation`.
-    Returns: None if there is no other text, or if the split or the texts have more than MOST_TOKENS tokens.
+    Returns: None if there is no other text, or if the split or the texts have more than MOST_TOKENS
+    tokens.
     """
     datastores = [datastore for datastore, _ in datastores_read(read)]
     holders = [*datastores, *(read[role] for role in (EXACT, PAIRS) if role in read)]
@@ -226,12 +261,18 @@ def _opened(text: KnownText) -> tuple[np.ndarray, np.ndarray]:
 
 
 def longest_matches(
-    ids: np.ndarray, offsets: np.ndarray, known: np.ndarray, known_offsets: np.ndarray, vocabulary: int
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    known: np.ndarray,
+    known_offsets: np.ndarray,
+    vocabulary: int,
 ) -> np.ndarray:
-    """Length in tokens of the longest match that ends with each token, in a known text, int64 [T]; LONGEST at most.
+    """Length in tokens of the longest match that ends with each token, in a known text, int64 [T];
+    LONGEST at most.
 
     Args:
-        ids, offsets: integers [T] and int64 [D + 1], the text to match; no match crosses a document boundary.
+        ids, offsets: integers [T] and int64 [D + 1], the text to match; no match crosses a document
+        boundary.
         known, known_offsets: the same for the known text.
 
     >>> text, whole = np.array([1, 2, 3, 9, 2, 3]), np.array([0, 6])
@@ -243,14 +284,18 @@ def longest_matches(
     for part in ranges(len(known)):  # sorted separately, so that only one range is in memory
         contexts = SortedContexts(held, *sort_contexts(held, part + 1))
         longest = np.maximum(longest, contexts.locate(asked, places).longest)
-    return np.minimum(longest, asked.known[places]).astype(np.int64)  # a document boundary in both is no token
+    return np.minimum(longest, asked.known[places]).astype(
+        np.int64
+    )  # a document boundary in both is no token
 
 
 def _inclusive(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> Text:
     """A text whose context at place t + 1 ends with token t, also at the ends of documents."""
     begins = np.repeat(offsets[:-1], np.diff(offsets))
     known = np.minimum(np.arange(1, len(ids) + 1) - begins, LONGEST)
-    return Text(np.append(ids, 0).astype(np.uint32), np.append(0, known).astype(np.uint8), vocabulary)
+    return Text(
+        np.append(ids, 0).astype(np.uint32), np.append(0, known).astype(np.uint8), vocabulary
+    )
 
 
 def in_match(matches: np.ndarray, length: int) -> np.ndarray:

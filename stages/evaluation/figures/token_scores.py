@@ -1,4 +1,6 @@
-"""Writing and reading of the token scores of a report: `scores.zarr`, with one row for each scored token."""
+"""Writing and reading of the token scores of a report: `scores.zarr`, with one row for each scored
+token.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,11 +104,13 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
 class ScoreFiles:
     """The arrays to which shards of a split write the scores of their tokens.
 
-    If every token is scored, each shard of the split is a shard of the arrays. If few are, shards write scratch files,
-    and the arrays are written in one piece at the end.
+    If every token is scored, each shard of the split is a shard of the arrays. If few are, shards
+    write scratch files, and the arrays are written in one piece at the end.
     """
 
-    def __init__(self, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()
+    ) -> None:
         """Lay out the arrays.
 
         Args:
@@ -122,7 +126,9 @@ class ScoreFiles:
         if readings:
             shapes["logp_memory"] = (tokens, readings)
         self.arrays = {
-            name: ArrayLayout(f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows)
+            name: ArrayLayout(
+                f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows
+            )
             for name, shape in shapes.items()
         }
 

@@ -1,1 +1,3 @@
-"""In-batch memory of training (TRIME): visible keys of each position, and log-sums with gradients, in blocks."""
+"""In-batch memory of training (TRIME): visible keys of each position, and log-sums with gradients,
+in blocks.
+"""

@@ -5,12 +5,14 @@ Shapes: N queries, K keys, d width; n rows and m keys a block.
 Three buffers have the size of the largest block, and serve every block:
 
 - `scores`, in the dtype of sums: the scores of a block, n x m;
-- `mirrored`, if a block has a mirror, in the dtype of sums: the scores of the mirror, stored as n x m too;
-- `products`, if products have a narrower dtype than sums: products before they are widened into the other two,
-  and gradients after they are narrowed. Otherwise it is `scores`, and products are computed in place.
+- `mirrored`, if a block has a mirror, in the dtype of sums: the scores of the mirror, stored as n x
+  m too;
+- `products`, if products have a narrower dtype than sums: products before they are widened into the
+  other two, and gradients after they are narrowed. Otherwise it is `scores`, and products are
+  computed in place.
 
-`sides` overwrites all three. The caller may overwrite the scores that it returns, until it asks for the next block.
-`narrowed` overwrites only `products`, which is free by then."""
+`sides` overwrites all three. The caller may overwrite the scores that it returns, until it asks for
+the next block. `narrowed` overwrites only `products`, which is free by then."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +27,8 @@ from stages.memory.in_batch.visible import Visible
 
 
 class BlockScores:
-    """Inner products of queries and keys as scores of base 2, because exp2 takes half the time of exp.
+    """Inner products of queries and keys as scores of base 2, because exp2 takes half the time of
+    exp.
 
     Attributes:
         sums: dtype of scores: float64 if the queries are, else float32.
@@ -59,10 +62,13 @@ class BlockScores:
         has_mirror = any(block.mirror for block in blocks)
         self._scores = queries.new_empty(cells, dtype=self.sums)
         self._mirrored = queries.new_empty(cells if has_mirror else 0, dtype=self.sums)
-        self._products = self._scores if dtype == self.sums else queries.new_empty(cells, dtype=dtype)
+        self._products = (
+            self._scores if dtype == self.sums else queries.new_empty(cells, dtype=dtype)
+        )
 
     def sides(self, block: Block) -> list[tuple[Block, Tensor]]:
-        """The block and its mirror, if it has one, each with its scores [n, m]; -inf where not visible.
+        """The block and its mirror, if it has one, each with its scores [n, m]; -inf where not
+        visible.
 
         The scores of a mirror are a transposed view.
         """
@@ -71,7 +77,8 @@ class BlockScores:
         mirrored = [] if block.mirror is None else [_copied(products, self._mirrored).T]
         scores = products if self._products is self._scores else _copied(products, self._scores)
         return [
-            (side, self._masked(side, matrix)) for side, matrix in zip(block.sides, (scores, *mirrored), strict=True)
+            (side, self._masked(side, matrix))
+            for side, matrix in zip(block.sides, (scores, *mirrored), strict=True)
         ]
 
     def narrowed(self, gradient: Tensor) -> Tensor:
@@ -79,7 +86,11 @@ class BlockScores:
         return gradient if self._products is self._scores else _copied(gradient, self._products)
 
     def _masked(self, block: Block, scores: Tensor) -> Tensor:
-        return scores if block.whole else scores.masked_fill_(self._visible[block.rows].hides(block.keys), -torch.inf)
+        return (
+            scores
+            if block.whole
+            else scores.masked_fill_(self._visible[block.rows].hides(block.keys), -torch.inf)
+        )
 
 
 def _copied(matrix: Tensor, room: Tensor) -> Tensor:
@@ -92,14 +103,18 @@ def _matrix(room: Tensor, rows: int, columns: int) -> Tensor:
 
 
 class Matches(NamedTuple):
-    """Row and memory offset, int64 [h] each, of the cells in a block that hold their row's target, visible or not."""
+    """Row and memory offset, int64 [h] each, of the cells in a block that hold their row's target,
+    visible or not.
+    """
 
     rows: Tensor
     cells: Tensor
 
 
 class _Runs(NamedTuple):
-    """Runs of matching keys among the sorted keys: first key and length for each row, int64 [n], and their total."""
+    """Runs of matching keys among the sorted keys: first key and length for each row, int64 [n],
+    and their total.
+    """
 
     first: Tensor
     counts: Tensor
@@ -109,12 +124,15 @@ class _Runs(NamedTuple):
 class TargetMatches:
     """Finds the target cells of blocks.
 
-    Keys are sorted by token, then index. So the keys of a token within a block are consecutive. Runs are found for all
-    blocks together. So the host waits for the device once, for the number of matches of each block. This takes 8 bytes
-    for each key, and 16 for each row of a block: 1/128 byte per cell if blocks are 2,048 keys wide.
+    Keys are sorted by token, then index. So the keys of a token within a block are consecutive.
+    Runs are found for all blocks together. So the host waits for the device once, for the number of
+    matches of each block. This takes 8 bytes for each key, and 16 for each row of a block: 1/128
+    byte per cell if blocks are 2,048 keys wide.
     """
 
-    def __init__(self, targets: Int64[Tensor, " N"], values: Int64[Tensor, " K"], blocks: Sequence[Block]) -> None:
+    def __init__(
+        self, targets: Int64[Tensor, " N"], values: Int64[Tensor, " K"], blocks: Sequence[Block]
+    ) -> None:
         """Args:
         targets: the token that each query predicts, int64 [N].
         values: the token that followed each key, int64 [K].
@@ -127,7 +145,8 @@ class TargetMatches:
         bounds = [_run(ordered, wanted[side.rows], side.keys) for side in sides]
         matches = torch.stack([counts.sum() for _, counts in bounds]).tolist() if bounds else []
         self._runs = {
-            _corner(side): _Runs(*bound, count) for side, bound, count in zip(sides, bounds, matches, strict=True)
+            _corner(side): _Runs(*bound, count)
+            for side, bound, count in zip(sides, bounds, matches, strict=True)
         }
 
     def matches(self, block: Block, strides: tuple[int, ...]) -> Matches:
@@ -144,7 +163,9 @@ class TargetMatches:
 def _run(
     ordered: Int64[Tensor, " K"], wanted: Int64[Tensor, " n"], keys: slice
 ) -> tuple[Int64[Tensor, " n"], Int64[Tensor, " n"]]:
-    """Start and length of the run of each wanted token among the sorted keys, for the range `keys` only; [n] each."""
+    """Start and length of the run of each wanted token among the sorted keys, for the range `keys`
+    only; [n] each.
+    """
     first = torch.searchsorted(ordered, wanted + keys.start)
     return first, torch.searchsorted(ordered, wanted + keys.stop) - first
 

@@ -1,4 +1,5 @@
-"""Blocks of the [queries, keys] matrix that have visible cells; the rest of the matrix is never computed.
+"""Blocks of the [queries, keys] matrix that have visible cells; the rest of the matrix is never
+computed.
 
 Shapes: N queries, K keys; n rows (queries) and m keys a block.
 """
@@ -20,7 +21,8 @@ SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
 
 
 class Block(NamedTuple):
-    """A range of queries and a range of keys with at least one visible cell; `whole`: all cells are visible.
+    """A range of queries and a range of keys with at least one visible cell; `whole`: all cells are
+    visible.
 
     `mirror`: the block with queries and keys exchanged, which has the same products.
     """
@@ -58,19 +60,25 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
     """
     kind = device if device in ROWS_AT_ONCE else "cpu"
     visible = visible.to("cpu")
-    # Mirrors halve the products, but squares hold more invisible cells: it depends on the batch which takes fewer.
+    # Mirrors halve the products, but squares hold more invisible cells: it depends on the batch
+    # which takes fewer.
     ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
     if own_keys:
         ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
     return min(ways, key=lambda blocks: sum(block.cells for block in blocks))
 
 
-def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once: int) -> list[Block]:
-    """The blocks that hold all visible cells, at most rows_at_once x keys_at_once each, in the order of their rows.
+def visible_blocks(
+    visible: Visible, keys: int, rows_at_once: int, keys_at_once: int
+) -> list[Block]:
+    """The blocks that hold all visible cells, at most rows_at_once x keys_at_once each, in the
+    order of their rows.
 
-    Rows are cut where their first visible key changes, keys where visibility begins and ends. So most blocks are whole.
+    Rows are cut where their first visible key changes, keys where visibility begins and ends. So
+    most blocks are whole.
 
-    Two segments of two positions, each of which reads its own segment, take two blocks of four cells:
+    Two segments of two positions, each of which reads its own segment, take two blocks of four
+    cells:
 
     >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
     >>> blocks = visible_blocks(Visible(*bounds, bounds[0], bounds[0]), keys=4, rows_at_once=2, keys_at_once=4)
@@ -85,9 +93,11 @@ def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once:
 
 
 def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
-    """Square blocks that hold all visible cells, if the queries are the keys; of two mirrors, one is multiplied.
+    """Square blocks that hold all visible cells, if the queries are the keys; of two mirrors, one
+    is multiplied.
 
-    Four positions that read all, in squares of size two: two on the diagonal, and one with its mirror.
+    Four positions that read all, in squares of size two: two on the diagonal, and one with its
+    mirror.
 
     >>> everything = Visible(*(torch.full((4,), n) for n in (0, 4, 0, 0)))
     >>> [(block.rows.start, block.keys.start, block.mirror is not None) for block in mirrored_blocks(everything, 2)]
@@ -95,7 +105,9 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
     """
     size = len(visible)
     tiles = [slice(first, min(first + at_once, size)) for first in range(0, size, at_once)]
-    bounds = torch.tensor([(tile.start, tile.stop) for tile in tiles], dtype=torch.int64).view(-1, 2).T
+    bounds = (
+        torch.tensor([(tile.start, tile.stop) for tile in tiles], dtype=torch.int64).view(-1, 2).T
+    )
     counts = [visible[tile].counts(*bounds).sum(0).tolist() for tile in tiles]
 
     def block(row: int, column: int) -> Block | None:
@@ -114,7 +126,9 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
 
 
 def _row_cuts(start: Tensor, at_once: int) -> list[int]:
-    """Bounds of blocks of rows: where `start` changes, unless a block would have less than half the maximum size."""
+    """Bounds of blocks of rows: where `start` changes, unless a block would have less than half the
+    maximum size.
+    """
     changes = (start.diff() != 0).nonzero().squeeze(1).add(1).tolist()
     cuts = [0]
     for change in (*changes, len(start)):

@@ -1,10 +1,13 @@
-"""In-batch memory on a GPU: one Triton kernel each for log-sums, gradients of queries, and gradients of keys.
+"""In-batch memory on a GPU: one Triton kernel each for log-sums, gradients of queries, and
+gradients of keys.
 
-Shapes: N queries, K keys, d width. A program handles ROWS queries or KEYS keys. It reads DEPTH columns of d at a time,
-and writes OUT of them. Scores and log-sums use base 2, but gradients are with respect to natural scores. Besides
-arguments and results, a call stores only a few numbers for each query: scores never leave the kernel.
+Shapes: N queries, K keys, d width. A program handles ROWS queries or KEYS keys. It reads DEPTH
+columns of d at a time, and writes OUT of them. Scores and log-sums use base 2, but gradients are
+with respect to natural scores. Besides arguments and results, a call stores only a few numbers for
+each query: scores never leave the kernel.
 
-Imported only if Triton is installed. `TRITON_INTERPRET=1` runs the kernels on a CPU, as in the tests.
+Imported only if Triton is installed. `TRITON_INTERPRET=1` runs the kernels on a CPU, as in the
+tests.
 """
 
 import math
@@ -38,8 +41,8 @@ def fused_log_sums(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-sums over the visible keys that hold the target, and over all visible keys, float32.
 
-    Arguments and worked example are those of `in_batch_log_sums`. Products are computed in `dtype` (float32 as three
-    tf32 products) and summed in float32.
+    Arguments and worked example are those of `in_batch_log_sums`. Products are computed in `dtype`
+    (float32 as three tf32 products) and summed in float32.
     """
     return _FusedLogSums.apply(  # type: ignore[no-untyped-call]
         queries, keys, targets, values, visible, scale, dtype
@@ -61,11 +64,22 @@ class _FusedLogSums(torch.autograd.Function):
         bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
         # int32 holds every position of a batch, in half the bytes.
         bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
-        given = (queries.to(dtype).contiguous(), keys.to(dtype).contiguous(), targets.int(), values.int(), bounds)
+        given = (
+            queries.to(dtype).contiguous(),
+            keys.to(dtype).contiguous(),
+            targets.int(),
+            values.int(),
+            bounds,
+        )
         sums = queries.new_empty((2, len(queries)), dtype=torch.float32)
-        ctx.sizes, ctx.numbers = _sizes_on(queries.device, queries.shape[1], dtype), (len(queries), len(keys), scale)
+        ctx.sizes, ctx.numbers = (
+            _sizes_on(queries.device, queries.shape[1], dtype),
+            (len(queries), len(keys), scale),
+        )
         if len(queries):
-            _log_sums[triton.cdiv(len(queries), ctx.sizes["ROWS"]),](*given, sums, *ctx.numbers, **ctx.sizes)
+            _log_sums[triton.cdiv(len(queries), ctx.sizes["ROWS"]),](
+                *given, sums, *ctx.numbers, **ctx.sizes
+            )
         ctx.save_for_backward(*given, sums)
         ctx.dtypes = queries.dtype, keys.dtype
         target, total = sums / BASE_2.value
@@ -76,14 +90,24 @@ class _FusedLogSums(torch.autograd.Function):
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         *given, sums = ctx.saved_tensors
         # An empty sum has no gradient, whatever the incoming gradient is.
-        upstream = torch.stack((grad_target, grad_total)).float().masked_fill_(sums.isneginf(), 0).contiguous()
+        upstream = (
+            torch.stack((grad_target, grad_total))
+            .float()
+            .masked_fill_(sums.isneginf(), 0)
+            .contiguous()
+        )
         # exp2(score - (-inf)) would be infinite, and infinity times 0 is NaN.
         arguments = (*given, sums.nan_to_num(neginf=0.0), upstream)
         gradients: list[Tensor | None] = [None, None]
-        for place, (kernel, at_once) in enumerate(((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))):
+        for place, (kernel, at_once) in enumerate(
+            ((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))
+        ):
             if ctx.needs_input_grad[place]:
                 count, width = given[place].shape
-                into, out = torch.empty_like(given[place], dtype=torch.float32), output_columns(width)
+                into, out = (
+                    torch.empty_like(given[place], dtype=torch.float32),
+                    output_columns(width),
+                )
                 grid = triton.cdiv(count, ctx.sizes[at_once]), triton.cdiv(width, out)
                 if count:
                     kernel[grid](*arguments, into, *ctx.numbers, OUT=out, **ctx.sizes)
@@ -105,13 +129,19 @@ def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
 
 
 def output_columns(width: int) -> int:
-    """Number of columns of a gradient that one program writes; each program computes the scores again."""
+    """Number of columns of a gradient that one program writes; each program computes the scores
+    again.
+    """
     return min(max(16, triton.next_power_of_2(width)), 256)
 
 
 def _sizes_on(device: torch.device, width: int, dtype: torch.dtype) -> dict[str, int]:
     # Server cards since Hopper (compute capability 9 and 10) have enough shared memory.
-    return sizes(width, dtype, device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10))
+    return sizes(
+        width,
+        dtype,
+        device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10),
+    )
 
 
 @triton.jit
@@ -125,12 +155,16 @@ def _log_sums(
     total_peak = tl.full([ROWS], float("-inf"), tl.float32)
     target_sum = tl.zeros([ROWS], tl.float32)
     total_sum = tl.zeros([ROWS], tl.float32)
-    for first in range(tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS):
+    for first in range(
+        tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS
+    ):
         columns = first + tl.arange(0, KEYS)
         scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
         seen = _seen(columns, start, stop, hole_start, hole_stop)
         hit = seen & _same(targets, values, rows, columns, n, m)
-        target_peak, target_sum = _added(target_peak, target_sum, tl.where(hit, scores, float("-inf")))
+        target_peak, target_sum = _added(
+            target_peak, target_sum, tl.where(hit, scores, float("-inf"))
+        )
         total_peak, total_sum = _added(total_peak, total_sum, tl.where(seen, scores, float("-inf")))
     tl.store(sums + rows, target_peak + tl.log2(target_sum), mask=rows < n)
     tl.store(sums + n + rows, total_peak + tl.log2(total_sum), mask=rows < n)
@@ -145,14 +179,35 @@ def _query_gradients(
     out = tl.program_id(1) * OUT + tl.arange(0, OUT)
     start, stop, _, _ = _bounds_of(bounds, rows, n)
     total = tl.zeros([ROWS, OUT], tl.float32)
-    for first in range(tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS):
+    for first in range(
+        tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS
+    ):
         columns = first + tl.arange(0, KEYS)
         gradient = _gradient(
-            queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+            queries,
+            keys,
+            targets,
+            values,
+            bounds,
+            sums,
+            upstream,
+            rows,
+            columns,
+            n,
+            m,
+            scale,
+            WIDTH,
+            ROWS,
+            KEYS,
+            DEPTH,
         )
         key = _part(keys, columns, out, m, WIDTH)
         total = tl.dot(gradient.to(key.dtype), key, total, input_precision="tf32x3")
-    tl.store(_places(into, rows, out, WIDTH), total * scale, mask=(rows < n)[:, None] & (out < WIDTH)[None, :])
+    tl.store(
+        _places(into, rows, out, WIDTH),
+        total * scale,
+        mask=(rows < n)[:, None] & (out < WIDTH)[None, :],
+    )
 
 
 @triton.jit
@@ -168,11 +223,30 @@ def _key_gradients(
     for row in range(first, last, ROWS):
         rows = row + tl.arange(0, ROWS)
         gradient = _gradient(
-            queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+            queries,
+            keys,
+            targets,
+            values,
+            bounds,
+            sums,
+            upstream,
+            rows,
+            columns,
+            n,
+            m,
+            scale,
+            WIDTH,
+            ROWS,
+            KEYS,
+            DEPTH,
         )
         query = _part(queries, rows, out, n, WIDTH)
         total = tl.dot(tl.trans(gradient.to(query.dtype)), query, total, input_precision="tf32x3")
-    tl.store(_places(into, columns, out, WIDTH), total * scale, mask=(columns < m)[:, None] & (out < WIDTH)[None, :])
+    tl.store(
+        _places(into, columns, out, WIDTH),
+        total * scale,
+        mask=(columns < m)[:, None] & (out < WIDTH)[None, :],
+    )
 
 
 @triton.jit
@@ -243,7 +317,12 @@ def _bounds_of(bounds, rows, n):
     """Bounds of the keys that each query reads; empty for rows past the last query."""
     there = rows < n
     start, stop = tl.load(bounds + rows, there, 0), tl.load(bounds + n + rows, there, 0)
-    return start, stop, tl.load(bounds + 2 * n + rows, there, 0), tl.load(bounds + 3 * n + rows, there, 0)
+    return (
+        start,
+        stop,
+        tl.load(bounds + 2 * n + rows, there, 0),
+        tl.load(bounds + 3 * n + rows, there, 0),
+    )
 
 
 @triton.jit
@@ -253,7 +332,9 @@ def _numbers(of_rows, rows, n):
 
 @triton.jit
 def _part(matrix, rows, depth, n, WIDTH: tl.constexpr):
-    return tl.load(_places(matrix, rows, depth, WIDTH), (rows < n)[:, None] & (depth < WIDTH)[None, :], 0.0)
+    return tl.load(
+        _places(matrix, rows, depth, WIDTH), (rows < n)[:, None] & (depth < WIDTH)[None, :], 0.0
+    )
 
 
 @triton.jit

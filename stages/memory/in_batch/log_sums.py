@@ -1,12 +1,14 @@
 """Log-sums of in-batch memory in training, without the whole [queries, keys] matrix of scores.
 
-`fused` has kernels for a GPU with Triton. This module is for all other devices, and for float64. `visible` says which
-keys each query reads, and `blocks` cuts them into blocks. `block_scores` computes the scores of a block, and finds the
-keys of the target in it. The forward pass here adds up the cells of each block. The backward pass computes the scores
-again, and turns them into gradients.
+`fused` has kernels for a GPU with Triton. This module is for all other devices, and for float64.
+`visible` says which keys each query reads, and `blocks` cuts them into blocks. `block_scores`
+computes the scores of a block, and finds the keys of the target in it. The forward pass here adds
+up the cells of each block. The backward pass computes the scores again, and turns them into
+gradients.
 
-Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their row's target).
-Intermediate scores and log-sums use base 2; the results and their gradients are natural.
+Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their
+row's target). Intermediate scores and log-sums use base 2; the results and their gradients are
+natural.
 """
 
 import math
@@ -31,18 +33,20 @@ def in_batch_log_sums(
     visible: Visible,
     scale: float,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Log-sums of each query's visible keys: log Σ exp(scale q·k) over the cells of its target, and over all cells.
+    """Log-sums of each query's visible keys: log Σ exp(scale q·k) over the cells of its target, and
+    over all cells.
 
-    Both passes work block by block, so memory is that of one block, whatever N and K are. A cell takes up to 12
-    bytes (6 without mirrors in float32), and a target's cell 40 more. Blocks without a visible cell cost nothing.
-    If keys and queries are the same tensor, one product serves both positions. Products have the dtype of autocast,
-    if it is on. All else is in float32, or in float64 if the queries are.
+    Both passes work block by block, so memory is that of one block, whatever N and K are. A cell
+    takes up to 12 bytes (6 without mirrors in float32), and a target's cell 40 more. Blocks without
+    a visible cell cost nothing. If keys and queries are the same tensor, one product serves both
+    positions. Products have the dtype of autocast, if it is on. All else is in float32, or in
+    float64 if the queries are.
 
-    Besides the arguments, the forward pass keeps the blocks and what `TargetMatches` holds. It also keeps 32 bytes a
-    query if `visible` was on another device.
+    Besides the arguments, the forward pass keeps the blocks and what `TargetMatches` holds. It also
+    keeps 32 bytes a query if `visible` was on another device.
 
-    A score that is not visible may overflow or be NaN. But gradients multiply whole blocks of queries and keys: a
-    query or key that is not finite spoils the gradients of its whole block.
+    A score that is not visible may overflow or be NaN. But gradients multiply whole blocks of
+    queries and keys: a query or key that is not finite spoils the gradients of its whole block.
 
     Args:
         queries: [N, d].
@@ -51,8 +55,9 @@ def in_batch_log_sums(
         values: the token that followed each key, int64 [K].
         visible: the keys that each of the N queries reads.
         scale: factor of the inner products; 1/(τ sqrt(d)) for scaled-dot.
-    Returns: log-sums over the visible cells whose value is the target, and over all visible cells, [N] each, natural
-        log; -inf if there is no such cell. Differentiable once in queries and keys.
+    Returns: log-sums over the visible cells whose value is the target, and over all visible cells,
+        [N] each, natural log; -inf if there is no such cell. Differentiable once in queries and
+        keys.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
 
     Three keys of scores 0, log 2 and log 3, all visible; the first two hold the target:
@@ -93,7 +98,9 @@ class _LogSums:
         best = peaks.scatter_reduce(0, rows, scores, "amax")
         shift = _finite(best)
         # Earlier sums are relative to the old peak, so they are rescaled to the new one.
-        sums.mul_((peaks - shift).exp2_()).index_add_(0, rows, (scores - shift.index_select(0, rows)).exp2_())
+        sums.mul_((peaks - shift).exp2_()).index_add_(
+            0, rows, (scores - shift.index_select(0, rows)).exp2_()
+        )
         peaks.copy_(best)
 
     def add_cells(self, block: Block, scores: Tensor) -> None:
@@ -147,10 +154,16 @@ class _InBatchLogSums(torch.autograd.Function):
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
         grad_queries = torch.zeros_like(queries, dtype=scores_of.sums) if needs_queries else None
         grad_keys = (
-            grad_queries if keys is None else torch.zeros_like(keys, dtype=scores_of.sums) if needs_keys else None
+            grad_queries
+            if keys is None
+            else torch.zeros_like(keys, dtype=scores_of.sums)
+            if needs_keys
+            else None
         )
         for block in blocks:
-            gradient = scores_of.narrowed(_product_gradient(scores_of, ctx.cells, block, of_target, of_total))
+            gradient = scores_of.narrowed(
+                _product_gradient(scores_of, ctx.cells, block, of_target, of_total)
+            )
             if grad_queries is not None:
                 _add_product(grad_queries[block.rows], gradient, scores_of.keys[block.keys])
             if grad_keys is not None:
@@ -163,14 +176,18 @@ class _InBatchLogSums(torch.autograd.Function):
 
 
 class _Gradient(NamedTuple):
-    """Log-sums [N] in base 2, and the loss's gradient with respect to them; both finite, and 0 for an empty sum."""
+    """Log-sums [N] in base 2, and the loss's gradient with respect to them; both finite, and 0 for
+    an empty sum.
+    """
 
     logarithms: Tensor
     upstream: Tensor
 
     @staticmethod
     def of(log_sums: Tensor, gradient: Tensor) -> "_Gradient":
-        return _Gradient(_finite(log_sums * math.log2(math.e)), gradient.masked_fill(log_sums.isneginf(), 0))
+        return _Gradient(
+            _finite(log_sums * math.log2(math.e)), gradient.masked_fill(log_sums.isneginf(), 0)
+        )
 
     def of_rows(self, rows: slice) -> "_Gradient":
         return _Gradient(self.logarithms[rows], self.upstream[rows])
@@ -179,10 +196,15 @@ class _Gradient(NamedTuple):
 def _product_gradient(
     scores_of: BlockScores, cells: TargetMatches, block: Block, target: _Gradient, total: _Gradient
 ) -> Tensor:
-    """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose products are equal."""
+    """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose
+    products are equal.
+    """
     first, *mirrored = (
         _score_gradient(
-            scores, cells.matches(side, scores.stride()), target.of_rows(side.rows), total.of_rows(side.rows)
+            scores,
+            cells.matches(side, scores.stride()),
+            target.of_rows(side.rows),
+            total.of_rows(side.rows),
         )
         for side, scores in scores_of.sides(block)
     )
@@ -191,8 +213,12 @@ def _product_gradient(
     return first
 
 
-def _score_gradient(scores: Tensor, matches: Matches, target: _Gradient, total: _Gradient) -> Tensor:
-    """Gradient with respect to the natural scores of one side of a block, [n, m]; overwrites `scores`."""
+def _score_gradient(
+    scores: Tensor, matches: Matches, target: _Gradient, total: _Gradient
+) -> Tensor:
+    """Gradient with respect to the natural scores of one side of a block, [n, m]; overwrites
+    `scores`.
+    """
     logarithms, upstream = (part.index_select(0, matches.rows) for part in target)
     found = _flat(scores).index_select(0, matches.cells).sub_(logarithms).exp2_().mul_(upstream)
     gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.upstream[:, None])
@@ -233,8 +259,8 @@ def best_log_sums(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-sums over each query's k best visible keys: over those of its target, and over all.
 
-    The choice of keys has no gradient; the scores of the chosen keys have one. With k ≥ K the sums are those of
-    `in_batch_log_sums`. Ties may be broken in any way.
+    The choice of keys has no gradient; the scores of the chosen keys have one. With k ≥ K the sums
+    are those of `in_batch_log_sums`. Ties may be broken in any way.
 
     Args: those of `in_batch_log_sums`; k: most keys that a query reads.
     Returns: [N] each, natural log; -inf where there is no such key.
@@ -250,7 +276,9 @@ def best_log_sums(
     (tensor([1.]), tensor([True]))
     """
     chosen, seen = _choose(queries.detach(), keys.detach(), visible, min(k, len(keys)))
-    scores = torch.einsum("nd,nkd->nk", queries, keys.index_select(0, chosen.flatten()).unflatten(0, chosen.shape))
+    scores = torch.einsum(
+        "nd,nkd->nk", queries, keys.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
+    )
     scores = (scores * scale).float() if scores.dtype != torch.float64 else scores * scale
     hit = seen & (values[chosen] == targets[:, None])
     return _log_sum(scores, hit), _log_sum(scores, seen)
@@ -263,7 +291,9 @@ def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Te
     found = []
     for start in range(0, len(queries), rows):
         part = slice(start, min(start + rows, len(queries)))
-        scores = (queries[part] @ keys.T).masked_fill_(visible[part].hides(slice(0, len(keys))), -torch.inf)
+        scores = (queries[part] @ keys.T).masked_fill_(
+            visible[part].hides(slice(0, len(keys))), -torch.inf
+        )
         found.append(scores.topk(k, dim=1))
     best = torch.cat([one.values for one in found])
     return torch.cat([one.indices for one in found]), best > -torch.inf
@@ -272,7 +302,8 @@ def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Te
 def _log_sum(scores: Tensor, counted: Tensor) -> Tensor:
     """log Σ exp of the counted scores of each row; -inf, without a gradient, if there are none."""
     some = counted.any(1)
-    # A row of only -inf would have NaN gradients: such rows are filled with 0, and masked afterwards.
+    # A row of only -inf would have NaN gradients: such rows are filled with 0, and masked
+    # afterwards.
     masked = scores.masked_fill(~counted, -torch.inf)
     filled = torch.where(some[:, None], masked, torch.zeros_like(masked))
     return filled.logsumexp(1).masked_fill(~some, -torch.inf)

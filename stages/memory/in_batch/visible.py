@@ -1,6 +1,7 @@
 """The keys of a forward batch that each of its positions reads.
 
-Shapes: N queries, K keys; key j belongs to position j of the batch, and `own` is the key of a query's own position.
+Shapes: N queries, K keys; key j belongs to position j of the batch, and `own` is the key of a
+query's own position.
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Visible:
-    """Bounds of the keys that each query reads: [start, stop) without the hole [hole_start, hole_stop); int64 [N].
+    """Bounds of the keys that each query reads: [start, stop) without the hole [hole_start,
+    hole_stop); int64 [N].
 
-    The hole is empty if `hole_start` equals `hole_stop`. A query reads nothing if `stop` is not above `start`.
+    The hole is empty if `hole_start` equals `hole_stop`. A query reads nothing if `stop` is not
+    above `start`.
     """
 
     start: Int64[Tensor, " N"]
@@ -27,7 +30,9 @@ class Visible:
 
     def __getitem__(self, rows: slice) -> "Visible":
         """Select some of the queries."""
-        return Visible(self.start[rows], self.stop[rows], self.hole_start[rows], self.hole_stop[rows])
+        return Visible(
+            self.start[rows], self.stop[rows], self.hole_start[rows], self.hole_stop[rows]
+        )
 
     def to(self, device: torch.device | str) -> "Visible":
         """Move the bounds to a device."""
@@ -36,13 +41,17 @@ class Visible:
     def within(self, first: Int64[Tensor, " N"], stop: Int64[Tensor, " N"]) -> "Visible":
         """Restrict each query's range to the keys [first, stop); int64 [N] each."""
         return Visible(
-            torch.maximum(self.start, first), torch.minimum(self.stop, stop), self.hole_start, self.hole_stop
+            torch.maximum(self.start, first),
+            torch.minimum(self.stop, stop),
+            self.hole_start,
+            self.hole_stop,
         )
 
     def hides(self, keys: slice) -> Bool[Tensor, "N {keys.stop-keys.start}"]:
         """Mask of the keys [keys.start, keys.stop) that each query does not read; bool [N, keys].
 
-        Takes 2 bytes for each cell during the computation. Bounds are compared as int32, which is faster.
+        Takes 2 bytes for each cell during the computation. Bounds are compared as int32, which is
+        faster.
         """
         key = torch.arange(keys.stop - keys.start, device=self.start.device, dtype=torch.int32)
         start, stop, hole_start, hole_stop = (
@@ -51,8 +60,11 @@ class Visible:
         in_hole = (key >= hole_start).logical_and_(key < hole_stop)
         return in_hole.logical_or_(key < start).logical_or_(key >= stop)
 
-    def counts(self, starts: Int64[Tensor, " B"], stops: Int64[Tensor, " B"]) -> Int64[Tensor, "N B"]:
-        """Number of keys that each query reads in each of B ranges, int64 [N, B]; starts, stops int64 [B].
+    def counts(
+        self, starts: Int64[Tensor, " B"], stops: Int64[Tensor, " B"]
+    ) -> Int64[Tensor, "N B"]:
+        """Number of keys that each query reads in each of B ranges, int64 [N, B]; starts, stops
+        int64 [B].
 
         Two positions see keys 0 to 3 without their own. The ranges are [0, 2) and [2, 4):
 
@@ -65,7 +77,9 @@ class Visible:
         return _shared(start, stop, starts, stops) - _shared(*hidden, starts, stops)
 
     def cuts(self, keys: int) -> list[int]:
-        """Increasing keys; between two of them, rows that all have the same bounds read every key or none."""
+        """Increasing keys; between two of them, rows that all have the same bounds read every key
+        or none.
+        """
         bounds = torch.stack(self._bounds).clamp(0, keys)
         return sorted({*bounds.amin(1).tolist(), *bounds.amax(1).tolist()})
 
@@ -75,7 +89,8 @@ class Visible:
 
 
 def earlier(start: Int64[Tensor, " N"], own: Int64[Tensor, " N"]) -> Visible:
-    """The keys [start, own): local memory if `start` is the start of the segment, long memory if it is earlier.
+    """The keys [start, own): local memory if `start` is the start of the segment, long memory if it
+    is earlier.
 
     Args: int64 [N] each.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
@@ -98,7 +113,8 @@ def others(
     keys: int,
     local: bool | Bool[Tensor, " N"],
 ) -> Visible:
-    """All keys outside of the query's own segment; with `local`, also the earlier ones of that segment.
+    """All keys outside of the query's own segment; with `local`, also the earlier ones of that
+    segment.
 
     Args:
         segment_starts, segment_stops: bounds of each query's own segment among the keys, int64 [N].
@@ -107,7 +123,8 @@ def others(
         local: one value for all queries, or bool [N].
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3.
 
-    The segments of `earlier`; each position reads the other segment and, with `local`, the past of its own:
+    The segments of `earlier`; each position reads the other segment and, with `local`, the past of
+    its own:
 
     >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
     >>> others(*bounds, own=torch.arange(4), keys=4, local=True).hides(slice(0, 4)).int()

@@ -26,7 +26,9 @@ class Reader(ABC):
         return torch.where(memory.empty, log_p, self._blend(log_p, log_z, memory, weight))
 
     @final
-    def read_dense(self, log_p: Tensor, log_z: Tensor, memory: HeldTokens, weight: float | Tensor) -> Tensor:
+    def read_dense(
+        self, log_p: Tensor, log_z: Tensor, memory: HeldTokens, weight: float | Tensor
+    ) -> Tensor:
         """log p of every token with the memory read, [n, V].
 
         The probabilities of all tokens that the memory lacks change by the same factor.
@@ -44,16 +46,23 @@ class Reader(ABC):
         return (log_p + kept).scatter_(1, memory.tokens, held)
 
     @abstractmethod
-    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
-        """Combine as `read` does; values at empty memories are ignored. Must be linear in the token's probability."""
+    def _blend(
+        self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor
+    ) -> Tensor:
+        """Combine as `read` does; values at empty memories are ignored. Must be linear in the
+        token's probability.
+        """
 
 
 def interpolate(
-    log_p_lm: Float[Tensor, "*#shape"], log_p_mem: Float[Tensor, "*#shape"], lam: float | Float[Tensor, "*#shape"]
+    log_p_lm: Float[Tensor, "*#shape"],
+    log_p_mem: Float[Tensor, "*#shape"],
+    lam: float | Float[Tensor, "*#shape"],
 ) -> Float[Tensor, "..."]:
     """Blend two next-token distributions: p = (1 - lam) p_lm + lam p_mem.
 
-    Computed in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), and is never NaN.
+    Computed in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), and is
+    never NaN.
 
     Args:
         log_p_lm: log-probability by the model, natural log; the shape broadcasts with `log_p_mem`.
@@ -78,7 +87,9 @@ def interpolate(
 class Interpolate(Reader):
     """Linear interpolation; the weight is λ, and log Z is not needed."""
 
-    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+    def _blend(
+        self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor
+    ) -> Tensor:
         return interpolate(log_p, memory.log_prob, weight)
 
 
@@ -87,7 +98,8 @@ class Joint(Reader):
 
     The larger scale of the two sides is subtracted first, so that large scores keep their digits.
 
-    Source: "global normalization" of Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 4;
+    Source: "global normalization" of Grave et al. 2017 (neural cache, arXiv:1612.04426), equation
+    4;
     Zhong et al. 2022 (TRIME, arXiv:2205.12674), equations 5-6.
 
     Two tokens have score 0, so Z = 2. One entry of score log 2 holds the first: (1 + 2) / (2 + 2).
@@ -98,7 +110,9 @@ class Joint(Reader):
     tensor(0.7500)
     """
 
-    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+    def _blend(
+        self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor
+    ) -> Tensor:
         ahead = memory.max_score + weight - log_z
         model, entries = -ahead.clamp(min=0), ahead.clamp(max=0)
         target = torch.logaddexp(log_p + model, memory.target + entries)

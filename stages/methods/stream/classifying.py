@@ -10,7 +10,15 @@ from torch import Tensor
 
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
-from stages.methods.method import BatchIndex, BatchLayout, Carried, LearnsTasks, Method, ParameterGroup, Update
+from stages.methods.method import (
+    BatchIndex,
+    BatchLayout,
+    Carried,
+    LearnsTasks,
+    Method,
+    ParameterGroup,
+    Update,
+)
 from stages.methods.stream.config import PlainSettings, TaskSettings
 from stages.methods.stream.spelled import SpelledBatch, Spelling, answer_loss
 from stages.models.config import BackboneConfig
@@ -54,9 +62,11 @@ class Classifying(Method[T], LearnsTasks):
 
 
 def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
-    """-log p(y | x) of each document of a batch, float [B], in nats; for a span the mean over its two ends.
+    """-log p(y | x) of each document of a batch, float [B], in nats; for a span the mean over its
+    two ends.
 
-    Their mean is the loss of `Classifying`. A method that weighs documents overrides `loss` with a mean of its own.
+    Their mean is the loss of `Classifying`. A method that weighs documents overrides `loss` with a
+    mean of its own.
     """
     losses = F.cross_entropy(model.label_scores(batch), batch.labels, reduction="none")
     return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
@@ -97,7 +107,9 @@ class Plain(Classifying[PlainSettings]):
         if self._spelling is None:
             return read
         assert isinstance(read, LabelledBatch)
-        return self._spelling.batch(self._spelling.examples(read, [self._spelling.any_task] * len(which)))
+        return self._spelling.batch(
+            self._spelling.examples(read, [self._spelling.any_task] * len(which))
+        )
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         if isinstance(batch, SpelledBatch):

@@ -30,7 +30,9 @@ MOST_ATTEMPTS = 1000
 
 
 class TaskSettings(MethodSettings):
-    """A classifier over the labels of all tasks, known in advance, on the pooled hidden states of a document."""
+    """A classifier over the labels of all tasks, known in advance, on the pooled hidden states of a
+    document.
+    """
 
     padded: ClassVar[bool] = True
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "tasks"
@@ -43,16 +45,26 @@ class TaskSettings(MethodSettings):
     """How the hidden states of a document become one vector."""
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
+        """The model with the head that the method gives it. Raises: UsageError if that does not
+        fit.
+        """
         spans = self.require_records(tokens) == "spans"
-        return model.model_copy(update={"head": SpanSettings() if spans else self.head(len(tokens.metrics["labels"]))})
+        return model.model_copy(
+            update={"head": SpanSettings() if spans else self.head(len(tokens.metrics["labels"]))}
+        )
 
     def require_records(self, tokens: "Artifact") -> Records:
-        """The kind of records of the tasks. Raises: UsageError if the method learns nothing of that."""
+        """The kind of records of the tasks. Raises: UsageError if the method learns nothing of
+        that.
+        """
         records: Records = tokens.metrics.get("records", "labels")
         if records not in self.learns_from:
             method: Any = self
-            able = [name for name in METHODS.names() if records in getattr(METHODS.settings(name), "learns_from", ())]
+            able = [
+                name
+                for name in METHODS.names()
+                if records in getattr(METHODS.settings(name), "learns_from", ())
+            ]
             raise UsageError(
                 f"--method {method.method}: it learns no records with {records} alone, which {tokens.reference} has; "
                 f"there {'are' if len(able) > 1 else 'is'} {', '.join(able)}."
@@ -60,7 +72,8 @@ class TaskSettings(MethodSettings):
         return records
 
     def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
-        """The sizes of the model in the task at a place in the stream, from 0; `model`: its sizes in the last.
+        """The sizes of the model in the task at a place in the stream, from 0; `model`: its sizes
+        in the last.
 
         Models of most methods keep their size.
         """
@@ -103,7 +116,10 @@ class BoundedSettings(TaskSettings):
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Raises: UsageError also for a size that no task has."""
-        most, usual = max(tokens.metrics["splits"][TRAIN]["task_documents"]), type(self).model_fields["size"].default
+        most, usual = (
+            max(tokens.metrics["splits"][TRAIN]["task_documents"]),
+            type(self).model_fields["size"].default,
+        )
         # A default size may be more than a task has.
         if self.size is not None and self.size > most and self.size != usual:
             raise UsageError(
@@ -155,7 +171,9 @@ class GemConfig(TaskSettings):
 
 
 class AnchorSettings(TaskSettings):
-    """A quadratic penalty holds weights at what they were after the task before, by their importance."""
+    """A quadratic penalty holds weights at what they were after the task before, by their
+    importance.
+    """
 
     copies: ClassVar[int] = 2
 
@@ -231,14 +249,19 @@ class MetaMbpaConfig(ReplaySettings):
     block: Positive = 1000
     """Examples of a block, from which those that are written are chosen."""
     beta: Annotated[float, Field(gt=0)] | None = None
-    """β: an example at squared distance d² from memory is chosen with weight 1 - exp(-d² / β) (in the paper 10); None:
+    """β: an example at squared distance d² from memory is chosen with weight 1 - exp(-d² / β) (in
+    the paper 10); None:
     the median of d² in the first block that finds memory."""
     k: Positive = 8
     """Neighbours of each example, K (in the paper 32)."""
     inner_lr: Annotated[float, Field(gt=0)] | None = None
-    """α, learning rate of the step on neighbours; None: the current one of training, as in the paper."""
+    """α, learning rate of the step on neighbours; None: the current one of training, as in the
+    paper.
+    """
     adapt: Literal["batch", "example"] = "batch"
-    """Neighbours that make a step: those of a whole batch, or, as in the paper, of each example by itself."""
+    """Neighbours that make a step: those of a whole batch, or, as in the paper, of each example by
+    itself.
+    """
     second_order: bool = False
     """Whether gradients reach through the step on neighbours, as in the paper."""
 
@@ -261,30 +284,38 @@ class LamolConfig(TaskSettings):
     gamma: Share = 0.2
     """γ: samples that a task is learnt with, as a share of its examples."""
     samples: Literal["gen", "task", "real"] = "task"
-    """Samples begin with one token for all tasks (`gen`) or one for each (`task`). `real`: examples of the tasks before
-    instead, the bound of both."""
+    """Samples begin with one token for all tasks (`gen`) or one for each (`task`). `real`: examples
+    of the tasks before instead, the bound of both."""
     lm_weight: Annotated[float, Field(ge=0)] = 0.25
-    """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in words."""
+    """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in
+    words.
+    """
     ans_weight: Annotated[float, Field(gt=0)] = 5.0
     """Weight of `<ans>` among the tokens of the whole text (in the authors' code alone)."""
     top_k: Positive = 20
     """Tokens that a sample draws from."""
     resample: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS)] = 3
-    """Times that a sample is written again where it is no example (in the paper 0: a large model hardly ever fails)."""
+    """Times that a sample is written again where it is no example (in the paper 0: a large model
+    hardly ever fails).
+    """
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         return writing(model, tokens, self)
 
 
 def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -> BackboneConfig:
-    """The model that writes its answers; its vocabulary gains `<ans>`, `<gen>`, and a token for each task.
+    """The model that writes its answers; its vocabulary gains `<ans>`, `<gen>`, and a token for
+    each task.
 
-    Raises: UsageError for records that the method does not learn, and for labels that cannot be written.
+    Raises: UsageError for records that the method does not learn, and for labels that cannot be
+    written.
     """
     asks = settings.require_records(tokens) != "labels"
     types = int(tokens.metrics["vocabulary_size"])
     if not model.scores_tokens:
-        raise UsageError(f"Answers in words are written token by token, and a {model.backbone} scores no tokens.")
+        raise UsageError(
+            f"Answers in words are written token by token, and a {model.backbone} scores no tokens."
+        )
     if model.cutoffs:
         raise UsageError("Answers in words add tokens to a full softmax: leave model.cutoffs out.")
     answers = spelled_labels(tokens)
@@ -293,14 +324,20 @@ def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -
     return with_task_tokens(model, tokens, head)
 
 
-def with_task_tokens(model: BackboneConfig, tokens: "Artifact", head: LanguageSettings) -> BackboneConfig:
-    """The model with a head, and a vocabulary that has `<ans>`, `<gen>` and a token for each task in addition."""
+def with_task_tokens(
+    model: BackboneConfig, tokens: "Artifact", head: LanguageSettings
+) -> BackboneConfig:
+    """The model with a head, and a vocabulary that has `<ans>`, `<gen>` and a token for each task
+    in addition.
+    """
     size = max(int(model.vocab_size or 0), head.first + 2 + len(tokens.metrics["tasks"]))
     return model.model_copy(update={"head": head, "vocab_size": size})
 
 
 def spelled_labels(tokens: "Artifact") -> tuple[tuple[int, ...], ...]:
-    """Tokens of the name of each label. Raises: UsageError for words that are not in the vocabulary."""
+    """Tokens of the name of each label. Raises: UsageError for words that are not in the
+    vocabulary.
+    """
     names, tokenizer = tokens.metrics["labels"], tokenizer_of(tokens)
     found = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
     for name, spelled in zip(names, found, strict=True):
@@ -313,7 +350,8 @@ def spelled_labels(tokens: "Artifact") -> tuple[tuple[int, ...], ...]:
 
 
 class ElleConfig(TaskSettings):
-    """A language model that grows before a domain, recovers on memory, and learns beside memory; labels are not read.
+    """A language model that grows before a domain, recovers on memory, and learns beside memory;
+    labels are not read.
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311).
     """
@@ -324,7 +362,8 @@ class ElleConfig(TaskSettings):
 
     method: Literal["elle"] = "elle"
     wider: tuple[Positive, ...] = (2,)
-    """Factors of the width before the second domain, the third, and so on; 1 where none is given."""
+    """Factors of the width before the second domain, the third, and so on; 1 where none is given.
+    """
     deeper: tuple[Positive, ...] = (2,)
     """Factors of the depth, likewise (in the paper it grows four times, by less)."""
     noise: Annotated[float, Field(ge=0)] = 0.01
@@ -342,7 +381,9 @@ class ElleConfig(TaskSettings):
 
     def times(self, place: int) -> tuple[int, int]:
         """Factors of the width and the depth before the domain at a place, from 0."""
-        wider, deeper = (dict(enumerate(times, 1)).get(place, 1) for times in (self.wider, self.deeper))
+        wider, deeper = (
+            dict(enumerate(times, 1)).get(place, 1) for times in (self.wider, self.deeper)
+        )
         return wider, deeper
 
     def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
@@ -354,7 +395,9 @@ class ElleConfig(TaskSettings):
         return model.model_copy(update={**fewer, "layers": sizes.layers // deep})
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """The model at its size in the last domain, with a prompt token for each domain in its vocabulary."""
+        """The model at its size in the last domain, with a prompt token for each domain in its
+        vocabulary.
+        """
         from stages.models.growth import grown_config
 
         names, types = tokens.metrics["tasks"], int(tokens.metrics["vocabulary_size"])
@@ -383,7 +426,9 @@ class EmarConfig(BoundedSettings):
     consolidation_batch: Positive = 5
     """Documents of memory that a step of reconsolidation reads."""
     names: bool = False
-    """Whether the weight of a label begins at its encoded name, instead of at random (in the paper it is that name)."""
+    """Whether the weight of a label begins at its encoded name, instead of at random (in the paper
+    it is that name).
+    """
 
     def head(self, labels: int) -> MatcherSettings:
         return MatcherSettings(labels=labels, pool=self.pool)
@@ -393,4 +438,6 @@ class EmarConfig(BoundedSettings):
         if not self.names:
             return model
         head = self.head(len(tokens.metrics["labels"]))
-        return model.model_copy(update={"head": head.model_copy(update={"names": spelled_labels(tokens)})})
+        return model.model_copy(
+            update={"head": head.model_copy(update={"names": spelled_labels(tokens)})}
+        )

@@ -1,4 +1,6 @@
-"""ELLE: a language model that grows before a domain, recovers on memory, and learns together with memory."""
+"""ELLE: a language model that grows before a domain, recovers on memory, and learns together with
+memory.
+"""
 
 import math
 from dataclasses import replace
@@ -23,9 +25,11 @@ RECOVER = KEEP + 1
 
 
 class Elle(KeepsDocuments[ElleConfig], Grows):
-    """Before each domain but the first the model grows. It then learns memory alone, then the domain with memory.
+    """Before each domain but the first the model grows. It then learns memory alone, then the
+    domain with memory.
 
-    A prompt of the domain, one token, begins each document instead of `<eos>`. The optimizer starts afresh.
+    A prompt of the domain, one token, begins each document instead of `<eos>`. The optimizer starts
+    afresh.
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), sections 3.2 and 3.3.
     """
@@ -43,7 +47,9 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
         """Keep some documents of the domain."""
         examples, random = task.examples, self.random(KEEP, self.task)
         assert isinstance(examples, Documents)
-        chosen = random.choice(examples.count, math.ceil(self.settings.kept * examples.count), replace=False)
+        chosen = random.choice(
+            examples.count, math.ceil(self.settings.kept * examples.count), replace=False
+        )
         self.memory.write(examples.chosen[np.sort(chosen)], self.task, 1.0, random)
 
     def resize(self, model: LanguageModel, place: int) -> None:
@@ -54,14 +60,19 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
         """Documents of a domain, and documents drawn from memory."""
         assert isinstance(examples, Documents)
         # The share is counted over all batches so far: a small batch may read none.
-        before, after = (int(self.settings.mixed * len(which) * number) for number in (index.number, index.number + 1))
+        before, after = (
+            int(self.settings.mixed * len(which) * number)
+            for number in (index.number, index.number + 1)
+        )
         drawn = self.memory.draw(after - before, self.random(DRAW, index.number))
         return self._prompted(np.concatenate((examples.chosen[which], drawn)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:
         batch, head = self._split.batch(rows), self._model.config.head
         assert isinstance(head, LanguageSettings)
-        return prompted(batch, head, self._split.task_numbers[rows]) if self.settings.prompt else batch
+        return (
+            prompted(batch, head, self._split.task_numbers[rows]) if self.settings.prompt else batch
+        )
 
     def step(self, update: Update) -> Tensor:
         if self._recovers:
@@ -73,7 +84,9 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
     def _recover(self, update: Update) -> None:
         """Steps on memory alone; their learning rate is that of the update."""
         for number in range(self.settings.recovery):
-            rows = self.memory.draw(self.settings.recovery_batch, self.random(RECOVER, self.task, number))
+            rows = self.memory.draw(
+                self.settings.recovery_batch, self.random(RECOVER, self.task, number)
+            )
             update.backward(update.loss(self._prompted(rows).to(self._device)))
             update.change_weights()
         self._recovers = False
@@ -96,7 +109,9 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
 
 
 def prompted(batch: LabelledBatch, head: LanguageSettings, domains: np.ndarray) -> LabelledBatch:
-    """The documents, each beginning with the prompt of its domain; `domains`: their numbers, int [B]."""
+    """The documents, each beginning with the prompt of its domain; `domains`: their numbers, int
+    [B].
+    """
     inputs = batch.inputs.clone()
     inputs[:, 0] = torch.from_numpy(task_token(head, domains))
     return replace(batch, inputs=inputs)

@@ -25,14 +25,15 @@ BESIDE, AGAIN = KEEP + 1, KEEP + 2
 
 
 class Emar(KeepsDocuments[EmarConfig]):
-    """The first pass learns a task together with M. Then the documents nearest to K-means' centres are written to M.
+    """The first pass learns a task together with M. Then the documents nearest to K-means' centres
+    are written to M.
 
-    Weights of labels begin at their encoded names, if the head has these. Each further pass is a round. Activation
-    learns the task together with M. Reconsolidation is a pass over M that draws the encoder to the prototypes of the
-    previous pass.
+    Weights of labels begin at their encoded names, if the head has these. Each further pass is a
+    round. Activation learns the task together with M. Reconsolidation is a pass over M that draws
+    the encoder to the prototypes of the previous pass.
 
-    Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573), algorithm 1; softmax over known labels as in
-    the paper, inner products and one pass on the task and M as in its code.
+    Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573), algorithm 1; softmax
+    over known labels as in the paper, inner products and one pass on the task and M as in its code.
     """
 
     _batches = _ended = 0
@@ -43,7 +44,9 @@ class Emar(KeepsDocuments[EmarConfig]):
         names = cast(MatcherSettings, model.config.head).names
         if names and not self._head.seen.any():  # a resumed stream has learnt its weights
             with torch.no_grad():
-                self._head.weight.copy_(self._represent([batch_of_names(names, self._split).to(self._device)]))
+                self._head.weight.copy_(
+                    self._represent([batch_of_names(names, self._split).to(self._device)])
+                )
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -53,9 +56,11 @@ class Emar(KeepsDocuments[EmarConfig]):
         self._head.seen[torch.from_numpy(labels).to(self._device)] = True
 
     def end_task(self, task: Task) -> None:
-        """End the current pass if half of it was read: updates of several batches need not end with a pass.
+        """End the current pass if half of it was read: updates of several batches need not end with
+        a pass.
 
-        A task is written even if less of it was read. Prototypes are computed with the final weights.
+        A task is written even if less of it was read. Prototypes are computed with the final
+        weights.
         """
         update, of_pass = self._latest
         self._end_passes(update, (2 * self._batches + of_pass) // (2 * of_pass))
@@ -114,11 +119,15 @@ class Emar(KeepsDocuments[EmarConfig]):
         """Write the documents of the task nearest to the centres of K-means."""
         rows = cast(Documents, self._tasks[self.task].examples).chosen
         random = self.random(KEEP, self.task)
-        chosen = representatives(self.represented(rows).double().cpu().numpy(), self.settings.size, random)
+        chosen = representatives(
+            self.represented(rows).double().cpu().numpy(), self.settings.size, random
+        )
         self.memory.write(rows[chosen], self.task, 1.0, random)
 
     def _reconsolidate(self, update: Update, done: int) -> None:
-        """A pass over M in small batches: a step on -log softmax over p_y · h(x), p_y being constant."""
+        """A pass over M in small batches: a step on -log softmax over p_y · h(x), p_y being
+        constant.
+        """
         rows = self.random(AGAIN, self.task, done).permutation(self.memory.rows)
         with evaluating(self._head):  # it then scores by prototypes
             for batch in self.batches(rows, self.settings.consolidation_batch):
@@ -132,11 +141,15 @@ class Emar(KeepsDocuments[EmarConfig]):
     def _represent(self, batches: Iterable[LabelledBatch]) -> Tensor:
         with torch.no_grad(), evaluating(self._model):
             hidden = ((self._model.read(batch).hidden, batch.mask) for batch in batches)
-            return torch.cat([self._head.represent(*one).to(self._head.weight.dtype) for one in hidden])
+            return torch.cat(
+                [self._head.represent(*one).to(self._head.weight.dtype) for one in hidden]
+            )
 
     @torch.no_grad()
     def made_prototypes(self) -> Tensor:
-        """Prototypes p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y in memory with label y, [|Y|, d]."""
+        """Prototypes p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y in memory with label
+        y, [|Y|, d].
+        """
         rows, sums = self.memory.rows, self._head.weight.detach().clone()
         if not len(rows):
             return sums
@@ -157,6 +170,11 @@ def batch_of_names(names: Sequence[Sequence[int]], split: Documents) -> Labelled
     ended, numbers = [[*name, split.eos] for name in names], np.arange(len(names))
     offsets = np.cumsum([0, *map(len, ended)])
     documents = replace(
-        split, ids=np.concatenate(ended), offsets=offsets, labels=numbers, task_numbers=0 * numbers, chosen=numbers
+        split,
+        ids=np.concatenate(ended),
+        offsets=offsets,
+        labels=numbers,
+        task_numbers=0 * numbers,
+        chosen=numbers,
     )
     return documents.batch(numbers)

@@ -22,7 +22,8 @@ IMPORTANCE, OWN = "importance/", "own/"
 
 
 class Anchored(Classifying[A], OwnsStep, Remembers):
-    """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the previous task, Ω their importance.
+    """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the previous task, Ω their
+    importance.
 
     The penalty's gradient is added before the optimizer's step. The loss that is reported is ℓ.
     """
@@ -35,7 +36,9 @@ class Anchored(Classifying[A], OwnsStep, Remembers):
 
     @abstractmethod
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
-        """A value of one example, a scalar, whose gradient says how much the example needs each weight."""
+        """A value of one example, a scalar, whose gradient says how much the example needs each
+        weight.
+        """
 
     @abstractmethod
     def weighed(self, gradient: Tensor) -> Tensor:
@@ -44,12 +47,15 @@ class Anchored(Classifying[A], OwnsStep, Remembers):
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
         self._importance, self._own = (
-            {name: tensor.to(self._device) for name, tensor in held.items()} for held in (self._importance, self._own)
+            {name: tensor.to(self._device) for name, tensor in held.items()}
+            for held in (self._importance, self._own)
         )
 
     def end_task(self, task: Task) -> None:
         """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
-        weights = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
+        weights = {
+            name: weight for name, weight in self._model.named_parameters() if weight.requires_grad
+        }
         count = min(self.settings.examples, task.examples.count)
         chosen = self.random(self.place(task)).choice(task.examples.count, count, replace=False)
         new = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -65,7 +71,8 @@ class Anchored(Classifying[A], OwnsStep, Remembers):
                         sums += self.weighed(gradient) / count
         before = self._importance
         self._importance = {
-            name: sums + self.settings.decay * before[name] if name in before else sums for name, sums in new.items()
+            name: sums + self.settings.decay * before[name] if name in before else sums
+            for name, sums in new.items()
         }
         self._own = {name: weight.detach().clone() for name, weight in weights.items()}
 
@@ -73,7 +80,11 @@ class Anchored(Classifying[A], OwnsStep, Remembers):
         loss, _ = add_gradients(update)
         for name, weight in self._model.named_parameters():
             if name in self._own and weight.grad is not None:
-                weight.grad += self.settings.penalty * self._importance[name] * (weight.detach() - self._own[name])
+                weight.grad += (
+                    self.settings.penalty
+                    * self._importance[name]
+                    * (weight.detach() - self._own[name])
+                )
         update.change_weights()
         return loss
 
@@ -86,9 +97,11 @@ class Anchored(Classifying[A], OwnsStep, Remembers):
 
 
 class Ewc(Anchored[EwcConfig]):
-    """Ω is the mean of (∂ log p(y | x))² with the true labels: the diagonal of the empirical Fisher information.
+    """Ω is the mean of (∂ log p(y | x))² with the true labels: the diagonal of the empirical Fisher
+    information.
 
-    Source: Kirkpatrick et al. 2017 (arXiv:1612.00796); online as in Schwarz et al. 2018 (arXiv:1805.06370), section 3.
+    Source: Kirkpatrick et al. 2017 (arXiv:1612.00796); online as in Schwarz et al. 2018
+    (arXiv:1805.06370), section 3.
     """
 
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:

@@ -1,4 +1,6 @@
-"""LAMOL: a language model answers; before each task it writes examples of earlier tasks, and learns them again."""
+"""LAMOL: a language model answers; before each task it writes examples of earlier tasks, and learns
+them again.
+"""
 
 import json
 import math
@@ -16,7 +18,14 @@ from stages.methods.config import samples_file
 from stages.methods.method import BatchIndex, Carried, Remembers, SideInputs, WritesFiles
 from stages.methods.stream.classifying import Classifying
 from stages.methods.stream.config import LamolConfig
-from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, answer_loss, task_token, write
+from stages.methods.stream.spelled import (
+    Example,
+    SpelledBatch,
+    Spelling,
+    answer_loss,
+    task_token,
+    write,
+)
 from stages.models.language_model import LanguageModel
 
 WRITE, ORDER, REAL = range(3)
@@ -34,9 +43,11 @@ class Samples(NamedTuple):
 
 
 class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
-    """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given its first token.
+    """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given its
+    first token.
 
-    Each batch has the same share of the samples as of its task. The optimizer continues from task to task.
+    Each batch has the same share of the samples as of its task. The optimizer continues from task
+    to task.
 
     Source: Sun et al. 2020 (arXiv:1909.03329), section 3.
     """
@@ -60,7 +71,9 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
         if self.settings.samples == "real":
             self._samples[self._place] = self._real(before, wanted)
             return
-        begins = list(dict.fromkeys(map(self._begin, before)))  # one shared by all tasks, or one for each
+        begins = list(
+            dict.fromkeys(map(self._begin, before))
+        )  # one shared by all tasks, or one for each
         parts = [self._written(begin, math.ceil(wanted / len(begins))) for begin in begins]
         self._samples[self._place] = Samples(
             [example for part in parts for example in part.examples],
@@ -73,7 +86,9 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
         assert isinstance(task.examples, Documents)
         if self.settings.samples == "gen":
             return self._spelling.any_task
-        return task_token(self._spelling.head, int(task.examples.task_numbers[task.examples.chosen[0]]))
+        return task_token(
+            self._spelling.head, int(task.examples.task_numbers[task.examples.chosen[0]])
+        )
 
     def _written(self, begin: int, wanted: int) -> Samples:
         """Examples that the model writes; an invalid one is written again, a few times."""
@@ -95,18 +110,26 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
         each, kept = math.ceil(wanted / len(before)), list[Example]()
         for place, task in enumerate(before):
             random = self.random(REAL, self._place, place)
-            chosen = random.choice(task.examples.count, min(each, task.examples.count), replace=False)
+            chosen = random.choice(
+                task.examples.count, min(each, task.examples.count), replace=False
+            )
             assert isinstance(task.examples, Documents)
-            kept += self._spelling.examples(task.examples.batch(chosen), [self._begin(task)] * len(chosen))
+            kept += self._spelling.examples(
+                task.examples.batch(chosen), [self._begin(task)] * len(chosen)
+            )
         return Samples(kept, each * len(before))
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         assert isinstance(examples, Documents)
-        own = self._spelling.examples(examples.batch(which), [self._begin(Task("", examples))] * len(which))
+        own = self._spelling.examples(
+            examples.batch(which), [self._begin(Task("", examples))] * len(which)
+        )
         return self._spelling.batch([*own, *self._share(len(which), examples.count, index.number)])
 
     def _share(self, size: int, of: int, number: int) -> list[Example]:
-        """The samples of a batch of `size` of a task's `of` examples, by its number; all come equally often."""
+        """The samples of a batch of `size` of a task's `of` examples, by its number; all come
+        equally often.
+        """
         samples = self._samples.get(self._place, Samples([])).examples
         if not samples:
             return []
@@ -116,7 +139,10 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
             cycle: self.random(ORDER, self._place, cycle).permutation(len(samples))
             for cycle in np.unique(cycles).tolist()
         }
-        return [samples[orders[cycle][place]] for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)]
+        return [
+            samples[orders[cycle][place]]
+            for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)
+        ]
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, SpelledBatch)
@@ -131,25 +157,42 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
         assert batch.mask is not None
         border = batch.mask & (batch.targets == self._spelling.answer)
         others, weight = batch.mask & ~border, self.settings.ans_weight
-        sums = [model.loss(hidden[part], batch.targets[part]) * part.sum() for part in (others, border)]
+        sums = [
+            model.loss(hidden[part], batch.targets[part]) * part.sum() for part in (others, border)
+        ]
         return (sums[0] + weight * sums[1]) / (others.sum() + weight * border.sum())
 
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
         """Write the samples of each task as text, with the first token of each."""
-        names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {self._spelling.any_task: "<gen>"}
+        names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {
+            self._spelling.any_task: "<gen>"
+        }
         for place, samples in self._samples.items():
             lines = [
-                {"begin": names[one.begin], "text": decode(one.text.tolist()), "answer": decode(one.answer.tolist())}
+                {
+                    "begin": names[one.begin],
+                    "text": decode(one.text.tolist()),
+                    "answer": decode(one.answer.tolist()),
+                }
                 for one in samples.examples
             ]
-            figures = {"asked": samples.asked, "written": samples.written, "kept": len(lines), "samples": lines}
+            figures = {
+                "asked": samples.asked,
+                "written": samples.written,
+                "kept": len(lines),
+                "samples": lines,
+            }
             add(samples_file(place + 1)).write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"place": self._place}
         for place, (examples, asked, written) in self._samples.items():
-            rows = [np.concatenate((one.text, [-1], one.answer, [-1 - one.begin])) for one in examples]
-            state[f"samples/{place}"] = torch.from_numpy(np.concatenate([*rows, np.zeros(0, np.int64)]))
+            rows = [
+                np.concatenate((one.text, [-1], one.answer, [-1 - one.begin])) for one in examples
+            ]
+            state[f"samples/{place}"] = torch.from_numpy(
+                np.concatenate([*rows, np.zeros(0, np.int64)])
+            )
             state[f"counts/{place}"] = torch.tensor([asked, written])
         return state
 

@@ -1,4 +1,6 @@
-"""Methods that remember documents of a stream, methods that draw from them at intervals, and experience replay."""
+"""Methods that remember documents of a stream, methods that draw from them at intervals, and
+experience replay.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,7 +18,8 @@ from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSetti
 from stages.models.language_model import evaluating
 
 WRITE, DRAW, KEEP = range(3)
-"""Purposes of random numbers; each generator is seeded with the seed, its purpose and a position."""
+"""Purposes of random numbers; each generator is seeded with the seed, its purpose and a position.
+"""
 AT_ONCE = 256
 """Documents of a batch that is only scored, without learning."""
 T = TypeVar("T", bound=TaskSettings)
@@ -39,13 +42,17 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
 
     @torch.no_grad()
     def losses(self, rows: np.ndarray) -> Tensor:
-        """-log p(y | x) of documents [n] of the split under the current model, float [n]; no gradients or dropout."""
+        """-log p(y | x) of documents [n] of the split under the current model, float [n]; no
+        gradients or dropout.
+        """
         with evaluating(self._model):
             parts = [document_losses(self._model, batch) for batch in self.batches(rows, AT_ONCE)]
         return torch.cat([torch.zeros(0, device=self._device), *parts])
 
     def add_gradients_of(self, update: Update, rows: np.ndarray, size: int) -> None:
-        """Add the gradients of the mean loss on documents [n] of the split, read in batches of `size`."""
+        """Add the gradients of the mean loss on documents [n] of the split, read in batches of
+        `size`.
+        """
         for batch in self.batches(rows, size):
             update.backward(update.loss(batch) * len(batch.labels) / len(rows))
 
@@ -68,15 +75,22 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
 
 
 class DrawsDocuments(KeepsDocuments[R]):
-    """A method that writes each update's examples to memory, and draws at intervals. It ignores task boundaries."""
+    """A method that writes each update's examples to memory, and draws at intervals. It ignores
+    task boundaries.
+    """
 
     def draws_due(self, batches: Sequence[LabelledBatch]) -> int:
         """Count the examples of an update; returns the number of draws that are due."""
         return draws_due(*self.count(batches), self.settings.every)
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
-        """Write the examples of an update, each with the probability `write`, until memory has `size` of the task."""
-        rows, random = np.concatenate([batch.documents for batch in batches]), self.random(WRITE, update.number)
+        """Write the examples of an update, each with the probability `write`, until memory has
+        `size` of the task.
+        """
+        rows, random = (
+            np.concatenate([batch.documents for batch in batches]),
+            self.random(WRITE, update.number),
+        )
         self.memory.write(rows, self.task, self.settings.write, random, self.settings.size)
 
     def draw(self, update: Update, number: int) -> np.ndarray:
@@ -91,7 +105,8 @@ def learnt(update: Update) -> list[nn.Parameter]:
 
 
 class Replay(DrawsDocuments[ReplayConfig]):
-    """Sparse experience replay: after every `every` examples, a step on each batch of a draw from memory.
+    """Sparse experience replay: after every `every` examples, a step on each batch of a draw from
+    memory.
 
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2.
     """

@@ -29,12 +29,15 @@ def replay_interval(every: int, size: int, support: int) -> int:
 
 
 class OmlEr(DrawsDocuments[EpisodeSettings]):
-    """θ = (φ, W). W' = W learns m batches by plain descent; then θ learns from the gradient of a query at (φ, W').
+    """θ = (φ, W). W' = W learns m batches by plain descent; then θ learns from the gradient of a
+    query at (φ, W').
 
-    The gradient is of first order: it does not reach through the steps of W'. The query is the next batch of the
-    stream, in every R_F-th episode a draw from memory instead. An update is a batch of the stream; the last is a query.
+    The gradient is of first order: it does not reach through the steps of W'. The query is the next
+    batch of the stream, in every R_F-th episode a draw from memory instead. An update is a batch of
+    the stream; the last is a query.
 
-    Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White 2019).
+    Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White
+    2019).
     """
 
     hints = "a smaller memory.inner_lr, "
@@ -54,8 +57,12 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        self._own: dict[str, nn.Parameter] = {name: one for name, one in weights.items() if self.is_fast(name)}
+        weights = {
+            name: weight for name, weight in model.named_parameters() if weight.requires_grad
+        }
+        self._own: dict[str, nn.Parameter] = {
+            name: one for name, one in weights.items() if self.is_fast(name)
+        }
         self._fast = {name: tensor.to(self._device) for name, tensor in self._fast.items()}
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
@@ -131,5 +138,6 @@ class AnmlEr(OmlEr):
         if not self._read:  # nothing is learnt yet: the copy is of the initial weights
             assert model.frozen is not None
             own, copy = model.state_dict(), model.frozen.state_dict()
-            # A matrix with LoRA factors has another name here than in the initial model, which the copy comes from.
+            # A matrix with LoRA factors has another name here than in the initial model, which the
+            # copy comes from.
             model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})

@@ -19,11 +19,14 @@ from stages.methods.stream.memory import KEEP, WRITE, DrawsDocuments
 from stages.models.language_model import LanguageModel
 
 
-def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
-    """Draw `count` places, none twice, with weights 1 - exp(-d² / β); uniformly if too few have a weight.
+def far_ones(
+    distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator
+) -> np.ndarray:
+    """Draw `count` places, none twice, with weights 1 - exp(-d² / β); uniformly if too few have a
+    weight.
 
-    The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
-    prefers near examples, and says that diversity is wanted.
+    The weight grows with the distance from memory and saturates. The paper prints a log-probability
+    of -d² / β, which prefers near examples, and says that diversity is wanted.
 
     >>> far_ones(np.array([0.0, 9.0, 0.0, 9.0]), 2, 1.0, np.random.default_rng(0))
     array([1, 3])
@@ -46,10 +49,11 @@ class _Loss(nn.Module):
 
 
 class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
-    """θ̃ = θ - α ∇ℓ(θ; N), where N are a batch's neighbours in memory; θ follows the gradient of ℓ(θ̃) on the batch.
+    """θ̃ = θ - α ∇ℓ(θ; N), where N are a batch's neighbours in memory; θ follows the gradient of
+    ℓ(θ̃) on the batch.
 
-    Draws from memory are learnt in the same way. While memory has fewer than k examples the loss is plain. Losses are
-    computed in the precision of the weights.
+    Draws from memory are learnt in the same way. While memory has fewer than k examples the loss is
+    plain. Losses are computed in the precision of the weights.
 
     Source: Wang et al. 2020 (arXiv:2010.02500), section 3.
     """
@@ -66,7 +70,9 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         super().begin_stream(model, tasks, seed)
         assert self.side_inputs.keys is not None
         self._keys, self._loss = self.side_inputs.keys, _Loss(self, model)
-        self._weights = {name: one for name, one in self._loss.named_parameters() if one.requires_grad}
+        self._weights = {
+            name: one for name, one in self._loss.named_parameters() if one.requires_grad
+        }
 
     def step(self, update: Update) -> Tensor:
         losses, read = [], []
@@ -111,7 +117,9 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         # The fused kernels of attention have no second derivative.
         with sdpa_kernel(SDPBackend.MATH) if second else nullcontext():
             loss = self._loss(beside)
-        gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=second, allow_unused=True)
+        gradients = torch.autograd.grad(
+            loss, list(weights.values()), create_graph=second, allow_unused=True
+        )
         changed = {
             name: one if gradient is None else one - rate * gradient
             for (name, one), gradient in zip(weights.items(), gradients, strict=True)
@@ -120,19 +128,28 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         return after
 
     def neighbors(self, documents: np.ndarray) -> np.ndarray:
-        """The rows of memory that are among the k nearest of some documents, each once; one may be its own."""
+        """The rows of memory that are among the k nearest of some documents, each once; one may be
+        its own.
+        """
         keys, rows = self._keys[self.memory.rows], self.memory.rows
-        found = [rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)] for one in documents]
+        found = [
+            rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)]
+            for one in documents
+        ]
         return np.unique(np.concatenate(found))
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
         """Choose among the examples of a block, once it is full, those that are written."""
         read = np.concatenate([batch.documents for batch in batches])
-        self._waiting = np.concatenate((self._waiting, np.stack((read, np.full(len(read), self.task)), 1)))
+        self._waiting = np.concatenate(
+            (self._waiting, np.stack((read, np.full(len(read), self.task)), 1))
+        )
         self._write_blocks(self.settings.block, self.random(WRITE, update.number))
 
     def end_task(self, task: Task) -> None:
-        """After the last task, treat the rest as a block, so that a short stream also leaves examples in memory."""
+        """After the last task, treat the rest as a block, so that a short stream also leaves
+        examples in memory.
+        """
         if self.task == len(self._tasks) - 1 and len(self._waiting):
             self._write_blocks(len(self._waiting), self.random(KEEP))
 
@@ -144,10 +161,15 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Examples of a block to write, [n, 2]: document and place of its task."""
-        count, stored = max(1, round(self.settings.write * len(block))), self._keys[self.memory.rows]
+        count, stored = (
+            max(1, round(self.settings.write * len(block))),
+            self._keys[self.memory.rows],
+        )
         if not len(stored):
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]
-        distances = np.array([squared_distances(self._keys[one], stored).min() for one in block[:, 0]])
+        distances = np.array(
+            [squared_distances(self._keys[one], stored).min() for one in block[:, 0]]
+        )
         if self._beta is None:
             self._beta = float(np.median(distances)) or 1.0
         return block[far_ones(distances, count, self._beta, random)]

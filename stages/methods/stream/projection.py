@@ -1,4 +1,6 @@
-"""A-GEM and GEM: gradients that do not raise the loss on memory, by projection of all weights as one vector."""
+"""A-GEM and GEM: gradients that do not raise the loss on memory, by projection of all weights as
+one vector.
+"""
 
 from collections.abc import Sequence
 
@@ -18,11 +20,14 @@ from stages.methods.stream.config import AGemConfig, GemConfig
 from stages.methods.stream.memory import KEEP, DrawsDocuments, KeepsDocuments, learnt
 
 JITTER = 1e-10
-"""Share of the mean diagonal of G Gᵀ that is added to it, since gradients may be linearly dependent."""
+"""Share of the mean diagonal of G Gᵀ that is added to it, since gradients may be linearly
+dependent.
+"""
 
 
 def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """The gradient without its part against a reference: the nearest one whose product with it is not negative.
+    """The gradient without its part against a reference: the nearest one whose product with it is
+    not negative.
 
     Source: Chaudhry et al. 2019 (A-GEM, arXiv:1812.00420), equation 11.
 
@@ -36,12 +41,16 @@ def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Flo
     return (gradient.double() - share * reference.double()).to(gradient.dtype)
 
 
-def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: float) -> Float[Tensor, " n"]:
-    """The nearest gradient whose inner product with each of the others is not negative (for a margin of 0).
+def among(
+    gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: float
+) -> Float[Tensor, " n"]:
+    """The nearest gradient whose inner product with each of the others is not negative (for a
+    margin of 0).
 
-    With Gᵀ's columns the others, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is returned: a larger margin
-    follows the others more. As v = margin + w, w ≥ 0, this is non-negative least squares of size k on the
-    Cholesky factor of G Gᵀ. If no product is negative, the gradient stays as it is.
+    With Gᵀ's columns the others, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is
+    returned: a larger margin follows the others more. As v = margin + w, w ≥ 0, this is
+    non-negative least squares of size k on the Cholesky factor of G Gᵀ. If no product is negative,
+    the gradient stays as it is.
 
     Raises: UsageError for gradients that are not finite.
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 11.
@@ -52,19 +61,28 @@ def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: f
     rows, own = others.double(), gradient.double()
     products, aligned = (rows @ rows.T).cpu().numpy(), (rows @ own).cpu().numpy()
     if not (np.isfinite(products).all() and np.isfinite(aligned).all()):
-        raise UsageError("A gradient is no number: try a lower --lr, or clipping (--set clip_norm=1).")
+        raise UsageError(
+            "A gradient is no number: try a lower --lr, or clipping (--set clip_norm=1)."
+        )
     if (aligned >= 0).all():
         return gradient
     products += JITTER * products.trace() / len(products) * np.eye(len(products))
     factor = np.linalg.cholesky(products)
-    wanted = solve_triangular(factor, -(products @ np.full(len(products), margin) + aligned), lower=True)
+    wanted = solve_triangular(
+        factor, -(products @ np.full(len(products), margin) + aligned), lower=True
+    )
     v = margin + nnls(factor.T, wanted)[0]
     return (own + torch.from_numpy(v).to(rows.device) @ rows).to(gradient.dtype)
 
 
 def take_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """The gradients of parameters as one vector, zeros if one has none; the parameters' own are cleared."""
-    flat = [torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten().clone() for one in parameters]
+    """The gradients of parameters as one vector, zeros if one has none; the parameters' own are
+    cleared.
+    """
+    flat = [
+        torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten().clone()
+        for one in parameters
+    ]
     for one in parameters:
         one.grad = None
     return torch.cat(flat)
@@ -72,12 +90,15 @@ def take_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
     """Give parameters their gradients from one vector."""
-    for one, part in zip(parameters, gradient.split([one.numel() for one in parameters]), strict=True):
+    for one, part in zip(
+        parameters, gradient.split([one.numel() for one in parameters]), strict=True
+    ):
         one.grad = part.view_as(one).clone()
 
 
 class AGem(DrawsDocuments[AGemConfig]):
-    """A-GEM. With `every` 1 it projects at each step, as in the paper; else rarely, as in papers on language.
+    """A-GEM. With `every` 1 it projects at each step, as in the paper; else rarely, as in papers on
+    language.
 
     Source: Chaudhry et al. 2019 (arXiv:1812.00420), algorithm 2.
     """
@@ -95,7 +116,8 @@ class AGem(DrawsDocuments[AGemConfig]):
 
 
 class Gem(KeepsDocuments[GemConfig]):
-    """GEM: a share of each task's documents is kept at its end, and each step reads all that are kept.
+    """GEM: a share of each task's documents is kept at its end, and each step reads all that are
+    kept.
 
     Source: Lopez-Paz and Ranzato 2017 (arXiv:1706.08840), algorithm 1.
     """
@@ -114,7 +136,9 @@ class Gem(KeepsDocuments[GemConfig]):
             gradient = take_gradient(weights)
             before = list[Tensor]()
             for task in range(self.task):
-                self.add_gradients_of(update, self.memory.rows[self.memory.tasks == task], len(batches[0].labels))
+                self.add_gradients_of(
+                    update, self.memory.rows[self.memory.tasks == task], len(batches[0].labels)
+                )
                 before.append(take_gradient(weights))
             put_gradient(weights, among(gradient, torch.stack(before), self.settings.margin))
         update.change_weights()

@@ -1,4 +1,6 @@
-"""Documents as text that a language model writes: text, question, `<ans>`, the answer or label's tokens, `<eos>`."""
+"""Documents as text that a language model writes: text, question, `<ans>`, the answer or label's
+tokens, `<eos>`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +51,9 @@ class Spelling:
 
     @classmethod
     def of(cls, head: LanguageSettings, examples: Documents) -> Self:
-        """Spelling for examples of a model. Raises: UsageError if the longest label leaves no room for text."""
+        """Spelling for examples of a model. Raises: UsageError if the longest label leaves no room
+        for text.
+        """
         found = cls(head, examples.eos, examples.cutting.context)
         if found.room < 1:
             raise UsageError(
@@ -80,13 +84,21 @@ class Spelling:
         return self.length - 2 - self.longest
 
     def texts(self, batch: LabelledBatch) -> list[np.ndarray]:
-        """The texts of documents, cut at the end, without `<eos>`; the question after each is not cut."""
+        """The texts of documents, cut at the end, without `<eos>`; the question after each is not
+        cut.
+        """
         if isinstance(batch, QuestionBatch):
             asked = [one.question[: self.room] for one in batch.questions]
-            texts = (one.text[: self.room - len(own)] for own, one in zip(asked, batch.questions, strict=True))
+            texts = (
+                one.text[: self.room - len(own)]
+                for own, one in zip(asked, batch.questions, strict=True)
+            )
             return [np.concatenate(parts) for parts in zip(texts, asked, strict=True)]
         assert batch.mask is not None
-        rows = [row[counted].numpy() for row, counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True)]
+        rows = [
+            row[counted].numpy()
+            for row, counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True)
+        ]
         return [row[row != self.eos][: self.room] for row in rows]
 
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
@@ -105,12 +117,16 @@ class Spelling:
         >>> batch.inputs.tolist(), batch.targets.tolist(), batch.written.tolist(), batch.answered.long().tolist()
         ([[0, 3, 4, 10, 7]], [[3, 4, 10, 7, 0]], [[11, 3, 4, 10, 7]], [[0, 0, 0, 1, 1]])
         """
-        rows = [np.concatenate((one.text, [self.answer], one.answer, [self.eos])) for one in examples]
+        rows = [
+            np.concatenate((one.text, [self.answer], one.answer, [self.eos])) for one in examples
+        ]
         targets, mask = padded(rows, self.eos)
         place = np.arange(targets.shape[1])
         asked = np.array([len(one.text) for one in examples])
         return SpelledBatch(
-            inputs=torch.from_numpy(np.concatenate((np.full((len(rows), 1), self.eos), targets[:, :-1]), 1)),
+            inputs=torch.from_numpy(
+                np.concatenate((np.full((len(rows), 1), self.eos), targets[:, :-1]), 1)
+            ),
             targets=torch.from_numpy(targets),
             places=np.zeros_like(targets),
             mask=torch.from_numpy(mask),
@@ -121,10 +137,16 @@ class Spelling:
     def parsed(self, tokens: np.ndarray, begin: int) -> Example | None:
         """The example in a written sequence, `<eos>` included; None if it is not a valid one.
 
-        A valid one has text, a single `<ans>`, and an answer; no other token beyond those of the text occurs.
+        A valid one has text, a single `<ans>`, and an answer; no other token beyond those of the
+        text occurs.
         """
         (places,) = np.nonzero(tokens >= self.head.first)
-        if len(tokens) == 0 or tokens[-1] != self.eos or len(places) != 1 or tokens[places[0]] != self.answer:
+        if (
+            len(tokens) == 0
+            or tokens[-1] != self.eos
+            or len(places) != 1
+            or tokens[places[0]] != self.answer
+        ):
             return None
         text, answer = tokens[: places[0]], tokens[places[0] + 1 : -1]
         return Example(text, answer, begin) if len(text) and len(answer) else None
@@ -146,9 +168,14 @@ def answer_loss(model: LanguageModel, batch: SpelledBatch) -> Tensor:
 
 @torch.no_grad()
 def write(
-    model: LanguageModel, begins: np.ndarray, spelling: Spelling, top_k: int, random: np.random.Generator
+    model: LanguageModel,
+    begins: np.ndarray,
+    spelling: Spelling,
+    top_k: int,
+    random: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Sample a sequence from each first input [B], up to `<eos>` or the model's length: int64 [n] each.
+    """Sample a sequence from each first input [B], up to `<eos>` or the model's length: int64 [n]
+    each.
 
     A token is drawn from the softmax over the `top_k` most probable ones.
     """
@@ -162,7 +189,9 @@ def write(
             scores = model.log_probs(model.encode(read).hidden[:, -1])
             best = scores.topk(min(top_k, scores.shape[1]))
             shares = best.values.double().softmax(1).cumsum(1).cpu().numpy()
-            chosen = (random.random((len(open_rows), 1)) > shares).sum(1).clip(max=shares.shape[1] - 1)
+            chosen = (
+                (random.random((len(open_rows), 1)) > shares).sum(1).clip(max=shares.shape[1] - 1)
+            )
             rows[open_rows, place] = best.indices.cpu().numpy()[np.arange(len(open_rows)), chosen]
             ended = rows[open_rows, place] == spelling.eos
             ends[open_rows[ended]], open_rows = place, open_rows[~ended]
@@ -172,8 +201,11 @@ def write(
 
 
 @torch.no_grad()
-def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
-    """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer.
+def answers(
+    model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling
+) -> list[tuple[int, ...]]:
+    """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the
+    longest answer.
 
     Raises: ArtifactError if the probability of a token is not a number.
     """
@@ -185,13 +217,19 @@ def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spellin
     found = np.full((len(texts), longest + 1), spelling.eos)
     for step in range(longest + 1):
         read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
-        last = model.encode(read).hidden[torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)]
+        last = model.encode(read).hidden[
+            torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)
+        ]
         scores = model.log_probs(last)
         if scores.isnan().any():  # argmax would return the first NaN
-            raise ArtifactError("The model gives tokens no probability that is a number: train it again.")
+            raise ArtifactError(
+                "The model gives tokens no probability that is a number: train it again."
+            )
         found[:, step] = scores.argmax(1).cpu().numpy()
         if (found[:, : step + 1] == spelling.eos).any(1).all():
             break
         if step < longest:
             rows[np.arange(len(rows)), lengths + step] = found[:, step]
-    return [tuple(int(one) for one in row[: [*row, spelling.eos].index(spelling.eos)]) for row in found]
+    return [
+        tuple(int(one) for one in row[: [*row, spelling.eos].index(spelling.eos)]) for row in found
+    ]

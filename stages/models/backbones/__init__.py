@@ -1,1 +1,3 @@
-"""Networks between input embeddings and softmax, one in each file; settings are grouped by how networks read text."""
+"""Networks between input embeddings and softmax, one in each file; settings are grouped by how
+networks read text.
+"""

@@ -1,7 +1,8 @@
-"""Encoder-decoder Transformer, pre-norm: the decoder attends to its own past and to the encoded source.
+"""Encoder-decoder Transformer, pre-norm: the decoder attends to its own past and to the encoded
+source.
 
-Source: Vaswani et al. 2017 (arXiv:1706.03762). Norms are before each layer (arXiv:2002.04745), which needs no long
-warm-up, and at the end of both stacks.
+Source: Vaswani et al. 2017 (arXiv:1706.03762). Norms are before each layer (arXiv:2002.04745),
+which needs no long warm-up, and at the end of both stacks.
 """
 
 from torch import Tensor, nn
@@ -17,8 +18,9 @@ from stages.models.layers.stacks import Attention, DecoderBlock, EncoderBlock, H
 class EncoderDecoder(Backbone, ReadsSource):
     """Embeddings of a target and of its source -> (f, g).
 
-    A target can be read together with its source, or in pieces from a state that `begin` made, with the same results.
-    The state is `block1.source.keys`, …, [B, heads, S, d_head], `source_mask` bool [B, S], and the target so far:
+    A target can be read together with its source, or in pieces from a state that `begin` made, with
+    the same results. The state is `block1.source.keys`, …, [B, heads, S, d_head], `source_mask`
+    bool [B, S], and the target so far:
     `block1.past.keys`, …, [B, heads, t, d_head]. Rows are the first dimension of all tensors.
     """
 
@@ -26,7 +28,9 @@ class EncoderDecoder(Backbone, ReadsSource):
         super().__init__()
         self.width, self.scale = config.width, config.width**0.5
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(config, config.encoder_layers) for _ in range(config.encoder_layers))
+        self.encoder = nn.ModuleList(
+            EncoderBlock(config, config.encoder_layers) for _ in range(config.encoder_layers)
+        )
         self.encoder_norm = nn.LayerNorm(config.width)
         chosen = [config.layer_in("feed_forward", number + 1) for number in range(config.layers)]
         self.blocks = nn.ModuleList(
@@ -48,7 +52,9 @@ class EncoderDecoder(Backbone, ReadsSource):
         return state
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if
+        one was given.
+        """
         given = self.begun(inputs)
         mask = given.get("source_mask")
         seen = None if mask is None else mask[:, None, None, :]
@@ -65,7 +71,9 @@ class EncoderDecoder(Backbone, ReadsSource):
     def _placed(self, embedded: Tensor, start: int) -> Tensor:
         """Add the positions from `start` to embeddings."""
         stop = start + embedded.shape[1]
-        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too; sinusoids have scale 1.
+        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too;
+        # sinusoids have scale 1.
         return self.dropout(
-            embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
+            embedded * self.scale
+            + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
         )

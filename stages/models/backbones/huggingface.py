@@ -11,7 +11,11 @@ from torch.nn.functional import normalize
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
-from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
+from stages.models.backbones.window_configs import (
+    HuggingFaceConfig,
+    HuggingFaceEncoderDecoderConfig,
+    TextEncoderConfig,
+)
 
 CAUSAL, TRANSLATES, ENCODES = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"
 """Auto classes of transformers, which select the class of a model by its settings."""
@@ -30,16 +34,21 @@ def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
         from transformers.initialization import no_init_weights
         from transformers.utils import logging
     except ImportError:
-        raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
+        raise UsageError(
+            "Imported models need the package transformers: pip install 'memlm[hf]'."
+        ) from None
     logging.set_verbosity_error()
     settings = transformers.AutoConfig.for_model(**_with_infinities(architecture))
     # Weights are loaded later, and drawing them would take longer than everything else.
     with torch.device("cpu"), no_init_weights():
-        return getattr(transformers, kind).from_config(settings, dtype=torch.float32, trust_remote_code=False)
+        return getattr(transformers, kind).from_config(
+            settings, dtype=torch.float32, trust_remote_code=False
+        )
 
 
 def _with_infinities(settings: Any) -> Any:
-    """Settings read from JSON, with infinities and NaN, which JSON lacks and transformers writes as objects.
+    """Settings read from JSON, with infinities and NaN, which JSON lacks and transformers writes as
+    objects.
 
     >>> _with_infinities({"time_step_limit": [0.0, {"__float__": "Infinity"}]})
     {'time_step_limit': [0.0, inf]}
@@ -48,11 +57,15 @@ def _with_infinities(settings: Any) -> Any:
         if settings.keys() == {"__float__"}:
             return float(settings["__float__"])
         return {name: _with_infinities(value) for name, value in settings.items()}
-    return [_with_infinities(value) for value in settings] if isinstance(settings, list) else settings
+    return (
+        [_with_infinities(value) for value in settings] if isinstance(settings, list) else settings
+    )
 
 
 def blocks_of(model: Any) -> nn.Module:
-    """The part of a model between its embeddings and its head; the embeddings are replaced by the identity."""
+    """The part of a model between its embeddings and its head; the embeddings are replaced by the
+    identity.
+    """
     blocks: Any = model.base_model
     blocks.set_input_embeddings(nn.Identity())
     return blocks
@@ -64,7 +77,10 @@ def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
     seen = list[Tensor]()
     # A hook, because the code of transformers does not return these inputs.
     modules = [] if name is None else [model.get_submodule(name)]
-    hooks = [one.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0])) for one in modules]
+    hooks = [
+        one.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+        for one in modules
+    ]
     try:
         yield seen
     finally:
@@ -75,7 +91,8 @@ def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
 class HuggingFace(Backbone):
     """The blocks of an imported model; its embeddings and softmax belong to the vocabulary.
 
-    Windows are read without padding, mask or cache, so each is exactly causal. Weights are undefined until loaded.
+    Windows are read without padding, mask or cache, so each is exactly causal. Weights are
+    undefined until loaded.
     """
 
     def __init__(self, config: HuggingFaceConfig) -> None:
@@ -88,7 +105,9 @@ class HuggingFace(Backbone):
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
         embedded = inputs.embedded if self.input_scale == 1 else self.input_scale * inputs.embedded
         with inputs_seen(self.model, self.last_ffn) as ffn_inputs:
-            hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[0]
+            hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[
+                0
+            ]
         return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None)
 
 
@@ -97,10 +116,12 @@ LAYER = ("keys", "values", "source_keys", "source_values")
 
 
 class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
-    """The encoder and the decoder of an imported model; its embeddings and softmax belong to the vocabulary.
+    """The encoder and the decoder of an imported model; its embeddings and softmax belong to the
+    vocabulary.
 
-    The encoder reads a source once. The state then has its outputs, and the keys and values of every decoder layer.
-    Targets need no mask, because their padding is at the end. Weights are undefined until loaded.
+    The encoder reads a source once. The state then has its outputs, and the keys and values of
+    every decoder layer. Targets need no mask, because their padding is at the end. Weights are
+    undefined until loaded.
     """
 
     def __init__(self, config: HuggingFaceEncoderDecoderConfig) -> None:
@@ -111,17 +132,27 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         self.model: Any = sides_of(model_of_settings(config.architecture, TRANSLATES))
         decoder: Any = self.model.decoder
         names = signature(decoder.forward).parameters
-        self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
+        self._cache = (
+            "cache" if "cache" in names else "past_key_values"
+        )  # renamed in transformers 5.23
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """Outputs of the encoder, [B, S, d], and their mask, int64 [B, S]: 1 for positions that count."""
+        """Outputs of the encoder, [B, S, d], and their mask, int64 [B, S]: 1 for positions that
+        count.
+        """
         self._require_places(source)
-        counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
-        encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
+        counted = (
+            source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
+        )
+        encoded = self.model.encoder(
+            inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True
+        )
         return {"source": encoded.last_hidden_state, "mask": counted}
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if
+        one was given.
+        """
         given = self.begun(inputs)
         self._require_places(inputs.embedded)
         with inputs_seen(self.model.decoder, self.last_ffn) as ffn_inputs:
@@ -158,11 +189,17 @@ def _layers(cache: Any) -> dict[str, Tensor]:
     """Keys and values of every layer, by name."""
     pairs = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
     kept = [(own.keys, own.values, source.keys, source.values) for own, source in pairs]
-    return {f"layer{i}.{name}": one for i, some in enumerate(kept) for name, one in zip(LAYER, some, strict=True)}
+    return {
+        f"layer{i}.{name}": one
+        for i, some in enumerate(kept)
+        for name, one in zip(LAYER, some, strict=True)
+    }
 
 
 def _kept(state: Mapping[str, Tensor]) -> Any:
-    """Rebuild the cache of transformers from the tensors of `_layers`; None: no target was read yet."""
+    """Rebuild the cache of transformers from the tensors of `_layers`; None: no target was read
+    yet.
+    """
     from transformers import EncoderDecoderCache
 
     layers = range((len(state) - 2) // len(LAYER))
@@ -173,8 +210,9 @@ def _kept(state: Mapping[str, Tensor]) -> Any:
 class TextEncoder(Backbone):
     """The blocks of an imported encoder; its special tokens are put around each text.
 
-    Every input sees all others, so a window gives one pooled vector, which has not seen the next token. Windows are
-    read without padding and mask, documents with both. Weights are undefined until loaded.
+    Every input sees all others, so a window gives one pooled vector, which has not seen the next
+    token. Windows are read without padding and mask, documents with both. Weights are undefined
+    until loaded.
     """
 
     def __init__(self, config: TextEncoderConfig) -> None:
@@ -185,17 +223,21 @@ class TextEncoder(Backbone):
         self.model = encoder_blocks(model_of_settings(config.architecture, ENCODES))
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, 1, d], pooled over all inputs, including [CLS] and [SEP].
+        """Embeddings [B, L, d] -> hidden [B, 1, d], pooled over all inputs, including [CLS] and
+        [SEP].
 
         For documents, which have a mask, hidden is [B, L, d].
 
-        Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084), section 3.
+        Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084),
+        section 3.
         """
         embedded = inputs.embedded
         if inputs.mask is not None:
             return Encoding(self._documents(embedded, inputs.mask), None)
         before, after = (part.expand(len(embedded), -1, -1) for part in (self.before, self.after))
-        hidden = self.model(inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True).last_hidden_state
+        hidden = self.model(
+            inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True
+        ).last_hidden_state
         return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)
 
     def _documents(self, embedded: Tensor, mask: Tensor) -> Tensor:
@@ -209,14 +251,21 @@ class TextEncoder(Backbone):
         placed = torch.cat((first, embedded[:, 1:], behind), 1)
         stops = mask.sum(1) + first.shape[1] - 1
         places = stops[:, None] + torch.arange(len(self.after), device=stops.device)
-        placed = placed.scatter(1, places[..., None].expand(behind.shape), self.after.expand(rows, -1, -1))
-        counted = torch.arange(placed.shape[1], device=stops.device) < stops[:, None] + len(self.after)
-        hidden: Tensor = self.model(inputs_embeds=placed, attention_mask=counted.long(), return_dict=True)[0]
+        placed = placed.scatter(
+            1, places[..., None].expand(behind.shape), self.after.expand(rows, -1, -1)
+        )
+        counted = torch.arange(placed.shape[1], device=stops.device) < stops[:, None] + len(
+            self.after
+        )
+        hidden: Tensor = self.model(
+            inputs_embeds=placed, attention_mask=counted.long(), return_dict=True
+        )[0]
         return hidden[:, first.shape[1] - 1 :][:, :length]
 
 
 def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:
-    """Pool hidden states [B, L, d] to one vector for each window, [B, d]; `unit` scales it to length 1.
+    """Pool hidden states [B, L, d] to one vector for each window, [B, d]; `unit` scales it to
+    length 1.
 
     >>> pooled(torch.tensor([[[0.0, 4.0], [6.0, 4.0]]]), "mean", unit=True)
     tensor([[0.6000, 0.8000]])
@@ -232,7 +281,9 @@ def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Te
 
 
 def encoder_blocks(model: nn.Module) -> nn.Module:
-    """The blocks of an encoder, without its embeddings, and without the layer above [CLS], which keys do not use."""
+    """The blocks of an encoder, without its embeddings, and without the layer above [CLS], which
+    keys do not use.
+    """
     blocks = blocks_of(model)
     if getattr(blocks, "pooler", None) is not None:
         blocks.pooler = None  # type: ignore[assignment]

@@ -1,4 +1,6 @@
-"""Memformer: an encoder reads the previous segment and a memory of slots, and a decoder predicts the segment."""
+"""Memformer: an encoder reads the previous segment and a memory of slots, and a decoder predicts
+the segment.
+"""
 
 from itertools import pairwise
 from typing import NamedTuple, cast
@@ -22,7 +24,8 @@ def slot_weights(
     keys: Float[Tensor, "B heads S d_head"],
     temperature: float,
 ) -> Float[Tensor, "B heads k 1+S"]:
-    """softmax([q_i·k_i, q_i·K] / (sqrt(d_head) temperature)): slot i sees itself and the S rows, but no other slot.
+    """softmax([q_i·k_i, q_i·K] / (sqrt(d_head) temperature)): slot i sees itself and the S rows,
+    but no other slot.
 
     >>> one, two = torch.ones(1, 1, 1, 1), torch.tensor([0.0, 1.0]).view(1, 1, 2, 1)
     >>> slot_weights(one, one, two, 1.0).flatten()
@@ -34,8 +37,11 @@ def slot_weights(
     return (scores / (queries.shape[3] ** 0.5 * temperature)).softmax(3)
 
 
-def biased_norm(slots: Float[Tensor, "*B k d"], bias: Float[Tensor, "k d"]) -> Float[Tensor, "*B k d"]:
-    """(m_i + v_i) / |m_i + v_i|: without new input a slot moves towards v_i / |v_i|, faster for a longer v_i.
+def biased_norm(
+    slots: Float[Tensor, "*B k d"], bias: Float[Tensor, "k d"]
+) -> Float[Tensor, "*B k d"]:
+    """(m_i + v_i) / |m_i + v_i|: without new input a slot moves towards v_i / |v_i|, faster for a
+    longer v_i.
 
     >>> biased_norm(torch.tensor([[[3.0, 3.0]]]), torch.tensor([[0.0, 1.0]]))
     tensor([[[0.6000, 0.8000]]])
@@ -46,16 +52,20 @@ def biased_norm(slots: Float[Tensor, "*B k d"], bias: Float[Tensor, "k d"]) -> F
 class SlotWriter(nn.Module):
     """Writes rows into slots.
 
-    A slot attends to itself, without projection, and to projected rows. Biases are short, because a long one would
-    forget everything at once. They differ, because equal slots would stay equal.
+    A slot attends to itself, without projection, and to projected rows. Biases are short, because a
+    long one would forget everything at once. They differ, because equal slots would stay equal.
 
     Source: Wu et al. 2022 (Memformer, arXiv:2010.06891), section 3.3.
     """
 
-    def __init__(self, config: BlockSizes, slots: int, temperature: float, forgetting: float) -> None:
+    def __init__(
+        self, config: BlockSizes, slots: int, temperature: float, forgetting: float
+    ) -> None:
         super().__init__()
         self.heads, self.temperature = config.heads, temperature
-        self.query, self.key, self.value = (nn.Linear(config.width, config.width, bias=False) for _ in range(3))
+        self.query, self.key, self.value = (
+            nn.Linear(config.width, config.width, bias=False) for _ in range(3)
+        )
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
         drawn = nn.init.normal_(torch.empty(slots, config.width))
@@ -66,13 +76,17 @@ class SlotWriter(nn.Module):
         return F.normalize(self.bias, dim=1).expand(rows, -1, -1)
 
     def weights(self, memory: Tensor, read: Tensor) -> Tensor:
-        """Attention weights of slots [B, k, d] on themselves, then on rows [B, S, d]; [B, heads, k, 1 + S]."""
+        """Attention weights of slots [B, k, d] on themselves, then on rows [B, S, d]; [B, heads, k,
+        1 + S].
+        """
         keys = (self._by_head(self.key(memory)), self._by_head(self.key(read)))
         return slot_weights(self._by_head(self.query(memory)), *keys, self.temperature)
 
     def forward(self, memory: Tensor, read: Tensor) -> Tensor:
         """Slots [B, k, d] and rows [B, S, d] -> new slots, [B, k, d]."""
-        with torch.autocast(memory.device.type, enabled=False):  # half precision would change slots without input
+        with torch.autocast(
+            memory.device.type, enabled=False
+        ):  # half precision would change slots without input
             read = read.to(memory.dtype)
             itself, others = self.weights(memory, read).tensor_split((1,), 3)
             mixed = itself * self._by_head(memory) + others @ self._by_head(self.value(read))
@@ -88,7 +102,9 @@ class Carried(NamedTuple):
     memory: Tensor
     """Slots, [B, k, d]."""
     before: Tensor
-    """Previous segment, [B, ≤ L + summary tokens, d]: its embeddings at the start of a segment, later its encoding."""
+    """Previous segment, [B, ≤ L + summary tokens, d]: its embeddings at the start of a segment,
+    later its encoding.
+    """
     segment: Tensor
     """Embeddings of the current segment so far, [B, < L, d]."""
     past: list[Heads]
@@ -96,10 +112,12 @@ class Carried(NamedTuple):
 
 
 class Memformer(Backbone, Replays):
-    """M_t, H_t = encoder(segment t - 1, M_{t-1}) at the start of segment t; f = decoder(segment t, H_t).
+    """M_t, H_t = encoder(segment t - 1, M_{t-1}) at the start of segment t; f = decoder(segment t,
+    H_t).
 
-    A segment is encoded when the next one begins, not when it ends. So the encoder has a gradient in every update.
-    Gradients flow through M and embeddings into earlier segments of the same update.
+    A segment is encoded when the next one begins, not when it ends. So the encoder has a gradient
+    in every update. Gradients flow through M and embeddings into earlier segments of the same
+    update.
 
     Source: Wu et al. 2022 (arXiv:2010.06891), section 3; positions are learned.
     """
@@ -113,21 +131,29 @@ class Memformer(Backbone, Replays):
         self.dropout = Dropout(config.dropout)
         sizes = (self.length, self.length, config.summary_tokens)
         rows = (
-            nn.Parameter(nn.init.normal_(torch.empty(n, config.width), std=INITIAL_NORM / self.scale)) for n in sizes
+            nn.Parameter(
+                nn.init.normal_(torch.empty(n, config.width), std=INITIAL_NORM / self.scale)
+            )
+            for n in sizes
         )
         self.encoder_positions, self.decoder_positions, summary = rows
         self.summary_tokens = summary if config.summary_tokens else None
         self.encoder = nn.ModuleList(
-            EncoderBlock(config, config.encoder_layers, config.slots) for _ in range(config.encoder_layers)
+            EncoderBlock(config, config.encoder_layers, config.slots)
+            for _ in range(config.encoder_layers)
         )
         self.encoder_norm = nn.LayerNorm(config.width)
         writes = (config.slots, config.temperature, config.forgetting)
         self.writer = SlotWriter(config, *writes) if config.slots else None
-        self.blocks = nn.ModuleList(DecoderBlock(config, config.layers) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            DecoderBlock(config, config.layers) for _ in range(config.layers)
+        )
         self.norm = nn.LayerNorm(config.width)
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them."""
+        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the
+        state after them.
+        """
         carried, hidden, ffn_input = self._opened(inputs), list[Tensor](), list[Tensor]()
         number, place = inputs.embedded.shape[1], carried.segment.shape[1]
         for start, stop in pairwise([0, *range(self.length - place, number, self.length), number]):
@@ -145,11 +171,20 @@ class Memformer(Backbone, Replays):
     def _opened(self, inputs: Inputs) -> Carried:
         state, like = inputs.state, inputs.embedded
         if state is not None:
-            past = [Heads.of(state, f"block{number + 1}.past") for number in range(len(self.blocks))]
-            return Carried(state["memory"], state["before"], state["segment"], cast(list[Heads], past))
+            past = [
+                Heads.of(state, f"block{number + 1}.past") for number in range(len(self.blocks))
+            ]
+            return Carried(
+                state["memory"], state["before"], state["segment"], cast(list[Heads], past)
+            )
         rows, _, width = like.shape
         empty = like.new_empty(rows, 0, width)
-        return Carried(empty if self.writer is None else self.writer.begin(rows), empty, empty, self._no_past(like))
+        return Carried(
+            empty if self.writer is None else self.writer.begin(rows),
+            empty,
+            empty,
+            self._no_past(like),
+        )
 
     def _no_past(self, like: Tensor) -> list[Heads]:
         empty = like.new_empty(len(like), self.heads, 0, like.shape[2] // self.heads)
@@ -178,11 +213,15 @@ class Memformer(Backbone, Replays):
     def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried]:
         """f, g and the state after positions of one segment."""
         place = carried.segment.shape[1]
-        x = self.dropout((embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale)
+        x = self.dropout(
+            (embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale
+        )
         past = []
         for block, earlier in zip(self.blocks, carried.past, strict=True):
             attention: Attention = block.source_attention  # type: ignore[assignment]
-            encoded = attention.of(carried.before) if carried.before.shape[1] else None  # none for the first segment
+            encoded = (
+                attention.of(carried.before) if carried.before.shape[1] else None
+            )  # none for the first segment
             x, ffn_input, own = block(x, earlier, encoded)
             past.append(own)
         segment = torch.cat((carried.segment, embedded), 1)

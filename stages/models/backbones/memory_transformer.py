@@ -1,4 +1,6 @@
-"""A Transformer with memory tokens: extra rows that read earlier text, for the tokens of a segment to read."""
+"""A Transformer with memory tokens: extra rows that read earlier text, for the tokens of a segment
+to read.
+"""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +27,10 @@ class Rows(nn.Module):
         self.content_bias = nn.Parameter(torch.zeros(config.heads, width // config.heads))
         self.out = nn.Linear(width, width)
         self.ffn = Dense(config, DenseSettings())
-        self.attention_dropout, self.dropout = Dropout(config.attention_dropout), Dropout(config.dropout)
+        self.attention_dropout, self.dropout = (
+            Dropout(config.attention_dropout),
+            Dropout(config.dropout),
+        )
         initialize(self, self.out, config.layers)
         self.ffn.initialize(config.layers)
 
@@ -40,10 +45,16 @@ class Rows(nn.Module):
 
     def content_scores(self, q: Tensor, k: Tensor) -> Tensor:
         """(q + u)·k / sqrt(d_head), [heads, B, n, K]."""
-        return (q + self.content_bias[:, None, None].to(q.dtype)) @ k.transpose(2, 3) * q.shape[3] ** -0.5
+        return (
+            (q + self.content_bias[:, None, None].to(q.dtype))
+            @ k.transpose(2, 3)
+            * q.shape[3] ** -0.5
+        )
 
     def next(self, x: Tensor, weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Residual stream of rows [B, n, d] after the block, given attention weights, and the feed-forward input."""
+        """Residual stream of rows [B, n, d] after the block, given attention weights, and the
+        feed-forward input.
+        """
         read = (self.attention_dropout(weights) @ v).permute(1, 2, 0, 3).flatten(2)
         x = x + self.dropout(self.out(read))
         ffn_input = self.ffn_norm(x)
@@ -64,7 +75,11 @@ class TokenRows(Rows):
 
     def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
         """Scores of the latest K tokens, [heads, B, n, K], as in Transformer-XL."""
-        r = self.distance(passage.distances[-(k.shape[2] + 1) :]).unflatten(1, (self.heads, -1)).transpose(0, 1)
+        r = (
+            self.distance(passage.distances[-(k.shape[2] + 1) :])
+            .unflatten(1, (self.heads, -1))
+            .transpose(0, 1)
+        )
         return relative_scores(q, k, r, self.content_bias, self.position_bias)
 
 
@@ -77,23 +92,30 @@ class WeightedValues(NamedTuple):
 
 
 class Block(StreamBlock):
-    """A block in which memory rows read themselves and E, the inputs at the M positions before the segment.
+    """A block in which memory rows read themselves and E, the inputs at the M positions before the
+    segment.
 
-    Tokens read memory, E and their own segment. Memory must not read the segment: tokens read memory, so the model
-    would not be causal. `docs/explanation/memory-tokens.md` has a table.
+    Tokens read memory, E and their own segment. Memory must not read the segment: tokens read
+    memory, so the model would not be causal. `docs/explanation/memory-tokens.md` has a table.
     """
 
     keeps_graph = False
 
-    def __init__(self, config: MemoryTransformerConfig, number: int, controller: Rows | None) -> None:
+    def __init__(
+        self, config: MemoryTransformerConfig, number: int, controller: Rows | None
+    ) -> None:
         super().__init__()
-        self.memory_tokens, self.bottleneck = config.memory_tokens, config.memory_rows == "bottleneck"
+        self.memory_tokens, self.bottleneck = (
+            config.memory_tokens,
+            config.memory_rows == "bottleneck",
+        )
         # Nothing reads the memory rows of the last block, except its own tokens with a bottleneck.
         self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
         self.tokens = TokenRows(config)
         own = self.writes and config.memory_rows != "shared" and controller is None
         self.controller = Rows(config) if own else None
-        # In a list, the module is not registered: weights that all blocks share belong to none of them.
+        # In a list, the module is not registered: weights that all blocks share belong to none of
+        # them.
         self._shared = [controller or self.tokens]
 
     @property
@@ -108,32 +130,48 @@ class Block(StreamBlock):
         self, past: Tensor, x: Tensor, passage: Passage, memory: Nothing
     ) -> tuple[Tensor, Tensor, Attended[Any]]:
         rows, tokens = x.tensor_split((self.memory_tokens,), 1)
-        after, _ = self.rows.next(rows, *self.memory_attention(past, rows, passage)) if self.writes else (rows, None)
+        after, _ = (
+            self.rows.next(rows, *self.memory_attention(past, rows, passage))
+            if self.writes
+            else (rows, None)
+        )
         read = after if self.bottleneck else rows
-        tokens, ffn_input = self.tokens.next(tokens, *self.token_attention(past, read, tokens, passage))
+        tokens, ffn_input = self.tokens.next(
+            tokens, *self.token_attention(past, read, tokens, passage)
+        )
         return torch.cat((after, tokens), 1), ffn_input, Attended(tokens, memory)
 
     def memory_attention(self, past: Tensor, rows: Tensor, passage: Passage) -> WeightedValues:
         """Attention of memory rows to themselves and to E."""
         ((begin, _, _),) = passage.spans
-        k, v = self.rows.keys_values(torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1))
+        k, v = self.rows.keys_values(
+            torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1)
+        )
         return WeightedValues(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
 
-    def token_attention(self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage) -> WeightedValues:
-        """Attention of tokens to memory rows, to E unless memory is a bottleneck, and to their segment."""
+    def token_attention(
+        self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage
+    ) -> WeightedValues:
+        """Attention of tokens to memory rows, to E unless memory is a bottleneck, and to their
+        segment.
+        """
         ((begin, _, _),) = passage.spans
         first = passage.cached - passage.place if self.bottleneck else begin
         q = self.tokens.queries(tokens)
         k, v = self.tokens.keys_values(torch.cat((rows, past[:, first:], tokens), 1))
         k_rows, k_tokens = k.tensor_split((self.memory_tokens,), 2)
         by_token = self.tokens.token_scores(q, k_tokens, passage)
-        return WeightedValues(torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v)
+        return WeightedValues(
+            torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v
+        )
 
 
 class MemoryTransformer(SegmentedByDistance):
-    """A Transformer-XL with memory tokens, which are reset in every segment; every call computes them from E.
+    """A Transformer-XL with memory tokens, which are reset in every segment; every call computes
+    them from E.
 
-    Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3. Unlike theirs, memory reads E, not the segment.
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3. Unlike theirs, memory reads E, not
+    the segment.
     """
 
     reads_segments_apart = True
@@ -142,8 +180,12 @@ class MemoryTransformer(SegmentedByDistance):
         super().__init__(config)
         if config.memory_tokens:
             begun = torch.empty(config.memory_tokens, config.width)
-            self.leading = nn.Parameter(nn.init.normal_(begun, std=INITIAL_NORM * config.width**-0.5))
+            self.leading = nn.Parameter(
+                nn.init.normal_(begun, std=INITIAL_NORM * config.width**-0.5)
+            )
 
     def made_blocks(self, config: MemoryTransformerConfig) -> list[StreamBlock]:
-        self.controller = Rows(config) if config.shared_controller and config.memory_tokens else None
+        self.controller = (
+            Rows(config) if config.shared_controller and config.memory_tokens else None
+        )
         return [Block(config, number + 1, self.controller) for number in range(config.layers)]

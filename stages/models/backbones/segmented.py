@@ -1,4 +1,6 @@
-"""Recurrence over a stream in segments: blocks attend to cached inputs before the segment, and may have more memory."""
+"""Recurrence over a stream in segments: blocks attend to cached inputs before the segment, and may
+have more memory.
+"""
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
@@ -26,14 +28,18 @@ class StreamBlock(nn.Module, ABC):
         """Create the memory of a new stream; inputs [B, n, d] give its B, dtype and device."""
 
     def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
-        """Apply the block's lookup of tokens, if it has one: its input [B, n, d], as it is cached, and the memory."""
+        """Apply the block's lookup of tokens, if it has one: its input [B, n, d], as it is cached,
+        and the memory.
+        """
         return x, memory
 
     @abstractmethod
     def forward(
         self, past: Tensor, x: Tensor, passage: Passage, memory: Any
     ) -> tuple[Tensor, Tensor | None, Attended[Any]]:
-        """Cached inputs [B, m, d] and inputs [B, n, d] -> output, feed-forward input, and result of attention."""
+        """Cached inputs [B, m, d] and inputs [B, n, d] -> output, feed-forward input, and result of
+        attention.
+        """
 
 
 class Carried(NamedTuple):
@@ -48,10 +54,11 @@ class Carried(NamedTuple):
 
 
 class Segmented(Backbone):
-    """Embeddings -> (f, g); carries the inputs of each layer, their place in the segment, and the blocks' memories.
+    """Embeddings -> (f, g); carries the inputs of each layer, their place in the segment, and the
+    blocks' memories.
 
-    A position attends to the M positions before its segment, without gradient, and to its own segment up to itself.
-    Results do not depend on how a stream is cut into calls.
+    A position attends to the M positions before its segment, without gradient, and to its own
+    segment up to itself. Results do not depend on how a stream is cut into calls.
     """
 
     reads_segments_apart: ClassVar[bool] = False
@@ -66,7 +73,9 @@ class Segmented(Backbone):
         self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
         self.keeps_graph = any(block.keeps_graph for block in self.blocks)
         self.leading: nn.Parameter | None = None
-        """Rows put before the positions of every passage, [m, d]; they are not cached, and not part of the output."""
+        """Rows put before the positions of every passage, [m, d]; they are not cached, and not part
+        of the output.
+        """
 
     @abstractmethod
     def made_blocks(self, config: Any) -> list[StreamBlock]:
@@ -78,21 +87,27 @@ class Segmented(Backbone):
 
     @abstractmethod
     def distances(self, longest: int, like: Tensor) -> Tensor:
-        """`Passage.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and device."""
+        """`Passage.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and
+        device.
+        """
 
     @abstractmethod
     def block_output(self, x: Tensor) -> Tensor:
         """Compute f [B, n, d] from the last block's output [B, n, d]."""
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
+        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the
+        state after them.
 
-        The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its number.
+        The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its
+        number.
         """
         embedded = inputs.embedded
         if inputs.state is None:
             cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
-            carried = Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
+            carried = Carried(
+                cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks]
+            )
         else:
             memories = of_blocks(inputs.state, self.memories)
             carried = Carried(inputs.state["cached"], int(inputs.state["place"]), memories)
@@ -106,56 +121,91 @@ class Segmented(Backbone):
         total = torch.stack(losses).sum() if losses else None
         g = torch.cat(ffn_input, 1) if ffn_input else None
         # The place stays on the CPU, so that reading it does not wait for a GPU.
-        state = {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(carried.memories)
+        state = {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(
+            carried.memories
+        )
         return Encoding(torch.cat(hidden, 1), g, state, total)
 
     def _borders(self, number: int, place: int) -> list[int]:
-        """Positions at which to cut a call into passages: the ends of segments, if they cannot be read together.
+        """Positions at which to cut a call into passages: the ends of segments, if they cannot be
+        read together.
 
-        With gradients they cannot, because a segment's loss must have no gradient in earlier ones. With memory they
-        cannot, because a segment reads what the previous one wrote at its end.
+        With gradients they cannot, because a segment's loss must have no gradient in earlier ones.
+        With memory they cannot, because a segment reads what the previous one wrote at its end.
         """
-        together = not self.reads_segments_apart and not any(present(spec) for spec in self.memories)
+        together = not self.reads_segments_apart and not any(
+            present(spec) for spec in self.memories
+        )
         if not torch.is_grad_enabled() and together:
             return []
         return list(range(self.length - place, number, self.length))
 
-    def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
-        """f, g and the state for positions that are read together, and the auxiliary losses of layers."""
+    def _read(
+        self, inputs: Inputs, carried: Carried
+    ) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
+        """f, g and the state for positions that are read together, and the auxiliary losses of
+        layers.
+        """
         embedded, rows, ffn_input = inputs.embedded, 0, None
         number = embedded.shape[1]
         if self.leading is not None:
             rows = len(self.leading)
-            embedded = torch.cat((self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1)
+            embedded = torch.cat(
+                (self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1
+            )
         x = self.block_input(embedded)
         after = (carried.place + number) % self.length
-        cached, spans = carried.cached.shape[2], self._spans(carried.cached.shape[2], number, carried.place)
+        cached, spans = (
+            carried.cached.shape[2],
+            self._spans(carried.cached.shape[2], number, carried.place),
+        )
         distances = self.distances(max(span.stop - span.begin for span in spans), x)
-        passage = Passage(cached, carried.place, spans, distances, after == 0, inputs.document_offset, inputs.tokens)
+        passage = Passage(
+            cached,
+            carried.place,
+            spans,
+            distances,
+            after == 0,
+            inputs.document_offset,
+            inputs.tokens,
+        )
         # The cache grows during a segment. At its end it is cut to M positions before the next one.
         forget = max(0, cached + number - self.memory - after)
         kept, memories, losses = [], [], []
-        for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
+        for block, past, memory in zip(
+            self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True
+        ):
             x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
             # Detached, because a cache with a graph would keep all earlier segments in memory.
             kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
             memory = attended.memory
             if not block.keeps_graph:
-                memory = memory_of({name: part.detach() for name, part in present(memory).items()}, memory)
+                memory = memory_of(
+                    {name: part.detach() for name, part in present(memory).items()}, memory
+                )
             memories.append(memory)
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
-        return self.block_output(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
+        return (
+            self.block_output(x[:, rows:]),
+            ffn_input,
+            Carried(torch.stack(kept), after, memories),
+            losses,
+        )
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """Spans by segment of the `number` positions after the cached ones."""
         end = cached + number
         starts = range(cached - place, end, self.length)
-        return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
+        return [
+            Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts
+        ]
 
 
 class SegmentedByDistance(Segmented):
-    """Network with relative positions, given by sinusoids of distances; the last block's output is normalized."""
+    """Network with relative positions, given by sinusoids of distances; the last block's output is
+    normalized.
+    """
 
     def __init__(self, config: DistancesConfig) -> None:
         super().__init__(config)

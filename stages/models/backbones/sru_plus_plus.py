@@ -26,10 +26,10 @@ def cells(
 
     `candidate` is u, `forget` z, `carry` v, and `before` c_0.
 
-    f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t makes three calls for each
-    step, without allocations. The backward loop makes one; all else is computed for all t together. On a CPU both take
-    a small part of the time of autograd through the loop. A GPU with Triton runs one kernel for all t in each
-    direction, from `recurrence_kernels`.
+    f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t makes
+    three calls for each step, without allocations. The backward loop makes one; all else is
+    computed for all t together. On a CPU both take a small part of the time of autograd through the
+    loop. A GPU with Triton runs one kernel for all t in each direction, from `recurrence_kernels`.
 
     A gate of 1/2 keeps half of the cell, and adds half of the input:
 
@@ -48,7 +48,9 @@ def cells(
 
 class _Cells(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor
+    ) -> Tensor:
         cell, gate, last = torch.empty_like(candidate), torch.empty_like(forget), before
         rows = carry.expand_as(before)
         for u, z, f, c in zip(candidate, forget, gate, cell, strict=True):
@@ -70,14 +72,20 @@ class _Cells(torch.autograd.Function):
         for t in range(len(total) - 1, 0, -1):
             total[t - 1].addcmul_(total[t], by_earlier[t])
         to_forget = total * by_forget
-        return total * (1 - gate), to_forget, (to_forget * earlier).sum((0, 1)), total[0] * by_earlier[0]
+        return (
+            total * (1 - gate),
+            to_forget,
+            (to_forget * earlier).sum((0, 1)),
+            total[0] * by_earlier[0],
+        )
 
 
 class Projection(nn.Module):
-    """Inputs [B, m + n, d], the first m cached -> the three terms of the recurrence at the n others, [B, n, 3 d].
+    """Inputs [B, m + n, d], the first m cached -> the three terms of the recurrence at the n
+    others, [B, n, 3 d].
 
-    U = LN(Q + alpha softmax(Q K^T / sqrt(p_head)) V) W_o. alpha is initialized to 0, which gives a plain recurrence.
-    Without attention U = LN(Q) W_o.
+    U = LN(Q + alpha softmax(Q K^T / sqrt(p_head)) V) W_o. alpha is initialized to 0, which gives a
+    plain recurrence. Without attention U = LN(Q) W_o.
     """
 
     def __init__(self, config: SRUPlusPlusConfig, attends: bool) -> None:
@@ -90,10 +98,15 @@ class Projection(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(width, 3 * config.width, bias=False)
-        for linear in (self.down, self.out) if self.keys_values is None else (self.down, self.keys_values, self.out):
+        for linear in (
+            (self.down, self.out)
+            if self.keys_values is None
+            else (self.down, self.keys_values, self.out)
+        ):
             nn.init.xavier_uniform_(linear.weight)
         with torch.no_grad():
-            # Compensates dropout, which increases the variance by 1 / (1 - p), as in the authors' code.
+            # Compensates dropout, which increases the variance by 1 / (1 - p), as in the authors'
+            # code.
             self.out.weight.mul_((1 - config.dropout) ** 0.5)
 
     def forward(self, raw: Tensor, passage: Passage) -> Tensor:
@@ -131,7 +144,8 @@ class Run(NamedTuple):
 class Layer(StreamBlock):
     """Layer with output h_t = r_t c_t + (1 - r_t) x_t, a gated mean of cell and input.
 
-    Source: Lei 2021 (arXiv:2102.12459), section 3; norms, initial weights and dropout are those of the authors' code.
+    Source: Lei 2021 (arXiv:2102.12459), section 3; norms, initial weights and dropout are those of
+    the authors' code.
     """
 
     keeps_graph = False
@@ -139,7 +153,9 @@ class Layer(StreamBlock):
     def __init__(self, config: SRUPlusPlusConfig, number: int) -> None:
         super().__init__()
         self.projection = Projection(config, config.attends(number))
-        self.carry_forget, self.carry_highway = (nn.Parameter(torch.empty(config.width)) for _ in range(2))
+        self.carry_forget, self.carry_highway = (
+            nn.Parameter(torch.empty(config.width)) for _ in range(2)
+        )
         self.forget_bias = nn.Parameter(torch.zeros(config.width))
         self.highway_bias = nn.Parameter(torch.empty(config.width))
         for carry in (self.carry_forget, self.carry_highway):
@@ -151,10 +167,13 @@ class Layer(StreamBlock):
     def begin(self, x: Tensor) -> Cell:
         return Cell(x.new_zeros(len(x), x.shape[2]))
 
-    def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> tuple[Tensor, None, Attended[Cell]]:
+    def forward(
+        self, past: Tensor, x: Tensor, passage: Passage, memory: Cell
+    ) -> tuple[Tensor, None, Attended[Cell]]:
         run = self.run(past, x, passage, memory)
         with torch.autocast(x.device.type, enabled=False):
-            # One mask for all positions: otherwise an element dropped at one position would return at the next.
+            # One mask for all positions: otherwise an element dropped at one position would return
+            # at the next.
             mask = self.dropout(torch.ones_like(run.cells[0]))
             h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
         return h, None, Attended(h, Cell(run.cells[-1]))
@@ -183,7 +202,9 @@ class SRUPlusPlus(Segmented):
         return x.to(self.blocks[0].highway_bias.dtype)  # type: ignore[arg-type]
 
     def distances(self, longest: int, like: Tensor) -> Tensor:
-        """Return an empty tensor: the recurrence gives the order, so there are no relative positions."""
+        """Return an empty tensor: the recurrence gives the order, so there are no relative
+        positions.
+        """
         return like.new_empty(0)
 
     def block_output(self, x: Tensor) -> Tensor:

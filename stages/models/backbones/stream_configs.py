@@ -41,7 +41,9 @@ class LSTMConfig(BackboneConfig):
 
 
 class SegmentedConfig(BackboneConfig):
-    """A model whose blocks attend to cached inputs at the M positions before a segment, and may have more memory."""
+    """A model whose blocks attend to cached inputs at the M positions before a segment, and may
+    have more memory.
+    """
 
     way: ClassVar[Way] = "stream"
     left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
@@ -59,7 +61,8 @@ class SegmentedConfig(BackboneConfig):
         """
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Shapes of the cached inputs of each layer, of the place in the segment, and of the memory of each block.
+        """Shapes of the cached inputs of each layer, of the place in the segment, and of the memory
+        of each block.
 
         At most, the M positions before a segment are cached, and all but the last of the segment.
         """
@@ -94,12 +97,15 @@ class DistancesConfig(SegmentedConfig):
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
         if self.width % 2:
-            raise ValueError(f"relative positions need an even width, not {self.width}: {self.width + 1} is")
+            raise ValueError(
+                f"relative positions need an even width, not {self.width}: {self.width + 1} is"
+            )
         return self
 
 
 class TransformerXLConfig(DistancesConfig, AttentionConfig):
-    """A pre-norm Transformer that reads a stream in segments, and carries hidden states between them.
+    """A pre-norm Transformer that reads a stream in segments, and carries hidden states between
+    them.
 
     Source: Dai et al. 2019 (arXiv:1901.02860).
     """
@@ -108,7 +114,9 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
-    """M, positions before a segment that its inputs attend to in a Transformer-XL; None: the segment length."""
+    """M, positions before a segment that its inputs attend to in a Transformer-XL; None: the
+    segment length.
+    """
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = Field(
         default_factory=RelativeSettings
     )
@@ -116,7 +124,10 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents or self.lookup.reads_documents)
+        return Reads(
+            FEED_FORWARD_KEYS,
+            documents=self.attention.reads_documents or self.lookup.reads_documents,
+        )
 
     def memory_spec(self, block: int, context: int) -> NamedTuple:
         attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
@@ -125,7 +136,8 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
 
 
 class MemoryTransformerConfig(DistancesConfig, BlockSizes):
-    """A Transformer-XL with memory tokens: learned rows that read earlier positions, for the segment to read.
+    """A Transformer-XL with memory tokens: learned rows that read earlier positions, for the
+    segment to read.
 
     Source: Burtsev et al. 2020 (arXiv:2006.11527), whose models are encoders; these are decoders.
     """
@@ -138,7 +150,8 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
     memory_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 20
     """m; they begin anew with every segment."""
     memory_rows: Literal["shared", "controller", "bottleneck"] = "shared"
-    """The weights that compute them: those of tokens (MemTransformer) or their own (MemCtrl, MemBottleneck).
+    """The weights that compute them: those of tokens (MemTransformer) or their own (MemCtrl,
+    MemBottleneck).
 
     With `bottleneck` tokens see nothing before their segment but what these rows say of it.
     """
@@ -148,7 +161,9 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
     @model_validator(mode="after")
     def _rows_fit(self) -> Self:
         if self.shared_controller and self.memory_rows == "shared":
-            raise ValueError("shared_controller is of memory_rows controller and bottleneck: leave it out")
+            raise ValueError(
+                "shared_controller is of memory_rows controller and bottleneck: leave it out"
+            )
         if self.memory_tokens and self.layers < 2 and self.memory_rows != "bottleneck":
             raise ValueError(
                 f"memory tokens read in one block what tokens read of them in the next: layers {self.layers} are too "
@@ -177,7 +192,8 @@ class Cell(NamedTuple):
 
 
 class SRUPlusPlusConfig(SegmentedConfig):
-    """Simple recurrent units with attention for their inputs; reads a stream, and needs no position embeddings.
+    """Simple recurrent units with attention for their inputs; reads a stream, and needs no position
+    embeddings.
 
     Source: Lei 2021 (arXiv:2102.12459).
     """
@@ -185,13 +201,17 @@ class SRUPlusPlusConfig(SegmentedConfig):
     backbone: Literal["sru++"] = "sru++"
     layers: Size = 4
     projection: Size | None = None
-    """Width p of attention, and of what a layer without attention projects to; None: a quarter of the width."""
+    """Width p of attention, and of what a layer without attention projects to; None: a quarter of
+    the width.
+    """
     heads: Size = 1
     attention_every: Size = 1
     """Every how many layers have attention; larger than `layers`: none has."""
     attention_dropout: Probability = 0.0
     highway_bias: float = -2.0
-    """Where the bias of the gate r begins, of h = r c + (1 - r) x: below 0 a layer begins by passing on its input."""
+    """Where the bias of the gate r begins, of h = r c + (1 - r) x: below 0 a layer begins by
+    passing on its input.
+    """
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
@@ -220,7 +240,8 @@ class SRUPlusPlusConfig(SegmentedConfig):
 
 
 class MemformerConfig(BlockSizes):
-    """An encoder that reads the previous segment and updates a memory of slots, and a decoder for the segment.
+    """An encoder that reads the previous segment and updates a memory of slots, and a decoder for
+    the segment.
 
     `layers` are the decoder's. Source: Wu et al. 2022 (arXiv:2010.06891).
     """
@@ -232,11 +253,15 @@ class MemformerConfig(BlockSizes):
     slots: Annotated[int, Field(ge=0, lt=2**31)] = 32
     """k, vectors of memory; 0: the decoder knows the segment before, and nothing else."""
     summary_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Learned rows that the encoder reads behind a segment, to sum it up (the paper's classification tokens)."""
+    """Learned rows that the encoder reads behind a segment, to sum it up (the paper's
+    classification tokens).
+    """
     temperature: Annotated[float, Field(gt=0)] = 0.25
     """Divisor of the scores of slots: the smaller, the fewer rows a slot takes from."""
     forgetting: Annotated[float, Field(gt=0)] = 0.1
-    """Norm that the biases of slots begin with: the larger, the sooner a slot forgets what it is not given again."""
+    """Norm that the biases of slots begin with: the larger, the sooner a slot forgets what it is
+    not given again.
+    """
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
 
@@ -245,7 +270,9 @@ class MemformerConfig(BlockSizes):
         return Reads(FEED_FORWARD_KEYS)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Shapes of the slots, of the previous segment (or its encoding), and of the current segment so far."""
+        """Shapes of the slots, of the previous segment (or its encoding), and of the current
+        segment so far.
+        """
         before = context + self.summary_tokens if context > 1 else 1
         past = StateArray((1, self.heads, context - 1, self.width // self.heads))
         spec = {
@@ -253,13 +280,19 @@ class MemformerConfig(BlockSizes):
             "before": StateArray((1, before, self.width)),
             "segment": StateArray((1, context - 1, self.width)),
         }
-        return spec | {f"block{n}.past.{part}": past for n in range(1, self.layers + 1) for part in ("keys", "values")}
+        return spec | {
+            f"block{n}.past.{part}": past
+            for n in range(1, self.layers + 1)
+            for part in ("keys", "values")
+        }
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {"segment_length": segment_length}
 
     def reading(self, windows: WindowSettings) -> Self:
-        """Raises: UsageError for another segment length: a memformer learns a vector for each position of a segment."""
+        """Raises: UsageError for another segment length: a memformer learns a vector for each
+        position of a segment.
+        """
         if windows.context != self.segment_length:
             raise UsageError(
                 f"A memformer reads segments of the length that it was trained with: --context {self.segment_length}, "
@@ -270,7 +303,9 @@ class MemformerConfig(BlockSizes):
 
 def carrying_backbones() -> list[str]:
     """Names of the backbones that have the setting `mem_length`."""
-    return [name for name in BACKBONES.names() if "mem_length" in BACKBONES.settings(name).model_fields]
+    return [
+        name for name in BACKBONES.names() if "mem_length" in BACKBONES.settings(name).model_fields
+    ]
 
 
 def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> None:
@@ -284,9 +319,15 @@ def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> 
     able = carrying_backbones()
     if "mem_length" in asked and backbone not in able:
         instead = f", or add --backbone {able[0]}" if other else ""
-        raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
+        raise UsageError(
+            f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}."
+        )
 
 
 def remembering_layers() -> list[str]:
     """Names of the attention layers that have the setting `long_length`."""
-    return [name for name in STREAM_ATTENTION.names() if "long_length" in STREAM_ATTENTION.settings(name).model_fields]
+    return [
+        name
+        for name in STREAM_ATTENTION.names()
+        if "long_length" in STREAM_ATTENTION.settings(name).model_fields
+    ]

@@ -26,10 +26,14 @@ class Positions(nn.Module):
         if config.positions == "learned":
             assert config.max_positions is not None, "the stage fills it in"
             std = config.width**-0.5
-            self.learned = nn.Parameter(nn.init.normal_(torch.empty(config.max_positions, config.width), std=std))
+            self.learned = nn.Parameter(
+                nn.init.normal_(torch.empty(config.max_positions, config.width), std=std)
+            )
 
     def forward(self, length: int, device: torch.device, first: int = 0) -> Tensor:
-        """Vectors [length, d] for the positions from `first`. Raises: UsageError beyond the learned positions."""
+        """Vectors [length, d] for the positions from `first`. Raises: UsageError beyond the learned
+        positions.
+        """
         if self.learned is None:
             return sinusoids(length, self.width, device, first)
         if first + length > len(self.learned):
@@ -43,21 +47,31 @@ class Positions(nn.Module):
 class Block(ChosenLayers):
     """A pre-norm block: lookup, attention, feed-forward."""
 
-    def forward(self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Inputs [B, L, d], tokens and offsets [B, L] -> residual stream, and input of the feed-forward layer."""
+    def forward(
+        self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs [B, L, d], tokens and offsets [B, L] -> residual stream, and input of the
+        feed-forward layer.
+        """
         x, _ = self.lookup(x, tokens, document_offset, self.lookup.begin(x))
         return self._fed(x + self.dropout(self.attention(self.attention_norm(x))))
 
     def begin(self, x: Tensor) -> BlockMemory:
-        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and device."""
+        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and
+        device.
+        """
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
     def going_on(
         self, x: Tensor, inputs: Inputs, memory: BlockMemory, place: int
     ) -> tuple[Tensor, Tensor, BlockMemory]:
-        """Outputs of `forward` for the inputs of a window after the first `place`, and the memory after them."""
+        """Outputs of `forward` for the inputs of a window after the first `place`, and the memory
+        after them.
+        """
         x, looked_up = self.lookup(x, inputs.tokens, inputs.document_offset, memory.lookup)
-        attended, memory_after = self.attention.going_on(self.attention_norm(x), memory.attention, place)
+        attended, memory_after = self.attention.going_on(
+            self.attention_norm(x), memory.attention, place
+        )
         return *self._fed(x + self.dropout(attended)), BlockMemory(memory_after, looked_up)
 
     def _fed(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,7 +82,8 @@ class Block(ChosenLayers):
 class Transformer(Backbone, Compilable):
     """Embeddings -> (f, g); carries no state from window to window.
 
-    If all attention layers are recurrent, it can also read a window in pieces, and then carries a state between them.
+    If all attention layers are recurrent, it can also read a window in pieces, and then carries a
+    state between them.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -85,28 +100,36 @@ class Transformer(Backbone, Compilable):
         return [self]  # windows have one shape, so it compiles to one graph
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g); the state if one was given."""
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g); the state if one
+        was given.
+        """
         if inputs.state is not None:
             return self._going_on(inputs, inputs.state)
         embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
-        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too; sinusoids have scale 1.
+        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too;
+        # sinusoids have scale 1.
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:
             x, ffn_input = block(x, inputs.tokens, inputs.document_offset)
         return Encoding(self.norm(x), ffn_input)
 
     def _going_on(self, inputs: Inputs, state: Mapping[str, Tensor]) -> Encoding:
-        """Read the next inputs of a window. The state is `place`, int64 [1], and the memory of each block.
+        """Read the next inputs of a window. The state is `place`, int64 [1], and the memory of each
+        block.
 
         An empty state is the start of the window.
         """
         embedded, place = inputs.embedded, int(state["place"]) if state else 0
-        x = self.dropout(embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place))
+        x = self.dropout(
+            embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place)
+        )
         memories = [cast(Block, block).begin(x) for block in self.blocks]
         memories = of_blocks(state, memories) if state else memories
         for number, block in enumerate(self.blocks):
-            x, ffn_input, memories[number] = cast(Block, block).going_on(x, inputs, memories[number], place)
+            x, ffn_input, memories[number] = cast(Block, block).going_on(
+                x, inputs, memories[number], place
+            )
         # The place stays on the CPU, so that reading it does not wait for a GPU.
         after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
         return Encoding(self.norm(x), ffn_input, after | in_blocks(memories))

@@ -1,4 +1,6 @@
-"""Transformer-XL: segments attend to cached hidden states of earlier positions, with relative positions."""
+"""Transformer-XL: segments attend to cached hidden states of earlier positions, with relative
+positions.
+"""
 
 from typing import Any, NamedTuple
 
@@ -24,14 +26,18 @@ class Block(ChosenLayers, StreamBlock):
     def begin(self, x: Tensor) -> NamedTuple:
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
-    def looked_up(self, x: Tensor, passage: Passage, memory: BlockMemory) -> tuple[Tensor, BlockMemory]:
+    def looked_up(
+        self, x: Tensor, passage: Passage, memory: BlockMemory
+    ) -> tuple[Tensor, BlockMemory]:
         x, after = self.lookup(x, passage.tokens, passage.document_offset, memory.lookup)
         return x, memory._replace(lookup=after)
 
     def forward(
         self, past: Tensor, x: Tensor, passage: Passage, memory: BlockMemory
     ) -> tuple[Tensor, Tensor, Attended[BlockMemory]]:
-        """Cached inputs [B, m, d] and inputs [B, n, d] -> residual stream, feed-forward input, result of attention."""
+        """Cached inputs [B, m, d] and inputs [B, n, d] -> residual stream, feed-forward input,
+        result of attention.
+        """
         raw = torch.cat((past, x), 1)
         inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
         attended: Attended[Any] = self.attention(inputs, passage, memory.attention)
@@ -42,7 +48,8 @@ class Block(ChosenLayers, StreamBlock):
 
 
 class TransformerXL(SegmentedByDistance, Compilable):
-    """Segment-level recurrence with relative positions; attention layers may add memory of older positions.
+    """Segment-level recurrence with relative positions; attention layers may add memory of older
+    positions.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.
     """

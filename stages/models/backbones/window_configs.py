@@ -25,13 +25,17 @@ class TransformerConfig(AttentionConfig):
     positions: Literal["learned", "sinusoidal"] = "learned"
     max_positions: Size | None = None
     """Longest window that learned positions can read; None: the segment length of training."""
-    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = Field(default_factory=SoftmaxSettings)
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = Field(
+        default_factory=SoftmaxSettings
+    )
     """The attention layer of the blocks."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
         if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is")
+            raise ValueError(
+                f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is"
+            )
         return self
 
     @property
@@ -45,14 +49,18 @@ class TransformerConfig(AttentionConfig):
             return {}
         longest = self.max_positions or segment_length
         if longest < segment_length:
-            raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
+            raise UsageError(
+                f"model.max_positions is {longest}, less than a segment of {segment_length} tokens."
+            )
         return {"max_positions": longest}
 
 
 class EncoderDecoderConfig(AttentionConfig):
-    """A pre-norm encoder-decoder Transformer, which reads a source sentence, and writes its translation.
+    """A pre-norm encoder-decoder Transformer, which reads a source sentence, and writes its
+    translation.
 
-    `layers` and `feed_forward` are the decoder's. Blocks of the encoder have dense feed-forward layers.
+    `layers` and `feed_forward` are the decoder's. Blocks of the encoder have dense feed-forward
+    layers.
     """
 
     backbone: Literal["encoder-decoder"] = "encoder-decoder"
@@ -65,7 +73,9 @@ class EncoderDecoderConfig(AttentionConfig):
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
         if self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is")
+            raise ValueError(
+                f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is"
+            )
         if self.cutoffs:
             raise ValueError("vocabularies of a translation model are small: leave cutoffs out")
         return self
@@ -78,29 +88,43 @@ class EncoderDecoderConfig(AttentionConfig):
 class ImportedConfig(BackboneConfig):
     """A model of transformers; only made by `import-model`."""
 
-    if TYPE_CHECKING:  # a field of each backbone; as a field here it would come before `backbone` in stored settings
+    # a field of each backbone; as a field here it would come before `backbone` in stored settings.
+    if TYPE_CHECKING:
         architecture: dict[str, Any]
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model was not imported, or cannot read segments or documents of this length."""
+        """Raises: UsageError if the model was not imported, or cannot read segments or documents of
+        this length.
+        """
         if not self.architecture:
-            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
+            raise UsageError(
+                f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model."
+            )
         longest = self.reads.longest_context
-        # A sentence with a source may have any length up to the longest, whatever the segment length.
+        # A sentence with a source may have any length up to the longest, whatever the segment
+        # length.
         if longest is not None and segment_length > longest and not self.reads.source:
-            less = f"{segment_length} of a document" if self.pools else f"a segment of {segment_length}"
+            less = (
+                f"{segment_length} of a document"
+                if self.pools
+                else f"a segment of {segment_length}"
+            )
             raise UsageError(f"The model reads {longest} tokens at once, less than {less}.")
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
 
 
 class HuggingFaceConfig(ImportedConfig):
-    """A causal language model of transformers, without its embeddings and softmax; only made by `import-model`."""
+    """A causal language model of transformers, without its embeddings and softmax; only made by
+    `import-model`.
+    """
 
     backbone: Literal["huggingface"] = "huggingface"
     architecture: dict[str, Any] = Field(default_factory=dict)
     """Its own settings, `config.json` of transformers."""
     last_ffn: str | None = None
-    """The module whose input is g; None: it has no feed-forward block, and `hidden` is its only key."""
+    """The module whose input is g; None: it has no feed-forward block, and `hidden` is its only
+    key.
+    """
     max_positions: Size | None = None
     """Longest window that it can read; None: any."""
     prefix: int | None = None
@@ -111,12 +135,16 @@ class HuggingFaceConfig(ImportedConfig):
     @property
     def reads(self) -> Reads:
         keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
-        longest = None if self.max_positions is None else self.max_positions - (self.prefix is not None)
+        longest = (
+            None if self.max_positions is None else self.max_positions - (self.prefix is not None)
+        )
         return Reads(keys, longest)
 
 
 class HuggingFaceEncoderDecoderConfig(ImportedConfig):
-    """An encoder-decoder of transformers, without its embeddings and softmax; only made by `import-model`."""
+    """An encoder-decoder of transformers, without its embeddings and softmax; only made by
+    `import-model`.
+    """
 
     backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -126,7 +154,9 @@ class HuggingFaceEncoderDecoderConfig(ImportedConfig):
     max_positions: Size | None = None
     """Longest source and longest target that it can read; None: any."""
     prompt: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """First inputs of the decoder, in place of `<eos>`: the token that begins a target, and the target's language."""
+    """First inputs of the decoder, in place of `<eos>`: the token that begins a target, and the
+    target's language.
+    """
     source_prefix: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """Tokens before every source: its language (NLLB), or the task in words (T5)."""
     input_scale: Annotated[float, Field(gt=0)] = 1.0
@@ -135,7 +165,11 @@ class HuggingFaceEncoderDecoderConfig(ImportedConfig):
     @property
     def reads(self) -> Reads:
         keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
-        longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
+        longest = (
+            None
+            if self.max_positions is None
+            else self.max_positions - max(0, len(self.prompt) - 1)
+        )
         return Reads(keys, longest, source=True, decodes=True)
 
 

@@ -7,9 +7,15 @@ STREAM_ATTENTION = Registry(
     "attention of a transformer-xl",
     {
         "relative": Part.within(HERE, "settings:RelativeSettings", "relative:RelativeAttention"),
-        "memorizing": Part.within(HERE, "memory_settings:MemorizingSettings", "memorizing:MemorizingAttention"),
-        "compressive": Part.within(HERE, "memory_settings:CompressiveSettings", "compressive:CompressiveAttention"),
-        "infinity": Part.within(HERE, "memory_settings:InfinitySettings", "infinity:InfinityAttention"),
+        "memorizing": Part.within(
+            HERE, "memory_settings:MemorizingSettings", "memorizing:MemorizingAttention"
+        ),
+        "compressive": Part.within(
+            HERE, "memory_settings:CompressiveSettings", "compressive:CompressiveAttention"
+        ),
+        "infinity": Part.within(
+            HERE, "memory_settings:InfinitySettings", "infinity:InfinityAttention"
+        ),
     },
 )
 WINDOW_ATTENTION = Registry(
@@ -25,14 +31,20 @@ LOOKUP = Registry(
     "lookup of tokens",
     {
         "none": Part.within(HERE, "settings:NoLookupSettings", "sublayer:NoLookup"),
-        "hashed-ngrams": Part.within(HERE, "memory_settings:HashedNgramsSettings", "hashed_ngrams:HashedNgrams"),
+        "hashed-ngrams": Part.within(
+            HERE, "memory_settings:HashedNgramsSettings", "hashed_ngrams:HashedNgrams"
+        ),
     },
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",
     {
         "dense": Part.within(HERE, "settings:DenseSettings", "sublayer:Dense"),
-        "product-keys": Part.within(HERE, "memory_settings:ProductKeysSettings", "product_keys:ProductKeys"),
-        "memory-plus": Part.within(HERE, "memory_settings:MemoryPlusSettings", "product_keys:MemoryPlus"),
+        "product-keys": Part.within(
+            HERE, "memory_settings:ProductKeysSettings", "product_keys:ProductKeys"
+        ),
+        "memory-plus": Part.within(
+            HERE, "memory_settings:MemoryPlusSettings", "product_keys:MemoryPlus"
+        ),
     },
 )

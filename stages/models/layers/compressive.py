@@ -1,4 +1,6 @@
-"""Attention to the segment, to cached inputs, and to slots of compressed older inputs (Compressive Transformer)."""
+"""Attention to the segment, to cached inputs, and to slots of compressed older inputs (Compressive
+Transformer).
+"""
 
 from collections.abc import Callable
 
@@ -12,13 +14,22 @@ from stages.models.layers.memory_settings import CompressiveSettings, Slots
 from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import Apart, Attended, LearnsApart, Passage, Span, StreamAttention, StreamInputs
+from stages.models.layers.sublayer import (
+    Apart,
+    Attended,
+    LearnsApart,
+    Passage,
+    Span,
+    StreamAttention,
+    StreamInputs,
+)
 
 POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 
 
 class Compression(nn.Module):
-    """Makes one slot of c inputs by their mean, their maximum (in each dimension), or a convolution (`conv`).
+    """Makes one slot of c inputs by their mean, their maximum (in each dimension), or a convolution
+    (`conv`).
 
     The stride of the convolution equals its kernel size; it is initialized to the mean.
     """
@@ -32,7 +43,9 @@ class Compression(nn.Module):
     def initialize(self) -> None:
         """Set each tap to the identity divided by c."""
         if self.taps is not None:
-            self.taps.weight.copy_(torch.eye(self.taps.out_features).repeat(1, self.rate) / self.rate)
+            self.taps.weight.copy_(
+                torch.eye(self.taps.out_features).repeat(1, self.rate) / self.rate
+            )
             self.taps.bias.zero_()
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
@@ -49,10 +62,12 @@ class Compression(nn.Module):
 
 
 class CompressiveAttention(StreamAttention[Slots], LearnsApart):
-    """Relative attention with slots before the cached inputs; a slot counts as one position in distances.
+    """Relative attention with slots before the cached inputs; a slot counts as one position in
+    distances.
 
-    At the end of a segment, cached inputs that are dropped are compressed to slots. The compression is trained only by
-    `reconstruction_loss`: attention to the slots should read what it reads from the inputs.
+    At the end of a segment, cached inputs that are dropped are compressed to slots. The compression
+    is trained only by `reconstruction_loss`: attention to the slots should read what it reads from
+    the inputs.
 
     Source: Rae et al. 2020 (arXiv:1911.05507), section 3.
     """
@@ -70,7 +85,9 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         self.compress.initialize()
 
     def apart(self) -> Apart:
-        """Parameters of the compression, clipped separately: their large loss must not scale down other gradients."""
+        """Parameters of the compression, clipped separately: their large loss must not scale down
+        other gradients.
+        """
         return Apart(list(self.compress.parameters()))
 
     def begin(self, x: Tensor) -> Slots:
@@ -83,38 +100,57 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         left = self.dropped(inputs)
         new = self.compressed(left)
         slots = torch.cat((memory.slots, new.detach()), 1)
-        # Divided by the number of layers, so that the total weight of this loss does not depend on depth.
-        loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
+        # Divided by the number of layers, so that the total weight of this loss does not depend on
+        # depth.
+        loss = (
+            self.reconstruction_loss(inputs, passage, left, new) / self.layers
+            if self.training
+            else None
+        )
         return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
 
-    def before(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, Passage]:
-        """Slots and inputs, normalized, [B, s + m + n, d], and the passage in which slots count as cached."""
+    def before(
+        self, inputs: StreamInputs, passage: Passage, memory: Slots
+    ) -> tuple[Tensor, Passage]:
+        """Slots and inputs, normalized, [B, s + m + n, d], and the passage in which slots count as
+        cached.
+        """
         ((begin, first, stop),) = passage.spans
         slots = memory.slots.to(inputs.raw.dtype)
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
         # Indices counted from the first cached input; now they count from the first slot.
         more = slots.shape[1] - begin
-        cached, span, distances = passage.cached + more, Span(0, first + more, stop + more), passage.distances
+        cached, span, distances = (
+            passage.cached + more,
+            Span(0, first + more, stop + more),
+            passage.distances,
+        )
         if len(distances) <= span.stop:  # slots are farther back
             vectors = sinusoids(span.stop + 1, distances.shape[1], distances.device).flip(0)
             distances = self.dropout(vectors.to(distances.dtype))
         return x, passage._replace(cached=cached, spans=[span], distances=distances)
 
     def looked(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, int]:
-        """Attention weights of each position on slots, cached inputs and its segment, and the number of slots.
+        """Attention weights of each position on slots, cached inputs and its segment, and the
+        number of slots.
 
-        Returns: weights [heads, B, n, s + m' + n], where m' is the number of visible cached inputs; s.
+        Returns: weights [heads, B, n, s + m' + n], where m' is the number of visible cached inputs;
+        s.
         """
         (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
         return weights, memory.slots.shape[1]
 
     def dropped(self, inputs: StreamInputs) -> Tensor:
-        """Raw inputs that leave the cache at the end of the segment, detached, in full precision, [B, r, d]."""
+        """Raw inputs that leave the cache at the end of the segment, detached, in full precision,
+        [B, r, d].
+        """
         return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach().to(self._exact)
 
     @property
     def _exact(self) -> torch.dtype:
-        """Dtype of the weights; under autocast, inputs from an adaptive vocabulary may have less precision."""
+        """Dtype of the weights; under autocast, inputs from an adaptive vocabulary may have less
+        precision.
+        """
         return self.relative.qkv.weight.dtype
 
     def compressed(self, left: Tensor) -> Tensor:
@@ -122,11 +158,15 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         with torch.autocast(left.device.type, enabled=False):
             return self.compress(left)
 
-    def reconstruction_loss(self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor) -> Tensor:
-        """Loss of information in the slots: mean squared difference of attention outputs, by content only.
+    def reconstruction_loss(
+        self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor
+    ) -> Tensor:
+        """Loss of information in the slots: mean squared difference of attention outputs, by
+        content only.
 
-        The segment's positions attend to the slots, and to the inputs from which these were made. The mean is over
-        positions and dimensions. Only `new` gets a gradient. The loss is 0 if nothing was dropped.
+        The segment's positions attend to the slots, and to the inputs from which these were made.
+        The mean is over positions and dimensions. Only `new` gets a gradient. The loss is 0 if
+        nothing was dropped.
 
         Args:
             left: inputs that were dropped, [B, r, d].
@@ -143,17 +183,25 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
 
     def _normalized(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Apply the block's layer norm, without gradients of its weights."""
-        return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
+        return F.layer_norm(
+            x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
+        )
 
     def _read(self, own: Tensor, x: Tensor) -> Tensor:
-        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights get no gradient."""
+        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights get
+        no gradient.
+        """
         q, k, v = (
             F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
-            for part, weight in zip((own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True)
+            for part, weight in zip(
+                (own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True
+            )
         )
         return F.scaled_dot_product_attention(q, k, v)
 
     def _unused(self) -> Tensor:
-        """0 as a function of all weights of the compression: data-parallel wrappers need each of them in every step."""
+        """0 as a function of all weights of the compression: data-parallel wrappers need each of
+        them in every step.
+        """
         nothing = self.relative.qkv.weight.new_zeros(())
         return sum((0 * parameter.sum() for parameter in self.compress.parameters()), nothing)

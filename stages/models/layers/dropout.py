@@ -10,8 +10,8 @@ LEVELS = 1 << 16
 class Dropout(nn.Module):
     """Sets elements to 0 with probability p in training, and scales the rest by 1 / (1 - p).
 
-    On CPU each element takes 16 random bits, drawn 64 at a time. This takes a tenth of the time of torch's sampling,
-    and p is exact to 2^-16.
+    On CPU each element takes 16 random bits, drawn 64 at a time. This takes a tenth of the time of
+    torch's sampling, and p is exact to 2^-16.
     """
 
     def __init__(self, p: float) -> None:
@@ -24,7 +24,9 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = min(round(self.p * LEVELS), LEVELS - 1)  # if all were dropped, the scale would be infinite
+        dropped = min(
+            round(self.p * LEVELS), LEVELS - 1
+        )  # if all were dropped, the scale would be infinite
         return x * keep_mask(x.shape, dropped).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 
@@ -48,5 +50,6 @@ def _draw(numbers: Tensor) -> None:
     numbers.view(torch.int64).random_(-(1 << 63), None)
 
 
-# torch.compile cannot fill a tensor with random numbers of 64 bits. It calls this as is, which gives the same bits.
+# torch.compile cannot fill a tensor with random numbers of 64 bits. It calls this as is, which
+# gives the same bits.
 _draw_opaque = torch.library.custom_op("memlm::draw", _draw, mutates_args={"numbers"})

@@ -18,20 +18,25 @@ EPSILON = 1e-6
 
 
 def multipliers(types: int, order: int) -> tuple[int, ...]:
-    """Odd factors for the tokens of an n-gram, that of the latest token first; times `types` they are below 2^63.
+    """Odd factors for the tokens of an n-gram, that of the latest token first; times `types` they
+    are below 2^63.
 
     >>> [factor % 2 for factor in multipliers(types=10, order=3)]
     [1, 1, 1]
     """
     most = (2**63 - 1) // max(1, types) // 2
-    return tuple(2 * int(n) + 1 for n in np.random.default_rng(order).integers(0, max(1, most - 1), order))
+    return tuple(
+        2 * int(n) + 1 for n in np.random.default_rng(order).integers(0, max(1, most - 1), order)
+    )
 
 
 def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int64[Tensor, "*b"]:
-    """Hash of each n-gram, at least 0: the exclusive or over its tokens of (token + 1) times a factor.
+    """Hash of each n-gram, at least 0: the exclusive or over its tokens of (token + 1) times a
+    factor.
 
     Args:
-        lagged: tokens at each position, then one position earlier, and so on; -1 where there is none.
+        lagged: tokens at each position, then one position earlier, and so on; -1 where there is
+        none.
         factors: factor of each lag; products must stay below 2^63.
 
     (4 + 1) · 3 = 15 and (1 + 1) · 5 = 10 differ in the bits of 5:
@@ -48,7 +53,11 @@ def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int
 
 
 def delayed(
-    told: Tensor, lag: int, number: int, document_offset: Int64[Tensor, "b n"] | None, nothing: int = 0
+    told: Tensor,
+    lag: int,
+    number: int,
+    document_offset: Int64[Tensor, "b n"] | None,
+    nothing: int = 0,
 ) -> Tensor:
     """Rows `lag` positions before each of the last `number` positions, [B, n, …].
 
@@ -71,14 +80,18 @@ def delayed(
 
 
 class RowsGate(nn.Module):
-    """Gate α = σ(norm(x)·norm(k) / √d), which measures how well looked-up rows fit the residual stream."""
+    """Gate α = σ(norm(x)·norm(k) / √d), which measures how well looked-up rows fit the residual
+    stream.
+    """
 
     def __init__(self, entries: int, width: int) -> None:
         super().__init__()
         self.key = nn.Linear(entries, width, bias=False)
         self.stream_norm, self.key_norm = (nn.RMSNorm(width, EPSILON) for _ in range(2))
 
-    def forward(self, x: Float[Tensor, "b n d"], rows: Float[Tensor, "b n e"]) -> Float[Tensor, "b n"]:
+    def forward(
+        self, x: Float[Tensor, "b n d"], rows: Float[Tensor, "b n e"]
+    ) -> Float[Tensor, "b n"]:
         agreement = (self.stream_norm(x) * self.key_norm(self.key(rows))).sum(-1)
         return (agreement * x.shape[2] ** -0.5).sigmoid()
 
@@ -86,10 +99,11 @@ class RowsGate(nn.Module):
 class HashedNgrams(Lookup[NgramMemory], LearnsApart):
     """Adds gated rows of the latest n-grams, and a causal convolution of them.
 
-    Rows and convolution begin at zero. So the layer initially adds nothing, and n-grams that training never saw add
-    nothing later.
+    Rows and convolution begin at zero. So the layer initially adds nothing, and n-grams that
+    training never saw add nothing later.
 
-    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of similar tokens.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of
+    similar tokens.
     """
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
@@ -112,16 +126,23 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             nn.init.xavier_uniform_(linear.weight)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "HashedNgrams":
-        """Move all tensors except a table that stays on the host: it may be larger than the device's memory."""
+        """Move all tensors except a table that stays on the host: it may be larger than the
+        device's memory.
+        """
         if not self.settings.on_host:
             return super()._apply(fn, recurse)
         table = self._parameters.pop("table")
         super()._apply(fn, recurse)
-        self._parameters = {"table": table, **self._parameters}  # first again: optimizers number parameters
+        self._parameters = {
+            "table": table,
+            **self._parameters,
+        }  # first again: optimizers number parameters
         return self
 
     def apart(self) -> Apart:
-        """The tables: few positions read each row, so a small or falling learning rate would not move it."""
+        """The tables: few positions read each row, so a small or falling learning rate would not
+        move it.
+        """
         return Apart([self.table], self.settings.table_lr)
 
     def begin(self, x: Tensor) -> NgramMemory:
@@ -136,17 +157,26 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         with torch.autocast(x.device.type, enabled=False):
             slots = self.slots(said, document_offset).to(self.table.device)
             # Looked up on the table's device: only the rows are copied.
-            rows = F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
+            rows = (
+                F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
+            )
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
             apart = max(self.settings.orders)  # taps of the depthwise causal convolution
-            lagged = (delayed(values, tap * apart, x.shape[1], document_offset) for tap in range(len(self.taps)))
-            convolved = torch.stack([of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]).sum(0)
+            lagged = (
+                delayed(values, tap * apart, x.shape[1], document_offset)
+                for tap in range(len(self.taps))
+            )
+            convolved = torch.stack(
+                [of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]
+            ).sum(0)
             found = gated + F.silu(convolved)
         after = NgramMemory(said[:, x.shape[1] :], values[:, x.shape[1] :])
         return x + self.dropout(found).to(x.dtype), after
 
-    def slots(self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None) -> Int64[Tensor, "b n h"]:
+    def slots(
+        self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None
+    ) -> Int64[Tensor, "b n h"]:
         """Table rows for the n-grams that end at each position, one for each order and head.
 
         Args:
@@ -154,7 +184,10 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             document_offset: offset of each position within its document; None: one document.
         """
         number = said.shape[1] - self.settings.before
-        lagged = [delayed(said, lag, number, document_offset, -1) for lag in range(max(self.settings.orders))]
+        lagged = [
+            delayed(said, lag, number, document_offset, -1)
+            for lag in range(max(self.settings.orders))
+        ]
         rows, first = [], 0
         for factors, sizes in self.tables:
             mixed = hashed(lagged[: len(factors)], factors)

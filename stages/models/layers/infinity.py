@@ -1,4 +1,6 @@
-"""Attention to earlier positions, and to a continuous signal that was fitted to all positions before those."""
+"""Attention to earlier positions, and to a continuous signal that was fitted to all positions
+before those.
+"""
 
 from functools import lru_cache
 from math import pi
@@ -12,14 +14,22 @@ from torch import Tensor, nn
 from stages.models.layers.memory_settings import BINS, InfinitySettings, Signal
 from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
-from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+from stages.models.layers.sublayer import (
+    Attended,
+    Passage,
+    StreamAttention,
+    StreamInputs,
+    initialize,
+)
 
 CONSTANTS = 32
 """Size of each cache of constants; an entry belongs to one basis or fit, dtype and device."""
 
 
 class Basis(NamedTuple):
-    """N normal densities: one of each width at each of N / len(widths) equally spaced centres on [0, 1]."""
+    """N normal densities: one of each width at each of N / len(widths) equally spaced centres on
+    [0, 1].
+    """
 
     number: int
     widths: tuple[float, ...]
@@ -27,7 +37,8 @@ class Basis(NamedTuple):
     def at(self, places: Tensor) -> Tensor:
         """Compute ψ at places [...]; result [..., N].
 
-        A density of width 1/2 is 0.798 at its centre. One unit away it is smaller by exp(-2). Centres are 0 and 1:
+        A density of width 1/2 is 0.798 at its centre. One unit away it is smaller by exp(-2).
+        Centres are 0 and 1:
 
         >>> Basis(2, (0.5,)).at(torch.tensor([0.0]))
         tensor([[0.7979, 0.1080]])
@@ -37,10 +48,11 @@ class Basis(NamedTuple):
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """E[ψ(t)] for normally distributed t; mean and variance [...], result [..., N].
 
-        The integral of the product of two normal densities is a normal density of the distance of their means. Its
-        variance is the sum of both variances.
+        The integral of the product of two normal densities is a normal density of the distance of
+        their means. Its variance is the sum of both variances.
 
-        The density has width 3/5, and t mean 0 and variance 16/25. The result is a density of width 1 at its centre:
+        The density has width 3/5, and t mean 0 and variance 16/25. The result is a density of width
+        1 at its centre:
 
         >>> Basis(1, (0.6,)).expected(torch.tensor([0.0]), torch.tensor([0.64]))
         tensor([[0.3989]])
@@ -53,10 +65,15 @@ class Basis(NamedTuple):
 
 
 @lru_cache(CONSTANTS)
-def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def _centres_and_squares(
+    basis: Basis, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Centres of the functions, [N / widths], and the squared widths."""
-    # Always on the CPU: parameters are counted on the meta device, and the cache would keep tensors without values.
-    centres = torch.linspace(0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu")
+    # Always on the CPU: parameters are counted on the meta device, and the cache would keep tensors
+    # without values.
+    centres = torch.linspace(
+        0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu"
+    )
     squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
     return centres.to(device, dtype), squares.to(device, dtype)
 
@@ -64,7 +81,8 @@ def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device)
 class Fit(NamedTuple):
     """A ridge regression of vectors at n positions on the basis.
 
-    The first `samples` positions are spread over (0, contraction], and the `new` ones over (contraction, 1].
+    The first `samples` positions are spread over (0, contraction], and the `new` ones over
+    (contraction, 1].
     """
 
     basis: Basis
@@ -81,9 +99,13 @@ class Fit(NamedTuple):
         >>> Fit(Basis(1, (0.1,)), ridge=1.0, samples=2, new=2, contraction=0.5).positions().tolist()
         [0.25, 0.5, 0.75, 1.0]
         """
-        old = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu") / max(1, self.samples)
+        old = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu") / max(
+            1, self.samples
+        )
         added = torch.arange(1, self.new + 1, dtype=torch.float64, device="cpu") / max(1, self.new)
-        return torch.cat((self.contraction * old, self.contraction + (1 - self.contraction) * added))
+        return torch.cat(
+            (self.contraction * old, self.contraction + (1 - self.contraction) * added)
+        )
 
     def matrix(self, like: Tensor) -> Float[Tensor, "N n"]:
         """Gᵀ, the matrix that turns vectors [n, d] into coefficients [N, d]; solved in float64."""
@@ -94,15 +116,18 @@ class Fit(NamedTuple):
 def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Solve the ridge regression of a fit.
 
-    As many positions again lie outside of [0, 1], half on each side, with zero vectors: there the signal ends.
+    As many positions again lie outside of [0, 1], half on each side, with zero vectors: there the
+    signal ends.
 
-    Source: Martins et al. 2022 (arXiv:2109.00301), equation 6; the padding is that of the authors' code.
+    Source: Martins et al. 2022 (arXiv:2109.00301), equation 6; the padding is that of the authors'
+    code.
     """
     inside = fit.positions()
     aside = torch.arange(1, (len(inside) + 1) // 2 + 1, dtype=torch.float64, device="cpu")
     aside = aside / (2 * len(aside))
     psi = fit.basis.at(torch.cat((inside, -aside, 1 + aside))).T
-    # Neighbouring functions, and so rows of the matrix, are nearly equal: in float32 the solution would be lost.
+    # Neighbouring functions, and so rows of the matrix, are nearly equal: in float32 the solution
+    # would be lost.
     gram = psi @ psi.T + fit.ridge * torch.eye(len(psi), dtype=torch.float64, device="cpu")
     return torch.linalg.solve(gram, psi[:, : len(inside)]).to(device, dtype)
 
@@ -121,7 +146,8 @@ def masses(
 ) -> Float[Tensor, "B {bins}"]:
     """Mass of normal densities in each of D equal parts of [0, 1], summed over heads and positions.
 
-    Mass outside of [0, 1] is dropped. Otherwise wide attention would count as attention to both ends.
+    Mass outside of [0, 1] is dropped. Otherwise wide attention would count as attention to both
+    ends.
 
     Narrow attention to the middle is shared by the two adjacent parts:
 
@@ -134,10 +160,11 @@ def masses(
 
 
 def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tensor, "B {samples}"]:
-    """The (m - 1/2) / S quantiles, m from 1 to S, of a density that is constant in each of D equal parts of [0, 1].
+    """The (m - 1/2) / S quantiles, m from 1 to S, of a density that is constant in each of D equal
+    parts of [0, 1].
 
-    The paper draws samples at random. These quantiles have the same density, but are deterministic. If all weights
-    are 0, the density is uniform.
+    The paper draws samples at random. These quantiles have the same density, but are deterministic.
+    If all weights are 0, the density is uniform.
 
     The first half received three quarters of the attention, so it has three of the four samples:
 
@@ -167,7 +194,8 @@ class Look(NamedTuple):
 
 
 class SignalReader(nn.Module):
-    """z = E[V ψ(t)] for each head; t is normal with mean σ(a·s) and variance softplus(b·s), where s = K q.
+    """z = E[V ψ(t)] for each head; t is normal with mean σ(a·s) and variance softplus(b·s), where s
+    = K q.
 
     Keys K and values V are projections of the coefficients of the signal. All heads share a and b.
 
@@ -183,11 +211,16 @@ class SignalReader(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(
-        self, q: Float[Tensor, "B heads n d_head"], signal: Float[Tensor, "B N d"], seen: Bool[Tensor, "B n"]
+        self,
+        q: Float[Tensor, "B heads n d_head"],
+        signal: Float[Tensor, "B N d"],
+        seen: Bool[Tensor, "B n"],
     ) -> Look:
         """Read the signal; `seen` marks the queries that may see it, and the others get 0."""
         # a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
-        focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(2, (self.heads, -1))
+        focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(
+            2, (self.heads, -1)
+        )
         place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
         # Softplus may underflow to 0, but the divergence takes the logarithm of the variance.
         mean, variance = place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
@@ -216,7 +249,8 @@ class Gate(nn.Module):
 
 
 class SignalWriter(nn.Module):
-    """B = G [X̄(t_1) … X̄(t_S); gated new vectors]: samples of the old signal X̄ on [0, τ], then the new vectors.
+    """B = G [X̄(t_1) … X̄(t_S); gated new vectors]: samples of the old signal X̄ on [0, τ], then
+    the new vectors.
 
     A zero signal is empty: then the new vectors take all of [0, 1].
 
@@ -230,17 +264,29 @@ class SignalWriter(nn.Module):
         self.gate = Gate(width)
 
     def forward(
-        self, signal: Float[Tensor, "B N d"], new: Float[Tensor, "B n d"], weights: Tensor | None = None
+        self,
+        signal: Float[Tensor, "B N d"],
+        new: Float[Tensor, "B n d"],
+        weights: Tensor | None = None,
     ) -> Float[Tensor, "B N d"]:
         """Args:
         new: the latest vectors, the oldest first; if there are none, the signal does not change.
-        weights: attention that each bin of the old signal received, [B, D]; None: samples are evenly spaced.
+        weights: attention that each bin of the old signal received, [B, D]; None: samples are
+        evenly spaced.
         """
         gated = self.gate(new)
         if not new.shape[1]:
-            return signal + gated.sum()  # adds 0, but data-parallel wrappers need the gate in every step's graph
-        places = even_places(self.samples, signal) if weights is None else sticky_places(weights, self.samples)
-        fitted = Fit(self.basis, self.ridge, self.samples, new.shape[1], self.contraction).matrix(signal)
+            return (
+                signal + gated.sum()
+            )  # adds 0, but data-parallel wrappers need the gate in every step's graph
+        places = (
+            even_places(self.samples, signal)
+            if weights is None
+            else sticky_places(weights, self.samples)
+        )
+        fitted = Fit(self.basis, self.ridge, self.samples, new.shape[1], self.contraction).matrix(
+            signal
+        )
         old = fitted[:, : self.samples] @ (self.basis.at(places) @ signal)
         begun = Fit(self.basis, self.ridge, 0, new.shape[1], 0.0).matrix(signal) @ gated
         empty = ~signal.any(2).any(1)[:, None, None]
@@ -250,8 +296,8 @@ class SignalWriter(nn.Module):
 class InfinityAttention(StreamAttention[Signal]):
     """Relative attention plus attention to a signal.
 
-    Inputs that leave the cache at the end of a segment enter the signal only when the next segment begins. So the loss
-    of that segment reaches the gate that they pass.
+    Inputs that leave the cache at the end of a segment enter the signal only when the next segment
+    begins. So the loss of that segment reaches the gate that they pass.
 
     Source: Martins et al. 2022 (∞-former, arXiv:2109.00301).
     """
@@ -263,8 +309,14 @@ class InfinityAttention(StreamAttention[Signal]):
         self.reader = SignalReader(config.width, config.heads, basis)
         self.writer = SignalWriter(config.width, basis, settings)
         self.sticky, self.by_document = settings.sticky, settings.scope == "document"
-        self.cached, self.length = config.lengths.cached, getattr(config, "segment_length", None) or 1
-        self.variance, self.weight = settings.deviation**2, settings.kl / len(config.blocks_with("attention"))
+        self.cached, self.length = (
+            config.lengths.cached,
+            getattr(config, "segment_length", None) or 1,
+        )
+        self.variance, self.weight = (
+            settings.deviation**2,
+            settings.kl / len(config.blocks_with("attention")),
+        )
 
     def initialize(self, blocks: int) -> None:
         self.relative.initialize(blocks)
@@ -273,8 +325,13 @@ class InfinityAttention(StreamAttention[Signal]):
 
     def begin(self, x: Tensor) -> Signal:
         rows, width = len(x), x.shape[2]
-        x = x.to(self.reader.out.weight.dtype)  # autocast may lower the precision of adaptive embeddings
-        signal, left = x.new_zeros(rows, self.reader.basis.number, width), x.new_empty(rows, 0, width)
+        x = x.to(
+            self.reader.out.weight.dtype
+        )  # autocast may lower the precision of adaptive embeddings
+        signal, left = (
+            x.new_zeros(rows, self.reader.basis.number, width),
+            x.new_empty(rows, 0, width),
+        )
         return Signal(signal, left, x.new_zeros(rows, BINS) if self.sticky else None)
 
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Signal) -> Attended[Signal]:
@@ -283,26 +340,32 @@ class InfinityAttention(StreamAttention[Signal]):
         with torch.autocast(local.device.type, enabled=False):
             signal = self._written(passage, memory)
             seen = self._seen(signal, passage)
-            look: Look = self.reader(projected.queries.transpose(0, 1).to(signal.dtype), signal, seen)
+            look: Look = self.reader(
+                projected.queries.transpose(0, 1).to(signal.dtype), signal, seen
+            )
             loss = self.divergence(look, seen) if self.training else None
             after = self._after(inputs, passage, memory, signal.detach(), look)
         return Attended(local + look.hidden, after, loss)
 
     def _written(self, passage: Passage, memory: Signal) -> Tensor:
-        """Coefficients that the current segment reads, [B, N, d]; at its start, inputs that left the cache enter."""
+        """Coefficients that the current segment reads, [B, N, d]; at its start, inputs that left
+        the cache enter.
+        """
         signal, left = memory.coefficients, memory.left
         if passage.place:
             return signal
         if passage.document_offset is not None and self.by_document:
-            # What is from an earlier document than the segment's first position becomes 0. A signal belongs to the
-            # document of the first position of the previous segment.
+            # What is from an earlier document than the segment's first position becomes 0. A signal
+            # belongs to the document of the first position of the previous segment.
             before = passage.document_offset[:, :1, None]
             ages = self.cached + torch.arange(left.shape[1], 0, -1, device=left.device)
             signal, left = signal * (before >= self.length), left * (before >= ages[:, None])
         return self.writer(signal, left, memory.attention)
 
     def _seen(self, signal: Tensor, passage: Passage) -> Tensor:
-        """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's first position."""
+        """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's
+        first position.
+        """
         holds = signal.detach().any(2).any(1)[:, None]
         if passage.document_offset is None or not self.by_document:
             return holds.expand(-1, passage.spans[0].stop - passage.cached)
@@ -310,16 +373,20 @@ class InfinityAttention(StreamAttention[Signal]):
         return holds & (passage.document_offset >= place)
 
     def divergence(self, look: Look, seen: Tensor) -> Tensor:
-        """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), averaged over layers, rows, heads and positions; queries outside `seen` add 0.
+        """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), averaged over layers, rows, heads and positions; queries
+        outside `seen` add 0.
 
-        Source: Martins et al. 2022 (arXiv:2109.00301), equation 18, with the logarithm of the ratio of variances.
+        Source: Martins et al. 2022 (arXiv:2109.00301), equation 18, with the logarithm of the ratio
+        of variances.
         """
         ratio = look.variance / self.variance
         divergence = (ratio - ratio.log() - 1) / 2 * seen[:, None]
         rows, heads, _ = divergence.shape
         return divergence.sum() * (self.weight / (rows * heads * self.length))
 
-    def _after(self, inputs: StreamInputs, passage: Passage, memory: Signal, signal: Tensor, look: Look) -> Signal:
+    def _after(
+        self, inputs: StreamInputs, passage: Passage, memory: Signal, signal: Tensor, look: Look
+    ) -> Signal:
         """Compute the memory after a passage."""
         left = memory.left
         if passage.ends_segment:
@@ -328,4 +395,6 @@ class InfinityAttention(StreamAttention[Signal]):
         if not self.sticky:
             return Signal(signal, left)
         before = memory.attention if passage.place else torch.zeros_like(memory.attention)
-        return Signal(signal, left, before + masses(look.mean.detach(), look.variance.detach(), BINS))
+        return Signal(
+            signal, left, before + masses(look.mean.detach(), look.variance.detach(), BINS)
+        )

@@ -34,11 +34,15 @@ class BucketBias(nn.Module):
         self.longest = longest
 
     def forward(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"]:
-        """Biases between the last `queries` positions and all `keys` positions; -inf for future positions."""
+        """Biases between the last `queries` positions and all `keys` positions; -inf for future
+        positions.
+        """
         device = self.bias.device
         own = torch.arange(keys - queries, keys, device=device)
         distance = own[:, None] - torch.arange(keys, device=device)
-        number = bucket_numbers(keys, len(self.bias), self.longest).to(device)[distance.clamp(min=0)]
+        number = bucket_numbers(keys, len(self.bias), self.longest).to(device)[
+            distance.clamp(min=0)
+        ]
         return self.bias[number].permute(2, 0, 1).masked_fill(distance < 0, -torch.inf)
 
 
@@ -54,7 +58,10 @@ def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
     single = buckets // 2
     spread = (buckets - single) / log(max(longest / single, 1 + 1e-9))
     return torch.tensor(
-        [n if n < single else min(buckets - 1, single + int(log(n / single) * spread)) for n in range(distances)]
+        [
+            n if n < single else min(buckets - 1, single + int(log(n / single) * spread))
+            for n in range(distances)
+        ]
     )
 
 
@@ -75,23 +82,28 @@ class Retrieved(NamedTuple):
 
 
 class Search(nn.Module):
-    """Softmax over the k entries with the largest scores, of the consecutive positions just before the segment.
+    """Softmax over the k entries with the largest scores, of the consecutive positions just before
+    the segment.
 
-    Queries get gradients through the scores of the chosen entries. The memory and the choice get none.
+    Queries get gradients through the scores of the chosen entries. The memory and the choice get
+    none.
     """
 
     def __init__(self, neighbors: int) -> None:
         super().__init__()
         self.neighbors = neighbors
 
-    def forward(self, q: Tensor, keys: Tensor, values: Tensor, place: int, document_offset: Tensor | None) -> Retrieved:
+    def forward(
+        self, q: Tensor, keys: Tensor, values: Tensor, place: int, document_offset: Tensor | None
+    ) -> Retrieved:
         """Args:
         q: scaled queries [B, heads, n, d_head].
         keys, values: [B, heads, N, d_head], the oldest first.
         place: position of the first query within its segment.
         document_offset: int64 [B, n], how many positions back a query may see; None: all.
 
-        Three entries have scores 1, 3 and 2, and the last is one position back. The two best are read:
+        Three entries have scores 1, 3 and 2, and the last is one position back. The two best are
+        read:
 
         >>> keys = torch.tensor([[[[1.0], [3.0], [2.0]]]])
         >>> found = Search(neighbors=2)(torch.ones(1, 1, 1, 1), keys, 10 * keys, place=0, document_offset=None)
@@ -100,8 +112,8 @@ class Search(nn.Module):
         >>> found.weights.flatten(), found.read.flatten()  # σ(1) of 30, the rest of 20
         (tensor([0.7311, 0.2689]), tensor([27.3106]))
         """
-        # The choice has no gradient, and the chosen scores are computed again with one. Otherwise the scores of all N
-        # entries would be kept for the backward pass.
+        # The choice has no gradient, and the chosen scores are computed again with one. Otherwise
+        # the scores of all N entries would be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
         scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
         ages = keys.shape[2] - chosen + (place + torch.arange(q.shape[2], device=q.device))[:, None]
@@ -119,9 +131,13 @@ class Search(nn.Module):
         rows, heads, entries, _ = keys.shape
         step = max(1, SCORES // max(1, rows * heads * entries))
         number, found = torch.arange(entries, device=keys.device), []
-        first_seen = None  # index of the oldest entry that each query may see, [B, n]; None: it sees all
+        first_seen = (
+            None  # index of the oldest entry that each query may see, [B, n]; None: it sees all
+        )
         if document_offset is not None:
-            first_seen = entries + place + torch.arange(q.shape[2], device=keys.device) - document_offset
+            first_seen = (
+                entries + place + torch.arange(q.shape[2], device=keys.device) - document_offset
+            )
         for start in range(0, q.shape[2], step):
             part = slice(start, start + step)
             scores = q[:, :, part] @ keys.transpose(2, 3)
@@ -132,7 +148,9 @@ class Search(nn.Module):
 
 
 def _taken(memory: Tensor, chosen: Tensor) -> Tensor:
-    """Gather entries [B, heads, N, d_head] at indices [B, heads, n, k]; result [B, heads, n, k, d_head]."""
+    """Gather entries [B, heads, N, d_head] at indices [B, heads, n, k]; result [B, heads, n, k,
+    d_head].
+    """
     rows = chosen.flatten(2)[..., None].expand(-1, -1, -1, memory.shape[3])
     return memory.gather(2, rows).unflatten(2, chosen.shape[2:])
 
@@ -145,10 +163,11 @@ USUAL_LENGTH = 128
 class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
     """Local attention and attention to the best k of N entries, mixed by one gate for each head.
 
-    Queries and keys are normalized to length 1, and each head has a learned scale. At the end of a segment its keys
-    and values enter the memory unchanged.
+    Queries and keys are normalized to length 1, and each head has a learned scale. At the end of a
+    segment its keys and values enter the memory unchanged.
 
-    Source: Wu et al. 2022 (arXiv:2203.08913), section 3; Henry et al. 2020 (QKNorm, arXiv:2010.04245) for the scale.
+    Source: Wu et al. 2022 (arXiv:2203.08913), section 3; Henry et al. 2020 (QKNorm,
+    arXiv:2010.04245) for the scale.
     """
 
     def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
@@ -192,12 +211,19 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         bounded = self.log_scale.clamp(max=log(LARGEST_SCALE))
         return (self.log_scale + (bounded - self.log_scale).detach()).exp()
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues) -> Attended[KeysAndValues]:
+    def forward(
+        self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues
+    ) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
-        # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would not separate their scores.
+        # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would not
+        # separate their scores.
         with torch.autocast(projected.device.type, enabled=False):
-            q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            q, k, v = (
+                projected.to(self.log_scale.dtype)
+                .unflatten(2, (3, self.heads, -1))
+                .permute(2, 0, 3, 1, 4)
+            )
             scale = self.scales()[:, None, None]
             q, k = F.normalize(q[:, :, first - begin :], dim=-1) * scale, F.normalize(k, dim=-1)
             weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
@@ -206,14 +232,25 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         hidden = self.out(read.transpose(1, 2).flatten(2))
         if passage.ends_segment:
             own = passage.cached - passage.place - begin
-            joined = [torch.cat((old, new[:, :, own:].detach()), 2) for old, new in zip(memory, (k, v), strict=True)]
-            memory = KeysAndValues(*(part[:, :, max(0, part.shape[2] - self.most) :] for part in joined))
+            joined = [
+                torch.cat((old, new[:, :, own:].detach()), 2)
+                for old, new in zip(memory, (k, v), strict=True)
+            ]
+            memory = KeysAndValues(
+                *(part[:, :, max(0, part.shape[2] - self.most) :] for part in joined)
+            )
         return Attended(hidden, memory)
 
-    def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues) -> Tensor:
-        """Mix `local` with what is read from memory, weighted by the gate; queries that see no entry keep `local`."""
+    def _with_memory(
+        self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues
+    ) -> Tensor:
+        """Mix `local` with what is read from memory, weighted by the gate; queries that see no
+        entry keep `local`.
+        """
         keys, values = (part.to(q.dtype) for part in memory)
-        found = self.search(q, keys, values, passage.place, passage.document_offset if self.by_document else None)
+        found = self.search(
+            q, keys, values, passage.place, passage.document_offset if self.by_document else None
+        )
         sees = found.scores.isfinite().any(-1, keepdim=True)
         gate = self.gates()[:, None, None] * sees
         return gate * found.read + (1 - gate) * local

@@ -8,7 +8,12 @@ from pydantic import Field, model_validator
 
 from stages.errors import UsageError
 from stages.models.config import Size, StateArray
-from stages.models.layers.settings import AttentionConfig, LookupSettings, StreamAttentionSettings, SublayerSettings
+from stages.models.layers.settings import (
+    AttentionConfig,
+    LookupSettings,
+    StreamAttentionSettings,
+    SublayerSettings,
+)
 
 
 class Slots(NamedTuple):
@@ -19,7 +24,8 @@ class Slots(NamedTuple):
 
 
 class CompressiveSettings(StreamAttentionSettings):
-    """Relative attention that compresses cached inputs before it drops them, `rate` inputs to one slot.
+    """Relative attention that compresses cached inputs before it drops them, `rate` inputs to one
+    slot.
 
     Source: Rae et al. 2020 (Compressive Transformer, arXiv:1911.05507).
     """
@@ -30,7 +36,9 @@ class CompressiveSettings(StreamAttentionSettings):
     rate: Size = 4
     """c, positions that make a slot; segments and cached positions are multiples of it."""
     compression: Literal["conv", "mean", "max"] = "conv"
-    """How a slot is made: a convolution trained to keep what attention reads, the mean, or the maximum."""
+    """How a slot is made: a convolution trained to keep what attention reads, the mean, or the
+    maximum.
+    """
 
     def memory_spec(self, model: AttentionConfig, context: int) -> Slots:
         """Shape of the memory: C slots of the model's width.
@@ -52,7 +60,9 @@ class CompressiveSettings(StreamAttentionSettings):
 
 Width = Annotated[float, Field(ge=1e-3, le=10)]
 BINS = 128
-"""D, number of equal parts of the signal in which attention is counted, to choose where it is sampled."""
+"""D, number of equal parts of the signal in which attention is counted, to choose where it is
+sampled.
+"""
 
 
 class Signal(NamedTuple):
@@ -61,20 +71,25 @@ class Signal(NamedTuple):
     coefficients: Any
     """The signal, [B, N, d]."""
     left: Any
-    """Inputs that left the cache when a segment ended, [B, L, d]; they enter the signal when the next begins."""
+    """Inputs that left the cache when a segment ended, [B, L, d]; they enter the signal when the
+    next begins.
+    """
     attention: Any = None
     """Attention to each part of a sticky signal during the current segment, [B, D]."""
 
 
 class InfinitySettings(StreamAttentionSettings):
-    """Relative attention, and attention to a continuous signal of fixed size that is fitted to all earlier positions.
+    """Relative attention, and attention to a continuous signal of fixed size that is fitted to all
+    earlier positions.
 
     Source: Martins et al. 2022 (∞-former, arXiv:2109.00301).
     """
 
     name: Literal["infinity"] = "infinity"
     basis: Annotated[int, Field(gt=0, le=4096)] = 128
-    """N, Gaussian functions that the signal is made of: equally spaced on [0, 1], one of each width at each place."""
+    """N, Gaussian functions that the signal is made of: equally spaced on [0, 1], one of each width
+    at each place.
+    """
     widths: Annotated[tuple[Width, ...], Field(min_length=1)] = (0.01, 0.05)
     """Their standard deviations."""
     samples: Annotated[int, Field(gt=0, le=8192)] = 128
@@ -84,7 +99,9 @@ class InfinitySettings(StreamAttentionSettings):
     ridge: Annotated[float, Field(ge=1e-4)] = 1.0
     """λ, how much the fit holds coefficients down."""
     sticky: bool = True
-    """Whether the old signal is sampled where attention fell, so that this takes more room; else evenly."""
+    """Whether the old signal is sampled where attention fell, so that this takes more room; else
+    evenly.
+    """
     deviation: Width = 0.1
     """σ_0, the standard deviation of attention that training pulls towards."""
     kl: Annotated[float, Field(ge=0)] = 1e-5
@@ -97,11 +114,14 @@ class InfinitySettings(StreamAttentionSettings):
         number = len(self.widths)
         if self.basis % number:
             near = max(1, round(self.basis / number)) * number
-            raise ValueError(f"basis {self.basis} is not a multiple of the number of widths, {number}: {near} is")
+            raise ValueError(
+                f"basis {self.basis} is not a multiple of the number of widths, {number}: {near} is"
+            )
         return self
 
     def memory_spec(self, model: AttentionConfig, context: int) -> Signal:
-        """Shapes of the coefficients, of the inputs that left the cache, and, if sticky, of the attention to each bin.
+        """Shapes of the coefficients, of the inputs that left the cache, and, if sticky, of the
+        attention to each bin.
 
         Raises: UsageError if the positions that leave the cache are not whole segments.
         """
@@ -121,32 +141,38 @@ class InfinitySettings(StreamAttentionSettings):
 
 
 class KeysAndValues(NamedTuple):
-    """Memory of memorizing attention: the latest N entries, the oldest first, [B, heads, N, d_head] each."""
+    """Memory of memorizing attention: the latest N entries, the oldest first, [B, heads, N, d_head]
+    each.
+    """
 
     keys: Any
     values: Any
 
 
 class MemorizingSettings(StreamAttentionSettings):
-    """Attention that also looks up stored keys and values of earlier positions, which are not computed again.
+    """Attention that also looks up stored keys and values of earlier positions, which are not
+    computed again.
 
     Source: Wu et al. 2022 (Memorizing Transformers, arXiv:2203.08913).
     """
 
     name: Literal["memorizing"] = "memorizing"
     long_length: Annotated[int, Field(ge=0, lt=2**31)] = 2048
-    """N, positions before the segment whose keys and values are kept; 0: none, attention is local."""
+    """N, positions before the segment whose keys and values are kept; 0: none, attention is local.
+    """
     neighbors: Size = 32
     """k, entries of them that a head reads: those with the largest scores."""
     scope: Literal["document", "stream"] = "document"
     """Whether a position finds entries of its own document alone, or all."""
     gate_bias: float = 0.0
-    """Where the gate of each head begins, before the sigmoid: 0 weighs memory and local attention alike."""
+    """Where the gate of each head begins, before the sigmoid: 0 weighs memory and local attention
+    alike.
+    """
     gate_lr: Annotated[float, Field(gt=0)] | None = None
     """Learning rate of the gates, the same at every step; None: they learn as all weights do."""
     buckets: Annotated[int, Field(ge=4, lt=2**31)] = 32
-    """Number of distance buckets, each with a learned bias of local attention: half of them hold one distance, the
-    others grow."""
+    """Number of distance buckets, each with a learned bias of local attention: half of them hold
+    one distance, the others grow."""
     longest_distance: Size = 128
     """Distance from which on all are alike; at least half of the number of buckets."""
 
@@ -163,7 +189,8 @@ class MemorizingSettings(StreamAttentionSettings):
     def usual_blocks(self, blocks: int) -> tuple[int, ...]:
         """One block, at three quarters of the depth: layer 9 of 12 in the paper (section 4.1).
 
-        Its local attention has no recurrence beyond cached inputs. So memory in all blocks costs more than it gains.
+        Its local attention has no recurrence beyond cached inputs. So memory in all blocks costs
+        more than it gains.
         """
         return (-(-3 * blocks // 4),)
 
@@ -178,7 +205,8 @@ class MemorizingSettings(StreamAttentionSettings):
 
 
 class MemSizerSettings(SublayerSettings):
-    """Linear attention through a few slots that summarize the window so far; the number of heads is the block's.
+    """Linear attention through a few slots that summarize the window so far; the number of heads is
+    the block's.
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644).
     """
@@ -189,16 +217,21 @@ class MemSizerSettings(SublayerSettings):
     slots: Size = 32
     """k, what a position reads and writes."""
     chunk: Size = 64
-    """Positions whose products with each other are made whole; any number gives the same figures."""
+    """Positions whose products with each other are made whole; any number gives the same figures.
+    """
 
 
 class NgramMemory(NamedTuple):
     """Memory of hashed n-grams, with a row for each stream."""
 
     tokens: Any
-    """Previous tokens, the latest last, int64 [B, longest order - 1]; -1 before the start of a stream."""
+    """Previous tokens, the latest last, int64 [B, longest order - 1]; -1 before the start of a
+    stream.
+    """
     values: Any
-    """Gated and normalized values that the convolution will still read, the latest last, [B, reach, d]."""
+    """Gated and normalized values that the convolution will still read, the latest last, [B, reach,
+    d].
+    """
 
 
 class HashedNgramsSettings(LookupSettings):
@@ -211,25 +244,30 @@ class HashedNgramsSettings(LookupSettings):
     orders: tuple[Annotated[int, Field(ge=2)], ...] = (2, 3)
     """Lengths of the n-grams that are looked up."""
     heads: Size = 4
-    """Tables for each length; each has its own size, so that two n-grams seldom share a row in all."""
+    """Tables for each length; each has its own size, so that two n-grams seldom share a row in all.
+    """
     slots: Size = 16384
     """Rows of a table: the next prime numbers from here on."""
     entry_width: Size = 16
     """Numbers in a row."""
     kernel: Size = 4
-    """Taps of the convolution over what was looked up; they lie as far apart as the longest n-gram is long."""
+    """Taps of the convolution over what was looked up; they lie as far apart as the longest n-gram
+    is long.
+    """
     table_lr: Annotated[float, Field(gt=0)] = 1e-2
     """Learning rate of the tables, the same at every step."""
     on_host: bool = False
-    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it, and an
-    update changes these rows alone."""
+    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read
+    follow it, and an update changes these rows alone."""
     scope: Literal["stream", "document"] = "stream"
     """Whether n-grams reach across the beginning of a document."""
 
     @model_validator(mode="after")
     def _orders_are_told_once(self) -> Self:
         if not self.orders or len(set(self.orders)) < len(self.orders):
-            raise ValueError(f"orders {list(self.orders)} must name at least one length, and each once: [2, 3] does")
+            raise ValueError(
+                f"orders {list(self.orders)} must name at least one length, and each once: [2, 3] does"
+            )
         return self
 
     @property
@@ -255,7 +293,9 @@ class HashedNgramsSettings(LookupSettings):
         return (self.kernel - 1) * max(self.orders)
 
     def memory_spec(self, model: AttentionConfig) -> NgramMemory:
-        return NgramMemory(StateArray((1, self.before), "int64"), StateArray((1, self.reach, model.width)))
+        return NgramMemory(
+            StateArray((1, self.before), "int64"), StateArray((1, self.reach, model.width))
+        )
 
 
 WIDEST_QUERY = 512
@@ -278,16 +318,21 @@ class ProductKeysSettings(SublayerSettings):
     query_width: Size | None = None
     """Width of a head's query; None: the width of the model, at most 512."""
     query_norm: Literal["batch", "layer"] = "batch"
-    """Over all positions of a batch, each dimension by itself; or over the dimensions of a query."""
+    """Over all positions of a batch, each dimension by itself; or over the dimensions of a query.
+    """
     value_lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of the values, the same at every step."""
 
     @model_validator(mode="after")
     def _halves_and_neighbors_fit(self) -> Self:
         if self.neighbors > self.sub_keys:
-            raise ValueError(f"neighbors {self.neighbors} is more than sub_keys; {self.sub_keys} is the most")
+            raise ValueError(
+                f"neighbors {self.neighbors} is more than sub_keys; {self.sub_keys} is the most"
+            )
         if self.query_width is not None and self.query_width % 2:
-            raise ValueError(f"query_width {self.query_width} has no halves of equal width; {self.query_width + 1} has")
+            raise ValueError(
+                f"query_width {self.query_width} has no halves of equal width; {self.query_width + 1} has"
+            )
         return self
 
     @property
@@ -295,7 +340,9 @@ class ProductKeysSettings(SublayerSettings):
         return self.sub_keys**2
 
     def queries_of(self, width: int) -> int:
-        """Width of a head's query in a model of width `width`; even, because each half has its own keys."""
+        """Width of a head's query in a model of width `width`; even, because each half has its own
+        keys.
+        """
         return self.query_width or max(2, min(WIDEST_QUERY, width) // 2 * 2)
 
 

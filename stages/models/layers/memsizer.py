@@ -1,4 +1,6 @@
-"""MemSizer: linear attention through a few slots, computed in parallel, in chunks, or token by token."""
+"""MemSizer: linear attention through a few slots, computed in parallel, in chunks, or token by
+token.
+"""
 
 from typing import NamedTuple
 
@@ -13,7 +15,9 @@ from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import RecurrentAttention
 
 QUERY_GAIN = 32**-0.5
-"""Xavier gain for the scores of slots, as in the authors' language models; for other weights it is 1."""
+"""Xavier gain for the scores of slots, as in the authors' language models; for other weights it is
+1.
+"""
 
 
 class Summed(NamedTuple):
@@ -31,11 +35,12 @@ def summed_reads(
     before: Float[Tensor, "b k d"] | None = None,
     place: int = 0,
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b k d"]]:
-    """Compute t^-1/2 a_t^T V_t for the n positions t after the first `place`, and the sums after them.
+    """Compute t^-1/2 a_t^T V_t for the n positions t after the first `place`, and the sums after
+    them.
 
-    The result does not depend on the chunk. A chunk as long as the window computes all pairs of positions; chunks of 1
-    are the recurrence. In between, a chunk reads the sums before it, and the pairs within it. Time and memory are then
-    linear in n.
+    The result does not depend on the chunk. A chunk as long as the window computes all pairs of
+    positions; chunks of 1 are the recurrence. In between, a chunk reads the sums before it, and the
+    pairs within it. Time and memory are then linear in n.
 
     Args:
         read: a_t, the weights of slots.
@@ -44,7 +49,8 @@ def summed_reads(
         before: V of the first `place` positions; None: there are none.
         place: number of earlier positions.
 
-    Two slots are read with equal weights. The first position writes 2 to one, the second writes 4 to the other:
+    Two slots are read with equal weights. The first position writes 2 to one, the second writes 4
+    to the other:
 
     >>> half, one, two = torch.full((1, 2, 2), 0.5), torch.eye(2)[None], torch.tensor([[[2.0], [4.0]]])
     >>> summed_reads(half, one, two, chunk=2)[0].flatten()
@@ -55,7 +61,10 @@ def summed_reads(
     rows, length, slots = write.shape
     size = min(chunk, length)
     # Zeros after the end write nothing, and outputs there are cut off.
-    a, u, w = (F.pad(part, (0, 0, 0, -length % size)).unflatten(1, (-1, size)) for part in (read, write, values))
+    a, u, w = (
+        F.pad(part, (0, 0, 0, -length % size)).unflatten(1, (-1, size))
+        for part in (read, write, values)
+    )
     added = u.transpose(2, 3) @ w
     first = added.new_zeros(rows, 1, slots, w.shape[3]) if before is None else before[:, None]
     sums = torch.cat((first, added), 1).cumsum(1)
@@ -65,18 +74,24 @@ def summed_reads(
 
 
 class MemSizer(RecurrentAttention[Summed]):
-    """Attention through slots: each position adds its weighted value to them, and reads them by the mean of its heads.
+    """Attention through slots: each position adds its weighted value to them, and reads them by the
+    mean of its heads.
 
-    Heads share the values of slots, so their weights can be averaged before reading. There is no output projection.
+    Heads share the values of slots, so their weights can be averaged before reading. There is no
+    output projection.
 
-    Source: Zhang and Cai 2022 (arXiv:2203.12644), section 3; biases, norms and scale as in their code.
+    Source: Zhang and Cai 2022 (arXiv:2203.12644), section 3; biases, norms and scale as in their
+    code.
     """
 
     def __init__(self, config: AttentionConfig, settings: MemSizerSettings) -> None:
         super().__init__()
         self.slots, self.chunk = settings.slots, settings.chunk
         self.query = nn.Linear(config.width, config.heads * settings.slots)
-        self.write, self.value = nn.Linear(config.width, settings.slots), nn.Linear(config.width, config.width)
+        self.write, self.value = (
+            nn.Linear(config.width, settings.slots),
+            nn.Linear(config.width, config.width),
+        )
         self.write_norm, self.value_norm = nn.LayerNorm(settings.slots), nn.LayerNorm(config.width)
         self.dropout = Dropout(config.attention_dropout)
 
@@ -93,8 +108,12 @@ class MemSizer(RecurrentAttention[Summed]):
         return Summed(x.new_zeros(len(x), self.slots, x.shape[2], dtype=self.query.weight.dtype))
 
     def going_on(self, x: Tensor, memory: Summed, place: int) -> tuple[Tensor, Summed]:
-        """Outputs for the next n positions [B, n, d] of a window, and the memory; each position takes the same time."""
-        with torch.autocast(x.device.type, enabled=False):  # low precision would lose digits of long sums
+        """Outputs for the next n positions [B, n, d] of a window, and the memory; each position
+        takes the same time.
+        """
+        with torch.autocast(
+            x.device.type, enabled=False
+        ):  # low precision would lose digits of long sums
             x = x.to(self.query.weight.dtype)
             weights = self.weights(x)
             written = self.write_norm(self.write(x)), self.value_norm(self.value(x))

@@ -1,4 +1,6 @@
-"""Product-key memory as the feed-forward layer of a block, and Memory+, whose blocks share the values."""
+"""Product-key memory as the feed-forward layer of a block, and Memory+, whose blocks share the
+values.
+"""
 
 from abc import ABC, abstractmethod
 from functools import cache
@@ -18,8 +20,9 @@ from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart, Share
 class SharedBatchNorm(nn.BatchNorm1d):
     """Batch norm of [n, d], with mean and variance over the rows of all processes in training.
 
-    All processes must call it, with the same number of rows. Their running means and variances stay equal to the bit.
-    With a single process it is `BatchNorm1d`. Torch's `SyncBatchNorm` works on GPUs only.
+    All processes must call it, with the same number of rows. Their running means and variances stay
+    equal to the bit. With a single process it is `BatchNorm1d`. Torch's `SyncBatchNorm` works on
+    GPUs only.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -27,19 +30,24 @@ class SharedBatchNorm(nn.BatchNorm1d):
             return super().forward(input)
         rows = len(input) * ranks.get_world_size()
         mean = _Sum.apply(input.sum(0)) / rows
-        # Two passes: E[x²] - E[x]² would lose the digits of a variance that is small relative to the mean.
+        # Two passes: E[x²] - E[x]² would lose the digits of a variance that is small relative to
+        # the mean.
         centred = input - mean
         variance = _Sum.apply(centred.square().sum(0)) / rows
         running = (self.running_mean, self.running_var, self.num_batches_tracked)
         running_mean, running_variance, batches = cast(tuple[Tensor, Tensor, Tensor], running)
         running_mean.lerp_(mean.detach(), cast(float, self.momentum))
-        running_variance.lerp_(variance.detach() * (rows / (rows - 1)), cast(float, self.momentum))  # unbiased
+        running_variance.lerp_(
+            variance.detach() * (rows / (rows - 1)), cast(float, self.momentum)
+        )  # unbiased
         batches.add_(1)
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
 
 
 class _Sum(torch.autograd.Function):
-    """Sum of a tensor over all processes; the loss of each depends on it, so gradients are summed too."""
+    """Sum of a tensor over all processes; the loss of each depends on it, so gradients are summed
+    too.
+    """
 
     @staticmethod
     def forward(ctx: Any, own: Tensor) -> Tensor:
@@ -60,11 +68,15 @@ class BestSlots(NamedTuple):
     """Slot a·n + b is the pair of key a of the first half and key b of the second."""
 
 
-def best_slots(first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queries n"], k: int) -> BestSlots:
-    """Exact search for the k slots with the largest first_a + second_b; only their scores have gradients.
+def best_slots(
+    first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queries n"], k: int
+) -> BestSlots:
+    """Exact search for the k slots with the largest first_a + second_b; only their scores have
+    gradients.
 
-    Both keys of such a slot are among the k best of their half. The pair of the i-th and the j-th best (from 1) is
-    no better than i·j - 1 other pairs. So only pairs with i·j <= k are compared, about k log k of them.
+    Both keys of such a slot are among the k best of their half. The pair of the i-th and the j-th
+    best (from 1) is no better than i·j - 1 other pairs. So only pairs with i·j <= k are compared,
+    about k log k of them.
 
     Args:
         k: number of slots, at most n.
@@ -102,13 +114,23 @@ class Found(NamedTuple):
 
 
 class Lookup(nn.Module):
-    """Inputs [B, L, d] -> slots and their weights; in the parameters' precision (float32), without autocast."""
+    """Inputs [B, L, d] -> slots and their weights; in the parameters' precision (float32), without
+    autocast.
+    """
 
     def __init__(self, config: AttentionConfig, settings: ProductKeysSettings) -> None:
         super().__init__()
-        self.heads, self.neighbors, width = settings.heads, settings.neighbors, settings.queries_of(config.width)
+        self.heads, self.neighbors, width = (
+            settings.heads,
+            settings.neighbors,
+            settings.queries_of(config.width),
+        )
         self.query = nn.Linear(config.width, settings.heads * width)
-        self.norm = SharedBatchNorm(settings.heads * width) if settings.query_norm == "batch" else nn.LayerNorm(width)
+        self.norm = (
+            SharedBatchNorm(settings.heads * width)
+            if settings.query_norm == "batch"
+            else nn.LayerNorm(width)
+        )
         self.keys = nn.Parameter(torch.empty(2, settings.heads, settings.sub_keys, width // 2))
 
     def initialize(self) -> None:
@@ -121,21 +143,29 @@ class Lookup(nn.Module):
         """Find the best slots for inputs [B, L, d]."""
         with torch.autocast(x.device.type, enabled=False):
             queries: Tensor = self.query(x.to(self.keys.dtype)).flatten(0, 1)
-            if isinstance(self.norm, nn.BatchNorm1d):  # of each dimension, over all queries of a batch
+            if isinstance(
+                self.norm, nn.BatchNorm1d
+            ):  # of each dimension, over all queries of a batch
                 queries = self.norm(queries)
             queries = queries.unflatten(1, (self.heads, -1))
             if isinstance(self.norm, nn.LayerNorm):  # over the dimensions of a query
                 queries = self.norm(queries)
-            first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(2, 3)
+            first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(
+                2, 3
+            )
             scores, slots = best_slots(first, second, self.neighbors)
-            by_position = (part.transpose(0, 1).unflatten(0, x.shape[:2]) for part in (slots, scores.softmax(-1)))
+            by_position = (
+                part.transpose(0, 1).unflatten(0, x.shape[:2])
+                for part in (slots, scores.softmax(-1))
+            )
             return Found(*by_position)
 
 
 def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
     """Weighted sum of the values of the slots that all heads found.
 
-    One head at one position found slots 2 and 0, with weights 3/4 and 1/4; the values of the slots are 10, 20 and 30:
+    One head at one position found slots 2 and 0, with weights 3/4 and 1/4; the values of the slots
+    are 10, 20 and 30:
 
     >>> found = Found(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
     >>> read_slots(found, torch.tensor([[10.0], [20.0], [30.0]])).flatten()
@@ -180,7 +210,9 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
         return self.values
 
     def apart(self) -> Apart:
-        """The values: few positions read each of them, so a small or falling learning rate would not move them."""
+        """The values: few positions read each of them, so a small or falling learning rate would
+        not move them.
+        """
         return Apart([self.values], self.value_lr)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -189,7 +221,8 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
 
 
 class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
-    """(y ⊙ SiLU(x W_1)) W_2, where y is the heads' weighted sum of values; all blocks share one table of these.
+    """(y ⊙ SiLU(x W_1)) W_2, where y is the heads' weighted sum of values; all blocks share one
+    table of these.
 
     Source: Berges et al. 2024 (arXiv:2412.09764), section 3.
     """
@@ -198,10 +231,13 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
         super().__init__()
         width = config.width
         self.lookup = Lookup(config, settings)
-        self.values: nn.Parameter | None = nn.Parameter(self.lookup.keys.new_empty(settings.slots, width))
+        self.values: nn.Parameter | None = nn.Parameter(
+            self.lookup.keys.new_empty(settings.slots, width)
+        )
         self.gate, self.out = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.value_lr = settings.value_lr
-        # A module in a tuple is not registered as a submodule, so its values are saved and trained once.
+        # A module in a tuple is not registered as a submodule, so its values are saved and trained
+        # once.
         self._owner: tuple[MemoryPlus, ...] = (self,)
 
     def share(self, first: "MemoryPlus") -> None:

@@ -1,4 +1,5 @@
-"""The recurrence of `sru_plus_plus.cells` on a GPU: one Triton kernel for all positions, and one for the gradients.
+"""The recurrence of `sru_plus_plus.cells` on a GPU: one Triton kernel for all positions, and one
+for the gradients.
 
 Shapes: L positions, B rows, d width; a program computes BLOCK of the B·d cells at all L positions.
 """
@@ -29,9 +30,14 @@ class _FusedCells(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:
         candidate, forget, carry, before = (part.contiguous() for part in given)
-        cells, gate = torch.cat((before[None], torch.empty_like(candidate))), torch.empty_like(forget)
+        cells, gate = (
+            torch.cat((before[None], torch.empty_like(candidate))),
+            torch.empty_like(forget),
+        )
         arguments = (candidate, forget, carry, cells, gate)
-        _walk[(triton.cdiv(before.numel(), BLOCK),)](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
+        _walk[(triton.cdiv(before.numel(), BLOCK),)](
+            *arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2
+        )
         ctx.save_for_backward(candidate, carry, cells, gate)
         return cells[1:]
 
@@ -41,7 +47,9 @@ class _FusedCells(torch.autograd.Function):
         candidate, carry, cells, gate = ctx.saved_tensors
         into = [torch.empty_like(like) for like in (candidate, gate, cells[0], cells[0])]
         arguments = (grad.contiguous(), candidate, carry, cells, gate, *into)
-        _walk_back[(triton.cdiv(cells[0].numel(), BLOCK),)](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
+        _walk_back[(triton.cdiv(cells[0].numel(), BLOCK),)](
+            *arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2
+        )
         to_candidate, to_forget, to_carry, to_before = into
         return to_candidate, to_forget, to_carry.sum(0), to_before
 
@@ -54,7 +62,8 @@ def _sizes(candidate: Tensor) -> tuple[int, int, int]:
 @triton.jit
 def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.constexpr):
     """Compute `cells`, [L + 1, B, d], from its first row, and the gates."""
-    # A program computes its cells for all t. Cells at one t do not depend on each other, so programs are independent.
+    # A program computes its cells for all t. Cells at one t do not depend on each other, so
+    # programs are independent.
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)

@@ -9,10 +9,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models.layers.settings import AttentionConfig, Nothing, RelativeSettings
-from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+from stages.models.layers.sublayer import (
+    Attended,
+    Passage,
+    StreamAttention,
+    StreamInputs,
+    initialize,
+)
 
 MANY = 64
-"""Number of queries above which one product for each row takes half the time of one product for the batch."""
+"""Number of queries above which one product for each row takes half the time of one product for the
+batch.
+"""
 
 
 def relative_attention(
@@ -24,12 +32,13 @@ def relative_attention(
     position: Float[Tensor, "heads d_head"],
     dropout: float = 0.0,
 ) -> Float[Tensor, "heads B L d_head"]:
-    """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
+    """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the
+    query's own.
 
-    The last L of the K keys belong to the L queries. Every query is multiplied with every distance K … 0. Read this
-    matrix row after row, from its L-th number, as rows of K numbers: then (i, j) is query i at distance i - j. So the
-    shift is a view. For future keys it reads the first L - i' numbers of each row i'. These have no other use, and are
-    set to -inf.
+    The last L of the K keys belong to the L queries. Every query is multiplied with every distance
+    K … 0. Read this matrix row after row, from its L-th number, as rows of K numbers: then (i, j)
+    is query i at distance i - j. So the shift is a view. For future keys it reads the first L - i'
+    numbers of each row i'. These have no other use, and are set to -inf.
 
     Args:
         r: projected sinusoids of the distances K, K - 1, … 0.
@@ -37,7 +46,8 @@ def relative_attention(
         dropout: probability that an attention weight is dropped.
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
 
-    The second query of the example in `relative_scores`, with values 3 and 6, reads 2/3 · 3 + 1/3 · 6:
+    The second query of the example in `relative_scores`, with values 3 and 6, reads 2/3 · 3 + 1/3 ·
+    6:
 
     >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> v, by_distance = torch.tensor([[[[3.0], [6.0]]]]), torch.tensor([[[9.0], [0.6931], [0.0]]])
@@ -57,8 +67,8 @@ def relative_scores(
 ) -> Float[Tensor, "heads B L K"]:
     """Scores of the keys before the softmax of `relative_attention`; -inf for future keys.
 
-    Two queries and two keys of 0. Distance 1 scores log 2 more than distance 0; the first query cannot see the second
-    key:
+    Two queries and two keys of 0. Distance 1 scores log 2 more than distance 0; the first query
+    cannot see the second key:
 
     >>> q, k, nothing = torch.ones(1, 1, 2, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0; no key is 2 away
@@ -67,17 +77,20 @@ def relative_scores(
               [0.6931, 0.0000]]]])
     """
     scale = q.shape[3] ** -0.5
-    by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
+    by_content, by_position = (
+        (q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position)
+    )
     by_distance: Tensor = _ByDistance.apply(by_position, r)  # type: ignore[no-untyped-call]
     scores = torch.baddbmm(by_distance, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
     return scores.view(*q.shape[:3], k.shape[2])
 
 
 class _ByDistance(torch.autograd.Function):
-    """Queries [heads, B, L, d_head] times r [heads, K + 1, d_head], shifted: [heads · B, L, K], a view.
+    """Queries [heads, B, L, d_head] times r [heads, K + 1, d_head], shifted: [heads · B, L, K], a
+    view.
 
-    The first L - i numbers of each row i become -inf in place. For the view, autograd alone would zero and copy the
-    gradients twice.
+    The first L - i numbers of each row i become -inf in place. For the view, autograd alone would
+    zero and copy the gradients twice.
     """
 
     @staticmethod
@@ -86,11 +99,15 @@ class _ByDistance(torch.autograd.Function):
         _, rows, length, _ = queries.shape
         keys = r.shape[1] - 1
         if length < MANY:
-            distances = torch.bmm(queries.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
+            distances = torch.bmm(queries.flatten(1, 2), r.transpose(1, 2)).view(
+                -1, length, keys + 1
+            )
         else:
             copies = r[:, None].expand(-1, rows, -1, -1).flatten(0, 1)
             distances = torch.bmm(queries.flatten(0, 1), copies.transpose(1, 2))
-        unused = torch.full((length, length), -torch.inf, dtype=distances.dtype, device=distances.device)
+        unused = torch.full(
+            (length, length), -torch.inf, dtype=distances.dtype, device=distances.device
+        )
         distances[:, :, :length].add_(unused.triu().flip(1))
         return distances.flatten(1)[:, length:].unflatten(1, (length, keys))
 
@@ -115,7 +132,9 @@ class Projected(NamedTuple):
 
 
 class RelativeAttention(StreamAttention[Nothing]):
-    """Attention to the segment up to the position itself, and to cached positions; it has no other memory."""
+    """Attention to the segment up to the position itself, and to cached positions; it has no other
+    memory.
+    """
 
     def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
         super().__init__()
@@ -160,7 +179,9 @@ class RelativeAttention(StreamAttention[Nothing]):
         biases = self.content_bias, self.position_bias
         return [relative_scores(q, k, r, *biases).softmax(-1) for q, k, _, r in by_span]
 
-    def _by_span(self, projected: Projected, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    def _by_span(
+        self, projected: Projected, passage: Passage
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries, keys, values and projected distances of each span."""
         cached = passage.cached
         q, k, v = projected

@@ -21,12 +21,18 @@ class SublayerSettings(Settings):
     """Settings of a registered layer, which the field `name` selects."""
 
     recurrent: ClassVar[bool] = False
-    """Whether it can also read a window in pieces, because its memory of earlier positions has a fixed size."""
+    """Whether it can also read a window in pieces, because its memory of earlier positions has a
+    fixed size.
+    """
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
-    layers: Annotated[tuple[Size, ...], Field(min_length=1), AfterValidator(_each_once)] | None = None
-    """Blocks that have it, counted from 1; others have what is usual in that place. None: the usual blocks."""
+    layers: Annotated[tuple[Size, ...], Field(min_length=1), AfterValidator(_each_once)] | None = (
+        None
+    )
+    """Blocks that have it, counted from 1; others have what is usual in that place. None: the usual
+    blocks.
+    """
 
     def usual_blocks(self, blocks: int) -> tuple[int, ...] | None:
         """Blocks that have the layer by default, in a model with `blocks` blocks; None: all."""
@@ -50,7 +56,9 @@ class BlockMemory(NamedTuple):
 
 
 def present(memory: NamedTuple, prefix: str = "") -> dict[str, Any]:
-    """Parts of a memory by name, except those that are None; a block's lookup has the prefix `lookup.`."""
+    """Parts of a memory by name, except those that are None; a block's lookup has the prefix
+    `lookup.`.
+    """
     if isinstance(memory, BlockMemory):
         return present(memory.attention, prefix) | present(memory.lookup, f"{prefix}lookup.")
     return {prefix + name: part for name, part in memory._asdict().items() if part is not None}
@@ -59,8 +67,13 @@ def present(memory: NamedTuple, prefix: str = "") -> dict[str, Any]:
 def memory_of(parts: Mapping[str, Any], like: Any, prefix: str = "") -> Any:
     """Memory from its parts, the inverse of `present`; `like` is any memory of the same class."""
     if isinstance(like, BlockMemory):
-        return BlockMemory(memory_of(parts, like.attention, prefix), memory_of(parts, like.lookup, f"{prefix}lookup."))
-    return type(like)(**{name: parts[prefix + name] for name in like._fields if prefix + name in parts})
+        return BlockMemory(
+            memory_of(parts, like.attention, prefix),
+            memory_of(parts, like.lookup, f"{prefix}lookup."),
+        )
+    return type(like)(
+        **{name: parts[prefix + name] for name in like._fields if prefix + name in parts}
+    )
 
 
 def in_blocks(memories: Iterable[NamedTuple]) -> dict[str, Any]:
@@ -77,11 +90,14 @@ def of_blocks(parts: Mapping[str, Any], like: Iterable[NamedTuple]) -> list[Any]
 
 
 class StreamAttentionSettings(SublayerSettings):
-    """Settings of an attention layer that reads a stream, and may have more memory than its cached inputs."""
+    """Settings of an attention layer that reads a stream, and may have more memory than its cached
+    inputs.
+    """
 
     @abstractmethod
     def memory_spec(self, model: "AttentionConfig", context: int) -> NamedTuple:
-        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each tensor.
+        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each
+        tensor.
 
         Args:
             model: settings of the model.
@@ -91,7 +107,9 @@ class StreamAttentionSettings(SublayerSettings):
         """
 
     def taken_numbers(self, model: "AttentionConfig") -> int:
-        """Number of values that training stores for what one position reads from the layer's memory."""
+        """Number of values that training stores for what one position reads from the layer's
+        memory.
+        """
         return 0
 
 
@@ -100,11 +118,15 @@ class LookupSettings(SublayerSettings):
 
     @property
     def host_table(self) -> tuple[int, int]:
-        """Shape of a block's table that stays in the host's memory and gets sparse updates: rows, and width."""
+        """Shape of a block's table that stays in the host's memory and gets sparse updates: rows,
+        and width.
+        """
         return 0, 0
 
     def memory_spec(self, model: "AttentionConfig") -> NamedTuple:
-        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each tensor."""
+        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each
+        tensor.
+        """
         return Nothing()
 
 
@@ -142,7 +164,9 @@ PLACES: tuple[Place, Place, Place] = ("lookup", "attention", "feed_forward")
 
 
 FEED_FORWARD_KEYS = ("ffn-input", "hidden")
-"""Keys of models with feed-forward layers; the input of the last one is the better key (Khandelwal et al. 2020)."""
+"""Keys of models with feed-forward layers; the input of the last one is the better key (Khandelwal
+et al. 2020).
+"""
 
 
 def divisors(number: int) -> str:
@@ -180,9 +204,13 @@ class AttentionConfig(BlockSizes):
 
     if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
         attention: SublayerSettings
-    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = Field(default_factory=NoLookupSettings)
+    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = Field(
+        default_factory=NoLookupSettings
+    )
     """The layer of the blocks that looks the latest tokens up."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = Field(default_factory=DenseSettings)
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = Field(
+        default_factory=DenseSettings
+    )
     """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
@@ -194,7 +222,9 @@ class AttentionConfig(BlockSizes):
                 # Settings are frozen, but not before validation ends.
                 object.__setattr__(self, place, chosen.model_copy(update={"layers": blocks}))
             if beyond := [block for block in blocks or () if block > self.layers]:
-                raise ValueError(f"{place}.layers names block {beyond[0]}, but the last of them is {self.layers}")
+                raise ValueError(
+                    f"{place}.layers names block {beyond[0]}, but the last of them is {self.layers}"
+                )
         return self
 
     def layer_in(self, place: Place, block: int) -> SublayerSettings:
@@ -202,7 +232,9 @@ class AttentionConfig(BlockSizes):
         chosen = cast(SublayerSettings, getattr(self, place))
         if chosen.layers is None or block in chosen.layers:
             return chosen
-        return cast(SublayerSettings, type(self).model_fields[place].get_default(call_default_factory=True))
+        return cast(
+            SublayerSettings, type(self).model_fields[place].get_default(call_default_factory=True)
+        )
 
     def blocks_with(self, place: Place) -> tuple[int, ...]:
         """Blocks, counted from 1, that have the chosen layer at a place."""
@@ -212,13 +244,17 @@ class AttentionConfig(BlockSizes):
 
 def remembers(model: BackboneConfig, context: int) -> bool:
     """Whether attention layers have memory besides cached inputs, for segments of `context` inputs."""
-    if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
+    if not isinstance(model, AttentionConfig) or not isinstance(
+        model.attention, StreamAttentionSettings
+    ):
         return False
     return any(array.nbytes for array in model.attention.memory_spec(model, context))
 
 
 def reads_in_pieces(model: BackboneConfig) -> bool:
-    """Whether a model can read a window in pieces, each from the state after the previous one; `{}` is the first."""
+    """Whether a model can read a window in pieces, each from the state after the previous one; `{}`
+    is the first.
+    """
     if not isinstance(model, AttentionConfig):
         return False
     return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))

@@ -10,13 +10,16 @@ from torch import Tensor
 def sinusoids(
     length: int, width: int, device: torch.device | None = None, first: int = 0
 ) -> Float[Tensor, "{length} {width}"]:
-    """Vectors [length, width] for the positions from `first`: sines in the first half, cosines in the second.
+    """Vectors [length, width] for the positions from `first`: sines in the first half, cosines in
+    the second.
 
     >>> sinusoids(2, 4)[0].tolist()
     [0.0, 0.0, 1.0, 1.0]
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
     """
-    rates = torch.exp(torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1)))
+    rates = torch.exp(
+        torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1))
+    )
     angles = torch.arange(first, first + length, device=device)[:, None] * rates
     return torch.cat((angles.sin(), angles.cos()), 1)

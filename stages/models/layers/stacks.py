@@ -1,4 +1,6 @@
-"""Attention over given keys and values, the chosen layers of a block, and the blocks of encoders and decoders."""
+"""Attention over given keys and values, the chosen layers of a block, and the blocks of encoders
+and decoders.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -25,7 +27,11 @@ class Heads(NamedTuple):
 
     def after(self, before: "Heads | None") -> "Heads":
         """Append to the keys and values of earlier positions; None: there are none."""
-        return self if before is None else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
+        return (
+            self
+            if before is None
+            else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
+        )
 
     def named(self, name: str) -> dict[str, Tensor]:
         """Tensors of a state, with the name of a layer as prefix."""
@@ -54,7 +60,11 @@ class Attention(nn.Module):
         return Heads(keys.transpose(1, 2), values.transpose(1, 2))
 
     def forward(
-        self, x: Float[Tensor, "B L d"], read: Heads, mask: Bool[Tensor, "..."] | None = None, causal: bool = False
+        self,
+        x: Float[Tensor, "B L d"],
+        read: Heads,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
     ) -> Float[Tensor, "B L d"]:
         """[B, L, d] -> [B, L, d].
 
@@ -65,7 +75,9 @@ class Attention(nn.Module):
         """
         queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(queries, *read, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+        y = F.scaled_dot_product_attention(
+            queries, *read, attn_mask=mask, dropout_p=dropout, is_causal=causal
+        )
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -80,7 +92,9 @@ def lower(length: int, total: int, device: torch.device) -> Tensor:
 
 
 class ChosenLayers(nn.Module):
-    """Lookup, attention and feed-forward layer of a block, chosen by its settings, with the norms before them."""
+    """Lookup, attention and feed-forward layer of a block, chosen by its settings, with the norms
+    before them.
+    """
 
     def __init__(self, config: AttentionConfig, number: int, attention: Registry) -> None:
         """`number`: that of the block, from 1; `attention`: registry of attention layers."""
@@ -95,7 +109,9 @@ class ChosenLayers(nn.Module):
 
 
 def initialize_layers(blocks: Iterable[ChosenLayers], number: int) -> None:
-    """Share weights between blocks, then initialize all weights; `number` is the number of blocks in the stack."""
+    """Share weights between blocks, then initialize all weights; `number` is the number of blocks
+    in the stack.
+    """
     blocks = list(blocks)
     share_weights(nn.ModuleList(blocks))
     for block in blocks:
@@ -105,9 +121,16 @@ def initialize_layers(blocks: Iterable[ChosenLayers], number: int) -> None:
 
 
 def _require_stored(layer: nn.Module) -> None:
-    """Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would not have them."""
+    """Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would
+    not have them.
+    """
     lost = {name for name, _ in layer.named_buffers()} - layer.state_dict().keys()
-    lost |= {name for part in layer.modules() for name, value in vars(part).items() if isinstance(value, Tensor)}
+    lost |= {
+        name
+        for part in layer.modules()
+        for name, value in vars(part).items()
+        if isinstance(value, Tensor)
+    }
     if lost:
         raise UsageError(
             f"Layer {type(layer).__name__} has tensors that its files will lack, {', '.join(sorted(lost))}: "
@@ -130,8 +153,12 @@ class EncoderBlock(nn.Module):
             initialize(attention, attention.out, blocks)
         self.ffn.initialize(blocks)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None) -> Tensor:
-        """Inputs [B, S, d], mask of keys that count, and slots [B, k, d] -> residual stream [B, S, d]."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None
+    ) -> Tensor:
+        """Inputs [B, S, d], mask of keys that count, and slots [B, k, d] -> residual stream [B, S,
+        d].
+        """
         normalized = self.attention_norm(x)
         x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
         if self.memory is not None and self.memory_norm is not None:
@@ -147,7 +174,9 @@ class DecoderBlock(nn.Module):
     def __init__(self, config: BlockSizes, blocks: int, ffn: FeedForward | None = None) -> None:
         """`blocks`: number of blocks in the stack; `ffn`: feed-forward layer, None for a dense one."""
         super().__init__()
-        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
+        self.attention_norm, self.source_norm, self.ffn_norm = (
+            nn.LayerNorm(config.width) for _ in range(3)
+        )
         self.attention, self.source_attention = Attention(config), Attention(config)
         self.ffn: FeedForward = Dense(config, DenseSettings()) if ffn is None else ffn
         self.dropout = Dropout(config.dropout)
@@ -158,7 +187,8 @@ class DecoderBlock(nn.Module):
     def forward(
         self, x: Tensor, past: Heads | None, source: Heads | None, source_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Heads]:
-        """[B, L, d] -> residual stream, input of the feed-forward layer, and keys and values of all positions so far.
+        """[B, L, d] -> residual stream, input of the feed-forward layer, and keys and values of all
+        positions so far.
 
         Args:
             past: keys and values of earlier positions; None: there are none.

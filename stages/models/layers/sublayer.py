@@ -1,4 +1,6 @@
-"""Interfaces of a block's layers: lookup, attention over windows, attention over streams, feed-forward."""
+"""Interfaces of a block's layers: lookup, attention over windows, attention over streams,
+feed-forward.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,14 +14,16 @@ from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import BlockSizes, DenseSettings, Nothing
 
 Memory = TypeVar("Memory", bound=NamedTuple)
-"""Memory of a layer, in addition to the cached inputs of its block: a NamedTuple of tensors [B, …]."""
+"""Memory of a layer, in addition to the cached inputs of its block: a NamedTuple of tensors [B, …].
+"""
 
 
 class Sublayer(nn.Module, ABC):
     """Base class of layers; `Layer(config, settings)` takes the settings of the block, and its own.
 
-    A model is loaded without running a layer's initialization. So all tensors must be parameters or persistent buffers.
-    With `--precision bf16` products are in bfloat16; normalized inputs, and the memory from `begin`, are in float32.
+    A model is loaded without running a layer's initialization. So all tensors must be parameters or
+    persistent buffers. With `--precision bf16` products are in bfloat16; normalized inputs, and the
+    memory from `begin`, are in float32.
     """
 
     @abstractmethod
@@ -32,7 +36,9 @@ class Apart(NamedTuple):
 
     parameters: list[nn.Parameter]
     lr: float | None = None
-    """Constant learning rate of the group, without weight decay; None: the schedule of the other parameters."""
+    """Constant learning rate of the group, without weight decay; None: the schedule of the other
+    parameters.
+    """
 
 
 class LearnsApart(ABC):
@@ -44,7 +50,9 @@ class LearnsApart(ABC):
 
 
 class SharesWeights(ABC):
-    """A layer that shares some weights with all layers of its class in a model; the first of these owns them."""
+    """A layer that shares some weights with all layers of its class in a model; the first of these
+    owns them.
+    """
 
     @abstractmethod
     def share(self, first: Any) -> None:
@@ -52,7 +60,9 @@ class SharesWeights(ABC):
 
 
 def share_weights(network: nn.Module) -> None:
-    """Share the weights of `SharesWeights` layers; call before initialization, so that no weights are drawn in vain."""
+    """Share the weights of `SharesWeights` layers; call before initialization, so that no weights
+    are drawn in vain.
+    """
     first = dict[type, SharesWeights]()
     for layer in network.modules():
         if isinstance(layer, SharesWeights) and first.setdefault(type(layer), layer) is not layer:
@@ -76,30 +86,38 @@ class WindowAttention(Sublayer):
 
 
 class RecurrentAttention(WindowAttention, Generic[Memory]):
-    """Interface of attention that can also read a window in pieces; results do not depend on the cuts.
+    """Interface of attention that can also read a window in pieces; results do not depend on the
+    cuts.
 
     Its memory has a fixed size, so every position takes the same time.
     """
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and device."""
+        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and
+        device.
+        """
 
     @abstractmethod
     def going_on(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
-        """Output of `forward` for the n positions after the first `place`, and the memory after them."""
+        """Output of `forward` for the n positions after the first `place`, and the memory after
+        them.
+        """
 
 
 class Lookup(Sublayer, Generic[Memory]):
-    """Interface of a layer that looks up the latest tokens, and adds the result to the residual stream.
+    """Interface of a layer that looks up the latest tokens, and adds the result to the residual
+    stream.
 
-    It runs before a block's attention. Its memory holds what it needs of earlier tokens, so results do not depend on
-    how a stream is cut.
+    It runs before a block's attention. Its memory holds what it needs of earlier tokens, so results
+    do not depend on how a stream is cut.
     """
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory of a new stream; the residual stream [B, n, d] gives its B, dtype and device."""
+        """Create the memory of a new stream; the residual stream [B, n, d] gives its B, dtype and
+        device.
+        """
 
     @abstractmethod
     def forward(
@@ -133,7 +151,9 @@ class NoLookup(Lookup[Nothing]):
 
 
 class Span(NamedTuple):
-    """A segment's part of a passage: its queries [first, stop), which attend to positions from `begin`."""
+    """A segment's part of a passage: its queries [first, stop), which attend to positions from
+    `begin`.
+    """
 
     begin: int
     first: int
@@ -141,26 +161,37 @@ class Span(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """n positions of a stream that are read together, after m cached ones; indices count from the first cached."""
+    """n positions of a stream that are read together, after m cached ones; indices count from the
+    first cached.
+    """
 
     cached: int
     """m; cached positions have no queries."""
     place: int
     """Number of cached positions that belong to the current segment."""
     spans: list[Span]
-    """Parts of the n positions by segment, in order; only one in a model whose layers have memory."""
+    """Parts of the n positions by segment, in order; only one in a model whose layers have memory.
+    """
     distances: Tensor
-    """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D is at least the number of positions of each span."""
+    """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D is at least the number of positions
+    of each span.
+    """
     ends_segment: bool
     """Whether the last position ends a segment."""
     document_offset: Tensor | None = None
-    """Offset of each of the n positions within its document, int64 [B, n]; None: the stream is one document."""
+    """Offset of each of the n positions within its document, int64 [B, n]; None: the stream is one
+    document.
+    """
     tokens: Tensor | None = None
-    """Tokens at the n positions, int64 [B, n]; earlier ones are in the layer's memory. None: not known."""
+    """Tokens at the n positions, int64 [B, n]; earlier ones are in the layer's memory. None: not
+    known.
+    """
 
 
 class StreamInputs(NamedTuple):
-    """Inputs of a block at m + n positions, [B, m + n, d] each; the first m are cached, and have no gradient."""
+    """Inputs of a block at m + n positions, [B, m + n, d] each; the first m are cached, and have no
+    gradient.
+    """
 
     raw: Tensor
     """The residual stream."""
@@ -182,21 +213,26 @@ class Attended(NamedTuple, Generic[Memory]):
 
 
 class StreamAttention(Sublayer, Generic[Memory]):
-    """Interface of attention that reads a stream passage by passage; results do not depend on the cuts.
+    """Interface of attention that reads a stream passage by passage; results do not depend on the
+    cuts.
 
-    Its settings describe its memory, a NamedTuple (`memory_spec`). A layer may write memory only when a passage ends a
-    segment; the segment's inputs then begin at `passage.cached - passage.place`.
+    Its settings describe its memory, a NamedTuple (`memory_spec`). A layer may write memory only
+    when a passage ends a segment; the segment's inputs then begin at `passage.cached -
+    passage.place`.
     """
 
     keeps_graph: ClassVar[bool] = False
-    """Whether gradients flow through the memory into earlier segments of the same update (`--accumulate`).
+    """Whether gradients flow through the memory into earlier segments of the same update
+    (`--accumulate`).
 
     Weights that only write memory learn so, or by an auxiliary loss.
     """
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory of a new stream, which may be learned; inputs [B, n, d] give its B, dtype and device."""
+        """Create the memory of a new stream, which may be learned; inputs [B, n, d] give its B,
+        dtype and device.
+        """
 
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
@@ -204,14 +240,17 @@ class StreamAttention(Sublayer, Generic[Memory]):
 
 
 def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
-    """Xavier initialization with biases of 0; `last`, which feeds the residual stream, is scaled down by depth."""
+    """Xavier initialization with biases of 0; `last`, which feeds the residual stream, is scaled
+    down by depth.
+    """
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.dim() == 2:
             nn.init.xavier_uniform_(parameter)
     with torch.no_grad():
-        # Each block adds two terms to the residual stream: so its variance at the top does not depend on depth.
+        # Each block adds two terms to the residual stream: so its variance at the top does not
+        # depend on depth.
         last.weight.div_((2 * blocks) ** 0.5)
 
 

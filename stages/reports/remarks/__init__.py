@@ -1,4 +1,5 @@
-"""Remarks on figures, each with a code, a severity and a sentence; and all thresholds of the remarks.
+"""Remarks on figures, each with a code, a severity and a sentence; and all thresholds of the
+remarks.
 
 Thresholds for the figures themselves are in `stages.metrics`.
 """
@@ -40,20 +41,26 @@ class Remark(NamedTuple):
 HARDLY_BETTER = 0.95
 """Share of the trigram's perplexity above which a model is hardly better than counting."""
 TIES_COUNTING = 0.98
-"""Share of its control's perplexity above which a row that beats it is taken to tie with counting."""
+"""Share of its control's perplexity above which a row that beats it is taken to tie with counting.
+"""
 FEW_UNITS = 20
 """Number of documents or blocks below which an interval is rough."""
 UNEVEN = 1.25
-"""Ratio of the perplexities of valid and test above which one is notably harder. For WikiText and Penn Treebank the
-ratio is below 1.05; for splits of a few thousand tokens it is below this factor by chance."""
+"""Ratio of the perplexities of valid and test above which one is notably harder. For WikiText and
+Penn Treebank the ratio is below 1.05; for splits of a few thousand tokens it is below this factor
+by chance."""
 MANY_ENDS = 0.02
-"""Share of ends of documents above which they lower a perplexity notably. If documents are lines, which end with a line
-break anyway, four in a hundred lower it by a fifth."""
+"""Share of ends of documents above which they lower a perplexity notably. If documents are lines,
+which end with a line break anyway, four in a hundred lower it by a fifth."""
 MATCHED = 0.01
-"""Share of tokens in long matches with text that was read before, from which a report mentions it."""
+"""Share of tokens in long matches with text that was read before, from which a report mentions it.
+"""
 MANY_UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity is misleading."""
 NOTABLY_REPEATED = 0.05
-"""Share of the scored tokens in repeated paragraphs, from which a title adds the gain on new text."""
+"""Share of the scored tokens in repeated paragraphs, from which a title adds the gain on new text.
+"""
 NOTABLE_GAIN = 0.005
-"""Share of perplexity that the last doubling of an amount must gain to make a larger one worth a try."""
+"""Share of perplexity that the last doubling of an amount must gain to make a larger one worth a
+try.
+"""

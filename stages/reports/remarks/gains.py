@@ -1,4 +1,6 @@
-"""Conditions on the rows of a report: the baseline of each gain, and whether the gain is worth anything."""
+"""Conditions on the rows of a report: the baseline of each gain, and whether the gain is worth
+anything.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,14 +9,23 @@ from stages.evaluation.fields import PLAIN, SHUT, counting, held_against_countin
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding
+from stages.reports.remarks import (
+    FEW_UNITS,
+    HARDLY_BETTER,
+    NOTABLY_REPEATED,
+    TIES_COUNTING,
+    Figures,
+    Finding,
+)
 
 HALF = 0.5
 """Share of tokens searched for, whose perplexity a remark reports."""
 
 
 def trained_with_memory(method: str) -> bool:
-    """Whether models of a method are trained with memory, so that without it they are no fair baseline."""
+    """Whether models of a method are trained with memory, so that without it they are no fair
+    baseline.
+    """
     return method in METHODS and METHODS.settings(method).evaluation.trained_with_memory
 
 
@@ -49,19 +60,27 @@ def nearly_ties(value: float | None, limit: float | None) -> bool:
 
 
 def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
-    """Perplexities of a row and of its control (`held_against_counting`), if the row does not beat it; else None."""
+    """Perplexities of a row and of its control (`held_against_counting`), if the row does not beat
+    it; else None.
+    """
     value, limit = held_against_counting(report, row)
     return (value, limit) if limit is not None and loses(value, limit) else None
 
 
 def against_counting(report: Figures) -> Iterator[Finding]:
-    """A model that hardly beats a trigram of its training text, and rows that do not beat their control."""
+    """A model that hardly beats a trigram of its training text, and rows that do not beat their
+    control.
+    """
     rows, found = _fair_rows(report, report["rows"]), _trigram(report)
     if found is not None:
         counted, limit, new = found
         first, *others = _fair_rows(report, counted)
         on_new_text = " on new text" if new else ""
-        values = {"row": first["row"], "limit": f"{number(limit)}{on_new_text}", "remedy": _remedy(report)}
+        values = {
+            "row": first["row"],
+            "limit": f"{number(limit)}{on_new_text}",
+            "remedy": _remedy(report),
+        }
         if not _beats(first["perplexity"], limit):
             # The trigram is the control of the model's own row, so that row is left out.
             losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
@@ -73,31 +92,50 @@ def against_counting(report: Figures) -> Iterator[Finding]:
             figure = f" ({number(limit)} on new text)" if new else ""
             yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": figure}
     losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
-    beaten = [f"{name} ({_value(pair[0])}, counting {number(pair[1])})" for name, pair in losses if pair is not None]
+    beaten = [
+        f"{name} ({_value(pair[0])}, counting {number(pair[1])})"
+        for name, pair in losses
+        if pair is not None
+    ]
     if beaten:
         do, they = ("does", "it") if len(beaten) == 1 else ("do", "they")
         new_text = " on new text" if repeated_share(report) else ""
-        yield "worse-than-counting", {"rows": joined(beaten), "do": do, "they": they, "new": new_text}
+        yield (
+            "worse-than-counting",
+            {"rows": joined(beaten), "do": do, "they": they, "new": new_text},
+        )
 
 
 def row_worse_than_trigram(report: Figures, name: str) -> bool:
-    """Whether a row does not beat a trigram of the training text; on new text, if some was read before."""
+    """Whether a row does not beat a trigram of the training text; on new text, if some was read
+    before.
+    """
     found = _trigram(report)
-    return found is not None and any(row["row"] == name and not _beats(row["perplexity"], found[1]) for row in found[0])
+    return found is not None and any(
+        row["row"] == name and not _beats(row["perplexity"], found[1]) for row in found[0]
+    )
 
 
 def _trigram(report: Figures) -> tuple[Sequence[Figures], float, bool] | None:
-    """Rows, the trigram's perplexity, and whether both are on new text: so if some was read before; None without it."""
+    """Rows, the trigram's perplexity, and whether both are on new text: so if some was read before;
+    None without it.
+    """
     counted = report.get("trigram")
     if not counted or counted["perplexity"] is None:
         return None
     if repeated_share(report) and counted["perplexity_on_new_text"] is not None:
-        return report["outside_repeated_paragraphs"]["rows"], counted["perplexity_on_new_text"], True
+        return (
+            report["outside_repeated_paragraphs"]["rows"],
+            counted["perplexity_on_new_text"],
+            True,
+        )
     return report["rows"], counted["perplexity"], False
 
 
 def _rest(others: Sequence[Figures], limit: float, losing: Sequence[str]) -> str:
-    """Words on the other rows of a model that hardly beats a trigram; `losing`: those that lose to their control."""
+    """Words on the other rows of a model that hardly beats a trigram; `losing`: those that lose to
+    their control.
+    """
     if len(losing) == len(others) > 1:
         return "; nor is any other row"
     if losing:
@@ -114,7 +152,9 @@ def _remedy(report: Figures) -> str:
     if training is None or undertrained(training):
         return "Train longer, or on more text."
     read = passes(training["passes"])
-    if training["passes"] < MOST_PASSES * NEARLY:  # perhaps validated only once, which says nothing of longer training
+    if (
+        training["passes"] < MOST_PASSES * NEARLY
+    ):  # perhaps validated only once, which says nothing of longer training
         return f"Train on more text, for more than {read} if validation falls, or another model (memlm presets)."
     return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
@@ -125,7 +165,9 @@ def counted_orders(report: Figures) -> Iterator[Finding]:
     for row in report["rows"]:
         orders = (row.get("control") or {}).get("orders") or {}
         if orders:
-            figures = ", ".join(f"{order}: {number(one['perplexity'])}" for order, one in orders.items())
+            figures = ", ".join(
+                f"{order}: {number(one['perplexity'])}" for order, one in orders.items()
+            )
             rows.append(f"{row['row']} {figures}")
     if rows:
         yield "counted-orders", {"rows": "; ".join(rows)}
@@ -138,7 +180,10 @@ def counted_texts(report: Figures) -> Iterator[Finding]:
     for row in rows:
         counted.setdefault(_counted(row["control"]), []).append(row["row"])
     if len(counted) > 1 or any(counting(row) is None for row in rows):
-        yield "counted-texts", {"texts": "; ".join(f"{joined(names)}: {text}" for text, names in counted.items())}
+        yield (
+            "counted-texts",
+            {"texts": "; ".join(f"{joined(names)}: {text}" for text, names in counted.items())},
+        )
 
 
 def _counted(control: Figures) -> str:
@@ -162,13 +207,20 @@ def compared_with(report: Figures) -> Iterator[Finding]:
     """The row that every change is measured against, and whether it is a fair baseline."""
     baseline = report.get("baseline")
     if baseline is not None:
-        first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
+        first, model, method = (
+            baseline["row"]["row"],
+            f"{baseline['model']} ({baseline['report']})",
+            baseline["method"],
+        )
     elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
         first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
     else:
         return
     if baseline is not None and baseline.get("differs"):
-        yield "unlike-baseline", {"model": baseline["model"], "differs": "; ".join(baseline["differs"])}
+        yield (
+            "unlike-baseline",
+            {"model": baseline["model"], "differs": "; ".join(baseline["differs"])},
+        )
     if first == PLAIN and trained_with_memory(method):
         yield "no-fair-baseline", {"first": first}
     how = "without memory" if first == PLAIN else "with what its gate reads"
@@ -179,7 +231,9 @@ def compared_with(report: Figures) -> Iterator[Finding]:
 
 
 def intervals(figures: Figures) -> Iterator[Finding]:
-    """How the intervals of a report or a comparison were drawn, and whether there were enough units."""
+    """How the intervals of a report or a comparison were drawn, and whether there were enough
+    units.
+    """
     drawn = figures.get("change_intervals") or figures.get("bootstrap")
     if not drawn:
         return
@@ -196,17 +250,28 @@ def intervals(figures: Figures) -> Iterator[Finding]:
     if drawn["units"] < FEW_UNITS:
         yield "rough-intervals", {"units": units}
     confidence = f"{100 * drawn['confidence']:.4g}%"
-    yield "intervals", {"units": units, "confidence": confidence, "samples": f"{drawn['samples']:,}"}
+    yield (
+        "intervals",
+        {"units": units, "confidence": confidence, "samples": f"{drawn['samples']:,}"},
+    )
 
 
 def tied(report: Figures) -> tuple[str, list[str]] | None:
-    """The row with the lowest perplexity, and the rows that may be above it by chance alone; None if there are none."""
+    """The row with the lowest perplexity, and the rows that may be above it by chance alone; None
+    if there are none.
+    """
     rows = (report.get("change_intervals") or {}).get("rows", ())
     ties = [row["row"] for row in rows if row.get("above_lowest") and row["above_lowest"][0] <= 0]
     baseline = [report["baseline"]["row"]] if report.get("baseline") else []
     everything = [*baseline, *report["rows"]]
-    lowest = min(everything, key=lambda row: math.inf if row["perplexity"] is None else row["perplexity"])
-    of_these = any(row["row"] == lowest["row"] and not row["above_lowest"] for row in rows if "above_lowest" in row)
+    lowest = min(
+        everything, key=lambda row: math.inf if row["perplexity"] is None else row["perplexity"]
+    )
+    of_these = any(
+        row["row"] == lowest["row"] and not row["above_lowest"]
+        for row in rows
+        if "above_lowest" in row
+    )
     return (lowest["row"], ties) if ties and of_these and lowest not in baseline else None
 
 
@@ -223,14 +288,19 @@ def undertrained_model(report: Figures) -> Iterator[Finding]:
     if training and undertrained(training):
         falling = ", and validation was still falling" if training["still_falling"] else ""
         model = report["read"]["model"]
-        yield "undertrained", {"model": model, "passes": passes(training["passes"]), "falling": falling}
+        yield (
+            "undertrained",
+            {"model": model, "passes": passes(training["passes"]), "falling": falling},
+        )
 
 
 # A weight for each context
 
 
 def learned_weight(report: Figures) -> Iterator[Finding]:
-    """The gain of a learned weight on held-out tokens, and the perplexity when fewer tokens are searched for."""
+    """The gain of a learned weight on held-out tokens, and the perplexity when fewer tokens are
+    searched for.
+    """
     figures = report.get("learned_weight")
     if not figures:
         return
@@ -245,7 +315,14 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
         "tokens": f"{figures['fitted_tokens']:,}",
         "searches": " Every token is searched for." if "searched" in memory else "",
     }
-    yield "learned-weight" if figures["used"] else "unsure-learned-weight" if gains else "too-short-to-learn", values
+    yield (
+        "learned-weight"
+        if figures["used"]
+        else "unsure-learned-weight"
+        if gains
+        else "too-short-to-learn",
+        values,
+    )
     points = figures["searches"]
     if not points or None in (points[0]["perplexity"], points[-1]["perplexity"]):
         return
@@ -270,13 +347,23 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 def over_seeds(found: Figures) -> Iterator[Finding]:
     """Rows whose mean over seeds does not beat, or hardly beats, the mean of their control."""
     for group in found["groups"]:
-        pairs = {row["row"]: row["against_counting"] for row in group["rows"] if row["against_counting"] is not None}
+        pairs = {
+            row["row"]: row["against_counting"]
+            for row in group["rows"]
+            if row["against_counting"] is not None
+        }
         if beaten := [name for name, pair in pairs.items() if loses(*pair)]:
             do = "does" if len(beaten) == 1 else "do"
-            yield "seeds-worse-than-counting", {"label": group["label"], "rows": joined(beaten), "do": do}
+            yield (
+                "seeds-worse-than-counting",
+                {"label": group["label"], "rows": joined(beaten), "do": do},
+            )
         if tying := [name for name, pair in pairs.items() if nearly_ties(*pair)]:
             are = "is" if len(tying) == 1 else "are"
-            yield "seeds-tie-with-counting", {"label": group["label"], "rows": joined(tying), "are": are}
+            yield (
+                "seeds-tie-with-counting",
+                {"label": group["label"], "rows": joined(tying), "are": are},
+            )
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:

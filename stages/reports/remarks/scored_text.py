@@ -19,7 +19,10 @@ def memory_words(report: Figures) -> Iterator[Finding]:
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
-        yield "memory-words", {"words": "; ".join(f"{word}: {means}" for word, means in words.items())}
+        yield (
+            "memory-words",
+            {"words": "; ".join(f"{word}: {means}" for word, means in words.items())},
+        )
     yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
 
 
@@ -36,7 +39,10 @@ def document_ends(report: Figures) -> Iterator[Finding]:
     share, ends = report.get("document_ends"), report.get("end_tokens")
     if share and ends and share > MANY_ENDS:
         lines = ", or its last line break" if ends["rate"] > share else ""
-        yield "document-ends", {"rate": f"{ends['rate']:.1%}", "lines": lines, "without": _without(ends)}
+        yield (
+            "document-ends",
+            {"rate": f"{ends['rate']:.1%}", "lines": lines, "without": _without(ends)},
+        )
 
 
 def other_form(report: Figures) -> Iterator[Finding]:
@@ -47,20 +53,35 @@ def other_form(report: Figures) -> Iterator[Finding]:
 
 def training_text(report: Figures) -> Iterator[Finding]:
     """A scored split that is the model's own training text; unknown for models trained elsewhere."""
-    read, texts = report.get("read", {}), (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
-    own = {text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]}
+    read, texts = (
+        report.get("read", {}),
+        (report.get("outside_repeated_paragraphs") or {}).get("texts", ()),
+    )
+    own = {
+        text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]
+    }
     if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
         yield "scored-training-text", {"model": read["model"]}
 
 
 def uneven_valid(report: Figures) -> Iterator[Finding]:
-    """A valid split, on which memories are tuned, that is notably harder or easier than the scored split."""
+    """A valid split, on which memories are tuned, that is notably harder or easier than the scored
+    split.
+    """
     first, valid = report["rows"][0], report.get("valid_perplexity")
     scored = first["perplexity"]
-    if valid and scored and not 1 / UNEVEN <= scored / valid <= UNEVEN and not any(training_text(report)):
+    if (
+        valid
+        and scored
+        and not 1 / UNEVEN <= scored / valid <= UNEVEN
+        and not any(training_text(report))
+    ):
         harder = "harder" if valid > scored else "easier"
         perplexities = {"valid": number(valid), "scored": number(scored)}
-        yield "uneven-valid", {"first": first["row"], "split": report["split"], "harder": harder, **perplexities}
+        yield (
+            "uneven-valid",
+            {"first": first["row"], "split": report["split"], "harder": harder, **perplexities},
+        )
 
 
 HOLDERS = {"model": "", EXACT: "the index's text, ", PAIRS: "the pairs, "}
@@ -68,16 +89,24 @@ HOLDERS = {"model": "", EXACT: "the index's text, ", PAIRS: "the pairs, "}
 
 
 def repeated_text(report: Figures) -> Iterator[Finding]:
-    """Paragraphs that were read before, in `train` of the model, or in `the datastore's text, train of tokens/…`."""
+    """Paragraphs that were read before, in `train` of the model, or in `the datastore's text, train
+    of tokens/…`.
+    """
     outside = report.get("outside_repeated_paragraphs")
     if outside is None:
         return
     names, known = [], outside.get("texts", ())
     for text in known:
-        holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text, ")
+        holder = next(
+            (words for role, words in HOLDERS.items() if role in text["read_by"]),
+            "the datastore's text, ",
+        )
         name = f"{holder}{text['split']} of {text['corpus']}" if holder else text["split"]
         names.append(f"{name} ({text['repeated_share']:.1%})" if len(known) > 1 else name)
-    yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": " or ".join(names) or "train"}
+    yield (
+        "repeated-text",
+        {"share": f"{tenths(repeated_share(report))}%", "texts": " or ".join(names) or "train"},
+    )
 
 
 def matched_text(report: Figures) -> Iterator[Finding]:
@@ -86,10 +115,20 @@ def matched_text(report: Figures) -> Iterator[Finding]:
     if outside is None or outside["shares"][str(outside["new_below"])] < MATCHED:
         return
     shares = joined(
-        [f"{share:.1%} of the tokens in matches of {length} or more" for length, share in outside["shares"].items()]
+        [
+            f"{share:.1%} of the tokens in matches of {length} or more"
+            for length, share in outside["shares"].items()
+        ]
     )
-    known = [f"{row['row']} {number(row['perplexity'])}" for row in outside["rows"] if row["perplexity"] is not None]
-    yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
+    known = [
+        f"{row['row']} {number(row['perplexity'])}"
+        for row in outside["rows"]
+        if row["perplexity"] is not None
+    ]
+    yield (
+        "matched-text",
+        {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"},
+    )
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -100,7 +139,9 @@ def unknown_tokens(report: Figures) -> Iterator[Finding]:
 
 
 def unknown_rates(figures: Figures) -> Iterator[Finding]:
-    """A large share of unknown tokens, in a split without figures that leave them out, or in two tokenizations."""
+    """A large share of unknown tokens, in a split without figures that leave them out, or in two
+    tokenizations.
+    """
     if (figures.get("unknown_rate") or 0) > MANY_UNKNOWN:
         yield "unknown-rate", {"rate": f"{figures['unknown_rate']:.1%}", "split": figures["split"]}
     rates = [figures.get(f"unknown_rate_{side}", 0) for side in "ab"]
@@ -113,23 +154,40 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = next(report["read"][role] for role in ("datastore", EXACT, PAIRS, MODELS_OWN) if role in report["read"])
+    made = next(
+        report["read"][role]
+        for role in ("datastore", EXACT, PAIRS, MODELS_OWN)
+        if role in report["read"]
+    )
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"
     elif exclude.startswith("window:"):
         near = exclude.removeprefix("window:")
         rows, others = f"the rows of the {near} tokens before and after it", "those further away"
-    yield "scored-datastore-text", {"made": made, "exclude": exclude, "rows": rows, "others": others}
+    yield (
+        "scored-datastore-text",
+        {"made": made, "exclude": exclude, "rows": rows, "others": others},
+    )
 
 
 def _without(left_out: Figures) -> str:
-    """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain was theirs)`."""
+    """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain
+    was theirs)`.
+    """
     rows, before = [], left_out["rows"][0]["perplexity_without"]
     for row in left_out["rows"]:
         value, share = row["perplexity_without"], row["share_of_gain"]
-        parts = [f"{value / before - 1:+.1%}"] if value is not None and before and value != before else []
-        parts += [f"{share:.0%} of its gain was theirs"] if value is not None and share is not None else []
+        parts = (
+            [f"{value / before - 1:+.1%}"]
+            if value is not None and before and value != before
+            else []
+        )
+        parts += (
+            [f"{share:.0%} of its gain was theirs"]
+            if value is not None and share is not None
+            else []
+        )
         figure = "not known" if value is None else number(value)
         rows.append(f"{row['row']} {figure}" + (f" ({', '.join(parts)})" if parts else ""))
     return "; ".join(rows)

@@ -1,11 +1,22 @@
-"""Every remark by its code, with its severity and its sentences. The conditions are in the other files of this folder.
+"""Every remark by its code, with its severity and its sentences. The conditions are in the other
+files of this folder.
 
-A remark has at most two sentences, each of one idea and at most twenty words. Figures and names do not count.
+A remark has at most two sentences, each of one idea and at most twenty words. Figures and names do
+not count.
 """
 
 from collections.abc import Sequence
 
-from stages.reports.remarks import Condition, Figures, Remark, Severity, Values, gains, scored_text, tuning
+from stages.reports.remarks import (
+    Condition,
+    Figures,
+    Remark,
+    Severity,
+    Values,
+    gains,
+    scored_text,
+    tuning,
+)
 from stages.text.form import DIFFER_IN_FORM
 
 NOTE, CAUTION, SEVERE = Severity
@@ -186,5 +197,7 @@ def remarks_on(conditions: Sequence[Condition], figures: Figures) -> list[Remark
 
 def remark(code: str, values: Values) -> Remark:
     """The remark of a code, with its sentence filled in."""
-    severity, text = next((severity, texts[code]) for severity, texts in SENTENCES.items() if code in texts)
+    severity, text = next(
+        (severity, texts[code]) for severity, texts in SENTENCES.items() if code in texts
+    )
     return Remark(code, severity, text.format_map(values), SHORT.get(code, "").format_map(values))

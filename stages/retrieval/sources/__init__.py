@@ -9,10 +9,14 @@ SOURCES = Registry(
     {
         "local": Part.within(HERE, "settings:LocalSettings", "recent:RecentSource"),
         "long": Part.within(HERE, "settings:LongSettings", "recent:RecentSource"),
-        "exact-stream": Part.within(HERE, "settings:ExactStreamSettings", "exact:ExactStreamSource"),
+        "exact-stream": Part.within(
+            HERE, "settings:ExactStreamSettings", "exact:ExactStreamSource"
+        ),
         "exact": Part.within(HERE, "settings:ExactSettings", "exact:ExactSource"),
         "external": Part.within(HERE, "settings:ExternalSettings", "external:ExternalSource"),
-        "similar-pairs": Part.within(HERE, "settings:SimilarPairsSettings", "external:SimilarPairsSource"),
+        "similar-pairs": Part.within(
+            HERE, "settings:SimilarPairsSettings", "external:SimilarPairsSource"
+        ),
     },
 )
 """Sources in the order in which they and their keys are spelled.

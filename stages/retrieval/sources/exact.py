@@ -1,8 +1,10 @@
-"""Code of the sources `exact` and `exact-stream`: tokens that followed the longest matches of each context.
+"""Code of the sources `exact` and `exact-stream`: tokens that followed the longest matches of each
+context.
 
-An entry is a token of a text. Its score is the number of tokens that its context shares with the current one. For small
-τ, p(w) is the share of w among the longest matches; a larger τ gives shorter matches more weight. Source: unbounded
-n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperature.
+An entry is a token of a text. Its score is the number of tokens that its context shares with the
+current one. For small τ, p(w) is the share of w among the longest matches; a larger τ gives shorter
+matches more weight. Source: unbounded n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377),
+read with a temperature.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +39,20 @@ class MatchSource(Source):
         """1/τ."""
         return tuple(1 / (temperature * spread) for temperature in TEMPERATURES)
 
-    def _retrieved(self, block: ScoredRange, part: slice, found: Matched, ids: np.ndarray, role: str) -> Retrieved:
+    def _retrieved(
+        self, block: ScoredRange, part: slice, found: Matched, ids: np.ndarray, role: str
+    ) -> Retrieved:
         """Matches as entries; places in `found` refer to `ids`, and to the text that `role` names."""
         device, missing = block.lm.targets.device, found.places < 0
-        values = np.where(missing, -1, ids[found.places].astype(np.int64)) if len(ids) else found.places
+        values = (
+            np.where(missing, -1, ids[found.places].astype(np.int64)) if len(ids) else found.places
+        )
         scores = torch.from_numpy(found.shared).to(device).float()
         scores = scores.masked_fill(torch.from_numpy(missing).to(device), -torch.inf)
         entries = Entries(scores, torch.from_numpy(values).to(device))
-        return retrieve(entries, block.lm.targets[part], torch.from_numpy(found.places).to(device), role)
+        return retrieve(
+            entries, block.lm.targets[part], torch.from_numpy(found.places).to(device), role
+        )
 
 
 class ExactSource(MatchSource):
@@ -63,7 +71,9 @@ class ExactSource(MatchSource):
 
         def of(part: slice) -> Retrieved:
             located = contexts.locate(text, np.arange(first + part.start, first + part.stop))
-            found = contexts.best(located, self.width, without=None if forbidden is None else forbidden[part])
+            found = contexts.best(
+                located, self.width, without=None if forbidden is None else forbidden[part]
+            )
             return self._retrieved(scored_range, part, found, contexts.text.ids, "exact")
 
         return of
@@ -110,7 +120,9 @@ class ExactStreamSource(MatchSource):
 
         def within(own: np.ndarray, size: int, part: slice) -> Retrieved:
             at = Located(rank[own], contexts.shared[rank[own]], whole[own])
-            found = contexts.best(at, self._matches, within=np.stack([np.maximum(own - size, 0), own], axis=1))
+            found = contexts.best(
+                at, self._matches, within=np.stack([np.maximum(own - size, 0), own], axis=1)
+            )
             places = np.where(found.places < 0, -1, found.places + lm.stop - len(ids))
             retrieved = self._retrieved(scored_range, part, found, ids, "")
             (one,) = retrieved.parts
@@ -127,13 +139,17 @@ class ExactStreamSource(MatchSource):
 
 @dataclass(frozen=True)
 class BySize(Retrieved):
-    """Entries found within each of several numbers of positions back; these numbers are the cut-offs."""
+    """Entries found within each of several numbers of positions back; these numbers are the
+    cut-offs.
+    """
 
     by_size: Mapping[int, Retrieved]
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         sums = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
-        return LogSums(**{name: torch.cat([vars(one)[name] for one in sums], 1) for name in vars(sums[0])})
+        return LogSums(
+            **{name: torch.cat([vars(one)[name] for one in sums], 1) for name in vars(sums[0])}
+        )
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
         return self.by_size[cutoff].held(rows, scale, self._width)
@@ -148,9 +164,13 @@ class BySize(Retrieved):
 
 
 def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
-    """The past and the range as a text of documents; where documents of the past begin does not matter."""
+    """The past and the range as a text of documents; where documents of the past begin does not
+    matter.
+    """
     tokens = scored_range.carried.joined_tokens(scored_range.lm).cpu().numpy()
     begins = np.zeros(len(tokens), np.int64)
     origin = scored_range.lm.stop - len(tokens)
-    begins[len(tokens) - len(scored_range.lm) :] = np.maximum(scored_range.places.document_starts - origin, 0)
+    begins[len(tokens) - len(scored_range.lm) :] = np.maximum(
+        scored_range.places.document_starts - origin, 0
+    )
     return Text.beginning(tokens, begins, vocabulary)

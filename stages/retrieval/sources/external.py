@@ -1,4 +1,6 @@
-"""Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few pairs."""
+"""Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few
+pairs.
+"""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -7,7 +9,13 @@ import torch
 from torch import Tensor
 
 from stages.lineage.sources import PAIRS
-from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
+from stages.memory.external import (
+    Neighbors,
+    best_first,
+    external_entries,
+    scaled_dot,
+    scores_from_distances,
+)
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
@@ -28,7 +36,9 @@ class ExternalSource(Source):
 
     @property
     def recompute(self) -> bool:
-        """Whether scores are computed anew from the stored keys: those of the index are others, or inexact."""
+        """Whether scores are computed anew from the stored keys: those of the index are others, or
+        inexact.
+        """
         comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[self.datastore.metric]
         inexact = self.reading.value("exact") and not self.datastore.lossless
         return inexact or self.reading.comparison.similarity not in comparable
@@ -40,7 +50,9 @@ class ExternalSource(Source):
 
     @property
     def about(self) -> About:
-        """Description; if the index's distances are inexact, it is compared with those of the stored keys."""
+        """Description; if the index's distances are inexact, it is compared with those of the
+        stored keys.
+        """
         details: dict[str, Any] = {"exact_distances": self.exact}
         if self.reading.searched < 1:
             details["searched"] = self.reading.searched
@@ -49,7 +61,9 @@ class ExternalSource(Source):
         if self.datastore.lossless:
             return About("k", doubling=True, details=details)
         other = self.reading.changed({"exact": not self.reading.value("exact")})
-        return About("k", True, f" ({'exact' if self.exact else 'quantised'} distances)", details, other)
+        return About(
+            "k", True, f" ({'exact' if self.exact else 'quantised'} distances)", details, other
+        )
 
     @property
     def needs(self) -> Needs:
@@ -63,7 +77,9 @@ class ExternalSource(Source):
 
         def of(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
-            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts)
+            found = Neighbors(
+                rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts
+            )
             return retrieve(external_entries(found), targets[part], rows, self.role)
 
         return of
@@ -81,12 +97,18 @@ class ExternalSource(Source):
         assert found is not None
         ids, distances = found.ids[:, : self.width], found.distances[:, : self.width]
         if self.recompute:
-            distances = scored_range.exact_distances(self.datastore.keys, metric, self.width).distances
+            distances = scored_range.exact_distances(
+                self.datastore.keys, metric, self.width
+            ).distances
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.comparison.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
         # recomputed distances may change the order, and cut-offs count from the best
-        return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
+        return (
+            best_first(torch.from_numpy(ids), scores)
+            if self.recompute
+            else (torch.from_numpy(ids), scores)
+        )
 
     def narrowed(self, cutoff: int) -> Self:
         return self

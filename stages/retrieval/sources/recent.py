@@ -8,14 +8,24 @@ from stages.examples.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.grids import positive_median
 from stages.retrieval.reading import Reading
-from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retrieved, RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import (
+    CHUNK_ENTRIES,
+    MatchedEntries,
+    Retrieved,
+    RetrievedOf,
+    ScoredRange,
+)
 from stages.retrieval.sources.source import About, Needs, Source
 
 FEWEST_POSITIONS = 64
-"""Minimum number of positions read at a time: a smaller matrix product is limited by memory bandwidth."""
+"""Minimum number of positions read at a time: a smaller matrix product is limited by memory
+bandwidth.
+"""
 
 SHARPNESS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
-"""Default grid of θ, in units of 1 / (best - median score): nats by which the best exceeds the median."""
+"""Default grid of θ, in units of 1 / (best - median score): nats by which the best exceeds the
+median.
+"""
 
 
 class RecentSource(Source):
@@ -29,7 +39,9 @@ class RecentSource(Source):
         """Description; cut-offs count the positions of `long`, or of a window."""
         if not self._long:
             return About("window")
-        return About("size", details={"scope": self.reading.value("scope")}, compared_with=self._unigram)
+        return About(
+            "size", details={"scope": self.reading.value("scope")}, compared_with=self._unigram
+        )
 
     @property
     def _unigram(self) -> Reading | None:
@@ -64,7 +76,9 @@ class RecentSource(Source):
     @property
     def cutoffs(self) -> tuple[int, ...]:
         """Sizes to choose from; `local` alone has one, its window."""
-        sizes: tuple[int, ...] = self.reading.value("size") if self._long else (self.inputs.context,)
+        sizes: tuple[int, ...] = (
+            self.reading.value("size") if self._long else (self.inputs.context,)
+        )
         return tuple(sorted(set(sizes)))
 
     @property
@@ -85,29 +99,40 @@ class RecentSource(Source):
         first, window = self._first(scored_range, origin), self._window(scored_range, origin)
 
         def of(part: slice) -> Retrieved:
-            # keys before the earliest position that any of these may read are left out of the product
+            # keys before the earliest position that any of these may read are left out of the
+            # product
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
-            read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)
+            read = self._keys(
+                scored_range, keys[earliest - origin : after - origin], earliest, part
+            )
             at = Recent(
                 # with θ = 0 all scores are 0, so that none need be computed
-                keys=read.new_zeros(len(read), 1) if self.reading.comparison.theta == (0.0,) else read,
+                keys=read.new_zeros(len(read), 1)
+                if self.reading.comparison.theta == (0.0,)
+                else read,
                 tokens=tokens[earliest - origin : after - origin],
                 first=torch.from_numpy(first[part] - earliest).to(keys.device),
                 similarity=self.reading.comparison.similarity or "dot",
                 width=self.width,
-                window=torch.from_numpy(window[part] - earliest).to(keys.device) if self._local else None,
+                window=torch.from_numpy(window[part] - earliest).to(keys.device)
+                if self._local
+                else None,
             )
             return Retrieved((MatchedEntries(recent_entries(at), recent_matches(at)),))
 
         return of
 
     def _first(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
-        """The earliest position that each token reads by `long`, int64 [n]; without `long` the token itself."""
+        """The earliest position that each token reads by `long`, int64 [n]; without `long` the
+        token itself.
+        """
         own = np.arange(scored_range.lm.start, scored_range.lm.stop)
         if not self._long:
             return own
-        border = scored_range.places.document_starts if self.reading.value("scope") == "document" else 0
+        border = (
+            scored_range.places.document_starts if self.reading.value("scope") == "document" else 0
+        )
         return np.maximum(np.maximum(own - self.cutoffs[-1], border), origin)
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
@@ -123,14 +148,20 @@ class RecentSource(Source):
             return keys
         scored = scored_range.lm
         token = scored.start + part.start
-        number = next(i for i, w in enumerate(scored_range.places.windows) if w.scored_from <= token < w.stop)
+        number = next(
+            i for i, w in enumerate(scored_range.places.windows) if w.scored_from <= token < w.stop
+        )
         begin = max(earliest, scored_range.places.windows[number].start)
         context = scored.context_keys[self._key][number]
         context = context[begin - scored_range.places.windows[number].start :]
-        return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
+        return torch.cat(
+            (keys[: begin - earliest], context, keys[begin - earliest + len(context) :])
+        )
 
     def spread(self, sample: list[ScoredRange]) -> float:
-        """Median difference between a position's best and median score, from a sample; 1 if it is not positive."""
+        """Median difference between a position's best and median score, from a sample; 1 if it is
+        not positive.
+        """
         ahead = []
         for part in sample:
             scores = self.retrieve(part)(slice(0, len(part.lm))).parts[0].entries.scores

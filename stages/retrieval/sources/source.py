@@ -1,4 +1,6 @@
-"""The interface of sources: entries that the tokens of a range read, and required inputs; and unions of sources."""
+"""The interface of sources: entries that the tokens of a range read, and required inputs; and
+unions of sources.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -22,17 +24,24 @@ class Needs:
     """Parts of a scored range that a source needs."""
 
     keys: frozenset[str] = frozenset()
-    """Representations by the evaluated model, of the range and of the `reach` positions before it."""
+    """Representations by the evaluated model, of the range and of the `reach` positions before it.
+    """
     reach: int = 0
     """Maximum number of positions back."""
     window_keys: frozenset[str] = frozenset()
-    """Representations of all inputs of every window; positions of two windows are then not read together."""
+    """Representations of all inputs of every window; positions of two windows are then not read
+    together.
+    """
     neighbors: int = 0
     """Neighbours in the datastore."""
     exact: frozenset[tuple[str, int]] = frozenset()
-    """Distances computed from the stored keys: metric, and number of neighbours. They take search keys."""
+    """Distances computed from the stored keys: metric, and number of neighbours. They take search
+    keys.
+    """
     context: bool = False
-    """Whether a weight reads `ScoredRange.context`: the model's confidence and entropy, and the token before."""
+    """Whether a weight reads `ScoredRange.context`: the model's confidence and entropy, and the
+    token before.
+    """
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
@@ -79,7 +88,8 @@ class About:
     details: Mapping[str, Any] = field(default_factory=dict)
     """More details for the report; JSON."""
     compared_with: Reading | None = None
-    """The reading shown next to a lone reading for comparison: the same memory with other scores."""
+    """The reading shown next to a lone reading for comparison: the same memory with other scores.
+    """
 
 
 @dataclass(frozen=True)
@@ -117,10 +127,14 @@ class Source(ABC):
 
     @abstractmethod
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """Retrieve entries for a range's tokens, part by part: no position reads itself or its future."""
+        """Retrieve entries for a range's tokens, part by part: no position reads itself or its
+        future.
+        """
 
     def narrowed(self, cutoff: int) -> Self:
-        """The source, computing only as much as a chosen cut-off reads; itself if that saves nothing."""
+        """The source, computing only as much as a chosen cut-off reads; itself if that saves
+        nothing.
+        """
         return replace(self, reading=self.reading.changed({self.about.amount: (cutoff,)}))
 
     @abstractmethod
@@ -140,7 +154,9 @@ class Source(ABC):
             alone: whether it is the only reading; then the grid also has the cut-offs of a curve.
         """
         more = doubling_cutoffs(self.cutoffs[-1]) if alone and self.about.doubling else ()
-        return reading_grid(self.reading, self.default_scales(spread), tuple(sorted({*self.cutoffs, *more})))
+        return reading_grid(
+            self.reading, self.default_scales(spread), tuple(sorted({*self.cutoffs, *more}))
+        )
 
 
 def open_source(reading: Reading, inputs: SourceInputs) -> Source:
@@ -154,7 +170,8 @@ def open_source(reading: Reading, inputs: SourceInputs) -> Source:
 class UnionSource(Source):
     """One softmax over the entries of several memories.
 
-    Cut-offs count the entries of the first part with a given amount; the other parts are read completely.
+    Cut-offs count the entries of the first part with a given amount; the other parts are read
+    completely.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), appendix A, equations 6-7.
     """
@@ -180,8 +197,15 @@ class UnionSource(Source):
             leader.amount,
             leader.doubling,
             "".join(about.distinction for about in abouts),
-            details | {part.about.amount: part.cutoffs[-1] for part in self._sized if part is not self._leader},
-            next((about.compared_with for about in abouts if about.compared_with is not None), None),
+            details
+            | {
+                part.about.amount: part.cutoffs[-1]
+                for part in self._sized
+                if part is not self._leader
+            },
+            next(
+                (about.compared_with for about in abouts if about.compared_with is not None), None
+            ),
         )
 
     @property
@@ -201,14 +225,19 @@ class UnionSource(Source):
         leader, found = self._leader, [(part, part.retrieve(scored_range)) for part in self.parts]
 
         def of(rows: slice) -> Retrieved:
-            each = [held(rows) if part is leader else held(rows).fixed(part.cutoffs[-1]) for part, held in found]
+            each = [
+                held(rows) if part is leader else held(rows).fixed(part.cutoffs[-1])
+                for part, held in found
+            ]
             return reduce(Retrieved.beside, each)
 
         return of
 
     def narrowed(self, cutoff: int) -> Self:
         leader = self._leader
-        return replace(self, parts=tuple(p.narrowed(cutoff) if p is leader else p for p in self.parts))
+        return replace(
+            self, parts=tuple(p.narrowed(cutoff) if p is leader else p for p in self.parts)
+        )
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """The largest of the parts' spreads."""

@@ -14,10 +14,14 @@ WEIGHTS = Registry(
         "searched": "stages.retrieval.weights.learned:Searched",
     },
 )
-"""Weight policies by name; the code is a `WeightPolicy`. Names outside `IMPLIED` are legal values: `lambda=learned`."""
+"""Weight policies by name; the code is a `WeightPolicy`. Names outside `IMPLIED` are legal values:
+`lambda=learned`.
+"""
 
 CHOICES = "weight-choices.json"
-"""File of a report from which the policy of its first row, with weights for each context, is restored."""
+"""File of a report from which the policy of its first row, with weights for each context, is
+restored.
+"""
 
 IMPLIED = ("fixed", "grid", "searched")
 """Policies that follow from other keys of a reading."""

@@ -44,8 +44,8 @@ class Fixed(WeightPolicy):
 class Grid(WeightPolicy):
     """One number for all contexts, chosen by the likelihood of the tuning split.
 
-    Every point of the readings' joint grid is tried, up to TRIED_TOGETHER of them; beyond, one reading is tuned at a
-    time.
+    Every point of the readings' joint grid is tried, up to TRIED_TOGETHER of them; beyond, one
+    reading is tuned at a time.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE,)
@@ -59,7 +59,10 @@ class Grid(WeightPolicy):
                 nll += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, self.grids)
             return {"nll": nll}
         parts = [
-            [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, self.grids, strict=True)]
+            [
+                one.log_sums(grid.scales, grid.cutoffs)
+                for one, grid in zip(retrieved, self.grids, strict=True)
+            ]
             for _, retrieved in self.row.retrieve(block)
         ]
         counted = block.counted_rows
@@ -93,7 +96,9 @@ class Grid(WeightPolicy):
 
         The weight that switches a memory off does not count: it is tried in addition to the grid.
         """
-        spelled = math.prod(len(one) for grid in self.grids for one in (grid.scales, grid.cutoffs, grid.weights))
+        spelled = math.prod(
+            len(one) for grid in self.grids for one in (grid.scales, grid.cutoffs, grid.weights)
+        )
         return len(self.grids) == 1 or spelled <= TRIED_TOGETHER
 
     @cached_property
@@ -101,10 +106,14 @@ class Grid(WeightPolicy):
         return Choice(**self.choices[TUNE.name])
 
     def _choice(self, observed: Iterable[Arrays], settled: Sequence[int] | None = None) -> Choice:
-        """The best indices, if none are settled; a lone reading also gets the best ones for every cut-off."""
+        """The best indices, if none are settled; a lone reading also gets the best ones for every
+        cut-off.
+        """
         assert settled is None or self.tries_all, "a lone reading tries all"
         if not self.tries_all:
-            end, trace = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
+            end, trace = coordinate_descent(
+                lambda: map(sums_of, observed), self.grids, self.allowed
+            )
             return Choice(end, best_nll=finite(trace[-1]))
         nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
         indices = settled or best_point(nll, self.grids, self.allowed)
@@ -118,15 +127,20 @@ class Grid(WeightPolicy):
             for number, cutoff in enumerate(self.grids[0].cutoffs)
         ]
         sums = [[finite(value) for value in line] for line in nll[:, indices[1], :].tolist()]
-        return Choice(indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff])
+        return Choice(
+            indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff]
+        )
 
     def _shown_weights(self, indices: Sequence[int]) -> slice:
-        """Indices of the weights that reports show; the weight that switches memory off is shown only if chosen."""
+        """Indices of the weights that reports show; the weight that switches memory off is shown
+        only if chosen.
+        """
         grid = self.grids[0]
         return slice(None) if grid.is_off(grid.tried[indices[2]]) else slice(len(grid.weights))
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
-        """Mean negative log-likelihood of a lone reading, nats per token of the tuning split, [scale][weight].
+        """Mean negative log-likelihood of a lone reading, nats per token of the tuning split,
+        [scale][weight].
 
         Values are those at the best number of entries. None for several readings.
         """
@@ -135,7 +149,9 @@ class Grid(WeightPolicy):
             return None
         (grid,), (source,) = self.grids, self.row.sources
         reading = source.reading
-        shown = sorted(range(len(grid.tried))[self._shown_weights(indices)], key=grid.tried.__getitem__)
+        shown = sorted(
+            range(len(grid.tried))[self._shown_weights(indices)], key=grid.tried.__getitem__
+        )
         return {
             "row": self.row.name,
             "over": source.about.amount,
@@ -145,11 +161,16 @@ class Grid(WeightPolicy):
             "scales": [grid.shown_scale(scale) for scale in grid.scales],
             "weight_name": reading.weight_name,
             "weights": [grid.tried[at] for at in shown],
-            "nll": [[None if (nats := line[at]) is None else nats / tokens for at in shown] for line in nll],
+            "nll": [
+                [None if (nats := line[at]) is None else nats / tokens for at in shown]
+                for line in nll
+            ],
         }
 
 
-def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid]) -> np.ndarray:
+def grid_nll(
+    log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid]
+) -> np.ndarray:
     """Summed negative log-likelihood of n targets at every point of the grid, float64.
 
     Args:
@@ -169,11 +190,15 @@ def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids
     >>> np.exp(-nll).round(3).tolist()  # 1/2 · 1/10 + 1/2 · 1, and 1/2 · 1/10 + 1/2 · 1/2
     [[[0.55], [0.3]]]
     """
-    log_sums = [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
+    log_sums = [
+        one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)
+    ]
     return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()
 
 
-def _sweep(log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]) -> Tensor:
+def _sweep(
+    log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]
+) -> Tensor:
     grid, later = grids[0], grids[1:]
     sums = []
     for scale in range(len(grid.scales)):
@@ -198,12 +223,16 @@ CHUNK_TOKENS = 1 << 13
 """Tokens of a chunk: few enough to stay in the processor's cache for every weight of a grid."""
 
 TuningSums = tuple[Tensor, Tensor, Sequence[LogSums]]
-"""Log p and log Z of the model alone for n tokens, [n] each, and each reading's log-sums, [S, C, n]."""
+"""Log p and log Z of the model alone for n tokens, [n] each, and each reading's log-sums, [S, C,
+n].
+"""
 Parts = Callable[[], Iterable[TuningSums]]
 """Reads the tuning split again, part by part; only one part is in memory at a time."""
 LOG_SUMS = ("target", "total", "max_score")
 Index = tuple[int, ...]
-"""Scale, cut-off and weight, as indices into the grid of a reading; of several readings, one after the other."""
+"""Scale, cut-off and weight, as indices into the grid of a reading; of several readings, one after
+the other.
+"""
 
 
 def coordinate_descent(
@@ -220,11 +249,13 @@ def coordinate_descent(
         parts: reads the tuning split.
         grids: the grid of each reading, in the order in which they are applied.
         allowed: the cut-offs that may be chosen for each reading.
-    Returns: indices of the end point, and the nats summed over the tuning split at the start and after each step.
+    Returns: indices of the end point, and the nats summed over the tuning split at the start and
+    after each step.
 
-    The model gives two tokens the probabilities 0.01 and 0.25. The first memory knows only the first token, the second
-    memory knows both. Alone the first memory gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second
-    gets 0.9. It covers the token that the first memory lacks, so the first moves to 0.9, too.
+    The model gives two tokens the probabilities 0.01 and 0.25. The first memory knows only the
+    first token, the second memory knows both. Alone the first memory gets λ = 1/2: 0.505 · 0.125 is
+    more than 0.901 · 0.025. Then the second gets 0.9. It covers the token that the first memory
+    lacks, so the first moves to 0.9, too.
 
     >>> from stages.memory.readers.reader import Interpolate
     >>> def known(*p):
@@ -256,7 +287,9 @@ def coordinate_descent(
     return sum(found, ()), trace
 
 
-def _sweep_one(parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:
+def _sweep_one(
+    parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int
+) -> np.ndarray:
     """Summed nats at every point of one reading's grid, with the others fixed; float64 [S, C, G]."""
     total = np.zeros(grids[number].shape)
     for log_p, log_z, log_sums in parts():
@@ -268,10 +301,14 @@ def _sweep_one(parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Ind
 
 
 def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
-    return LogSums(log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk])
+    return LogSums(
+        log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk]
+    )
 
 
-def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:
+def _sweep_part(
+    part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int
+) -> np.ndarray:
     log_p, log_z, log_sums = part
     grid, sums = grids[number], np.zeros(grids[number].shape)
     others = list(zip(grids, log_sums, indices, strict=False))
@@ -285,7 +322,9 @@ def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequenc
     return sums
 
 
-def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: Index) -> Tensor:
+def _read(
+    log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: Index
+) -> Tensor:
     """log p [..., n] after one more reading, at a point of its grid."""
     scale, cutoff, weight = index
     return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.tried[weight])
@@ -300,7 +339,11 @@ def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
 def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
     """A part of the tuning split as float32 arrays, for `sums_of`."""
     log_p, log_z, log_sums = sums
-    tensors = {f"{name}-{number}": tensor for number, one in enumerate(log_sums) for name, tensor in vars(one).items()}
+    tensors = {
+        f"{name}-{number}": tensor
+        for number, one in enumerate(log_sums)
+        for name, tensor in vars(one).items()
+    }
     tensors |= {"log_p": log_p, "log_z": log_z}
     return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
 
@@ -310,4 +353,8 @@ def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     log_p, log_z = tensors.pop("log_p"), tensors.pop("log_z")
     readings = range(len(tensors) // len(LOG_SUMS))
-    return log_p, log_z, [LogSums(*(tensors[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings]
+    return (
+        log_p,
+        log_z,
+        [LogSums(*(tensors[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings],
+    )

@@ -1,6 +1,8 @@
-"""Weights learned by a small network from the model's confidence, the previous token, and the neighbours.
+"""Weights learned by a small network from the model's confidence, the previous token, and the
+neighbours.
 
-Also adaptive k and λ: for each context a distribution over reading none, or its nearest 1, 2, 4, … neighbours.
+Also adaptive k and λ: for each context a distribution over reading none, or its nearest 1, 2, 4, …
+neighbours.
 
 Shapes: n positions, k entries, best first.
 """
@@ -16,7 +18,13 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stages.memory.choice_network import ChoiceNetwork, ChoicePositions, beginning, fit_choice, mixed
+from stages.memory.choice_network import (
+    ChoiceNetwork,
+    ChoicePositions,
+    beginning,
+    fit_choice,
+    mixed,
+)
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.predicted_gain import PredictedGain
 from stages.memory.weight_network import Positions, WeightNetwork, fit_weight, learn
@@ -34,8 +42,8 @@ RANKS = (2, 4, 8, 16, 32, ENTRIES)
 FARTHEST = 20.0
 """Nats below the best beyond which an entry counts as missing."""
 CONTEXT = ("log of the largest probability", "entropy", "log of 1 + count of the token before")
-"""Features that are known before a memory is searched, all from the model's own distribution but the count in the
-datastore."""
+"""Features that are known before a memory is searched, all from the model's own distribution but
+the count in the datastore."""
 NEIGHBORS = (
     "score of the best",
     *(f"log of 1 + distance of entry {rank} from the best" for rank in RANKS),
@@ -51,15 +59,17 @@ SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 class Learned(PerContext):
     """A weight for each context by a network; for a lone memory also the cost of fewer searches.
 
-    Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212),
-    adaptive retrieval; see `stages.memory.weight_network`.
+    Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models,
+    arXiv:2109.04212), adaptive retrieval; see `stages.memory.weight_network`.
     """
 
     needs: ClassVar[Needs] = Needs(context=True)
     fitted: ClassVar[type[Any]] = WeightNetwork
     features: ClassVar[int] = len(CONTEXT) + len(NEIGHBORS)
 
-    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
+    def inputs(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
+    ) -> Float[Tensor, "n f"]:
         """The inputs of `CONTEXT` and `NEIGHBORS`; those of neighbours are 0 if there are none."""
         assert block.context is not None, "a pass that learns weights knows the contexts"
         point = self.best[-1]
@@ -81,11 +91,19 @@ class Learned(PerContext):
         if len(self.row.sources) > 1:
             return None
         searched = self.row.searched
-        shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
+        shares = [
+            *(share for share in SHARES if share < searched),
+            *([searched] if searched < 1 else []),
+        ]
         contexts = positions.inputs[:, : len(CONTEXT)]
-        return {**PredictedGain.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
+        return {
+            **PredictedGain.fitted(contexts, log_p - positions.log_p, shares).record,
+            "searched": searched,
+        }
 
-    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+    def read(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Reads:
         reads = super().read(block, rows, retrieved)
         if self.gains is None:
             return reads
@@ -95,10 +113,16 @@ class Learned(PerContext):
 
     def no_sums(self) -> Mapping[str, np.ndarray]:
         none = super().no_sums()
-        return none if self.gains is None else {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
+        return (
+            none
+            if self.gains is None
+            else {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
+        )
 
 
-def neighbor_inputs(scores: Float[Tensor, "n k"], values: Integer[Tensor, "n k"]) -> Float[Tensor, "n f"]:
+def neighbor_inputs(
+    scores: Float[Tensor, "n k"], values: Integer[Tensor, "n k"]
+) -> Float[Tensor, "n f"]:
     """The inputs of `NEIGHBORS`; scores s/τ in any order, −inf where missing."""
     parts = zip(scores.split(POSITIONS), values.split(POSITIONS), strict=True)
     return torch.cat([_neighbor_inputs(*part) for part in parts])
@@ -129,11 +153,17 @@ def _distinct(alike: Bool[Tensor, "n k k"], present: Bool[Tensor, "n k"]) -> Ten
     return first.cumsum(-1)
 
 
-def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> tuple[Tensor, Tensor]:
-    """log of the largest probability of a token, and entropy in nats, both [n, 1], of a memory of these entries."""
+def _confidence(
+    weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]
+) -> tuple[Tensor, Tensor]:
+    """log of the largest probability of a token, and entropy in nats, both [n, 1], of a memory of
+    these entries.
+    """
     shares = weights / weights.sum(-1, keepdim=True)
     tokens = (alike * shares[:, None, :]).sum(-1)
-    entropy = -(shares * tokens.clamp(min=torch.finfo(tokens.dtype).tiny).log()).sum(-1, keepdim=True)
+    entropy = -(shares * tokens.clamp(min=torch.finfo(tokens.dtype).tiny).log()).sum(
+        -1, keepdim=True
+    )
     return tokens.amax(-1, keepdim=True).log(), entropy
 
 
@@ -141,7 +171,8 @@ def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> 
 class Searched(Learned):
     """The weights of `Learned`; without a search the model's own distribution is used.
 
-    Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see `PredictedGain`.
+    Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see
+    `PredictedGain`.
     """
 
     @property
@@ -151,15 +182,18 @@ class Searched(Learned):
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
-"""Features of `neighbor_inputs` used in the paper: distances, and numbers of distinct tokens among the nearest."""
+"""Features of `neighbor_inputs` used in the paper: distances, and numbers of distinct tokens among
+the nearest.
+"""
 
 
 @dataclass(frozen=True)
 class Adaptive(OnPositions):
-    """Weights of every number of neighbours for each context, by a network on distances and distinct tokens.
+    """Weights of every number of neighbours for each context, by a network on distances and
+    distinct tokens.
 
-    It starts from the best λ and k for all contexts, and is kept only if it gains on held-out text. Only `interpolate`
-    is supported. Source: see `stages.memory.choice_network`.
+    It starts from the best λ and k for all contexts, and is kept only if it gains on held-out text.
+    Only `interpolate` is supported. Source: see `stages.memory.choice_network`.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
@@ -169,12 +203,16 @@ class Adaptive(OnPositions):
 
     @cached_property
     def numbers(self) -> list[int]:
-        """Numbers of neighbours that a context chooses from: powers of two, and the best number for all contexts."""
+        """Numbers of neighbours that a context chooses from: powers of two, and the best number for
+        all contexts.
+        """
         return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best[-1].cutoff})
 
     # Finding the weights
 
-    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> ChoicePositions:
+    def positions(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> ChoicePositions:
         log_p, sums = self.others(block, rows, retrieved), self._sums(retrieved[-1])
         found = ChoicePositions(self._inputs(retrieved[-1]), log_p.double(), sums.T.double())
         return found.taken(~self._empty(retrieved[-1]))
@@ -202,7 +240,9 @@ class Adaptive(OnPositions):
 
     # Reading
 
-    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+    def read(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Reads:
         if self.model is None:
             return super().read(block, rows, retrieved)
         log_p, last = self.others(block, rows, retrieved), retrieved[-1]
@@ -211,26 +251,37 @@ class Adaptive(OnPositions):
         # the network has no features for a context that finds nothing
         read = torch.where(self._empty(last), log_p, read)
         memories = [
-            one.log_sums([p.scale], [p.cutoff]).at(0, 0).log_prob for one, p in zip(retrieved, self.points, strict=True)
+            one.log_sums([p.scale], [p.cutoff]).at(0, 0).log_prob
+            for one, p in zip(retrieved, self.points, strict=True)
         ]
         numbers = super().weights(block, rows, retrieved)
         return Reads(read, torch.stack(memories, -1), numbers, self.no_sums())
 
     def read_dense(
-        self, log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], rows: slice, weights: Sequence[Weight]
+        self,
+        log_p: Tensor,
+        log_z: Tensor,
+        retrieved: Sequence[Retrieved],
+        rows: slice,
+        weights: Sequence[Weight],
     ) -> Tensor:
         if self.model is None:
             return super().read_dense(log_p, log_z, retrieved, rows, weights)
         log_p = compose_dense(log_p, log_z, self.composition(retrieved, weights[:-1]), rows)
         last, scale = retrieved[-1], self.points[-1].scale
         found = [last.held(rows, scale, number) for number in self.numbers]
-        tokens, sums = found[0].tokens, torch.stack([one.log_sums.log_prob for one in found]).to(log_p)
+        tokens, sums = (
+            found[0].tokens,
+            torch.stack([one.log_sums.log_prob for one in found]).to(log_p),
+        )
         logits = self.model.outputs(self._inputs(last)[rows]).to(log_p.device)
         held = mixed(log_p.gather(1, tokens), sums, logits)
         read = (log_p + logits.log_softmax(-1)[:, :1].to(log_p)).scatter_(1, tokens, held)
         return torch.where(self._empty(last)[rows, None], log_p, read)
 
-    def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
+    def shares(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> list[Shares]:
         if self.model is None:
             return super().shares(block, rows, retrieved)
         last, empty = retrieved[-1], self._empty(retrieved[-1])
@@ -245,7 +296,9 @@ class Adaptive(OnPositions):
     def files(self) -> Mapping[str, Record]:
         """The network and its gain, as `choose` returned them."""
         chosen = self.choices.get(ADAPT.name)
-        return {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
+        return (
+            {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
+        )
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings; with a network also the numbers of neighbours that it chooses from."""

@@ -1,4 +1,6 @@
-"""A weight of the last memory for each context, fitted on the tuning split; policies on matches and on distance."""
+"""A weight of the last memory for each context, fitted on the tuning split; policies on matches and
+on distance.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,9 @@ WEIGH = Pass("weigh", "learning weights on", contexts=True)
 
 @dataclass(frozen=True)
 class OnPositions(Grid):
-    """A grid, and a second pass that collects features of all positions with entries, to fit a model."""
+    """A grid, and a second pass that collects features of all positions with entries, to fit a
+    model.
+    """
 
     step: ClassVar[Pass]
     kind: ClassVar[type[Any]] = Positions
@@ -35,23 +39,37 @@ class OnPositions(Grid):
         """Class of the fitted model, with a method `of_record`; an attribute of the subclass."""
 
     @abstractmethod
-    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Any:
-        """Features of some rows of a range, and log p of their targets, for rows that retrieve something."""
+    def positions(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Any:
+        """Features of some rows of a range, and log p of their targets, for rows that retrieve
+        something.
+        """
 
     @abstractmethod
     def learnt(self, positions: Any) -> Record:
-        """The choice that follows from all positions; its `network` is the record of the model, if it is used."""
+        """The choice that follows from all positions; its `network` is the record of the model, if
+        it is used.
+        """
 
     @cached_property
     def model(self) -> Any:
-        """The model that gives the weights; None if one number serves all contexts, or if none is fitted yet."""
+        """The model that gives the weights; None if one number serves all contexts, or if none is
+        fitted yet.
+        """
         record = self.choices.get(self.step.name, {}).get("network")
         return None if record is None else self.fitted.of_record(record)
 
-    def others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
+    def others(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Tensor:
         """log p of the targets [n] with all readings but the last."""
         log_p, weights = block.lm.log_p[rows], [point.weight for point in self.points[:-1]]
-        return compose(log_p, block.lm.log_z[rows], self.composition(retrieved, weights))[0] if weights else log_p
+        return (
+            compose(log_p, block.lm.log_z[rows], self.composition(retrieved, weights))[0]
+            if weights
+            else log_p
+        )
 
     @cached_property
     def curve(self) -> list[Point]:
@@ -63,17 +81,28 @@ class OnPositions(Grid):
         if step != self.step.name:
             return super().observe(step, block)
         parts = [self.positions(block, *one) for one in self.row.retrieve(block)]
-        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
+        return (
+            {}
+            if not parts
+            else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
+        )
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         if step != self.step.name:
             return super().choose(step, observed)
-        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
-        with thread_pool(small=True):  # one thread: with several, sums would differ in the last digits
+        parts = [
+            {name: torch.from_numpy(array).double() for name, array in arrays.items()}
+            for arrays in observed
+        ]
+        with thread_pool(
+            small=True
+        ):  # one thread: with several, sums would differ in the last digits
             return self.learnt(self.kind.joined([self.kind(**part) for part in parts if part]))
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The readings with the best numbers for all contexts, and a note that the last has others for each."""
+        """The readings with the best numbers for all contexts, and a note that the last has others
+        for each.
+        """
         described, reading = super().describe(tune_split), self.row.sources[-1].reading
         if self.model is not None:
             described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
@@ -82,10 +111,11 @@ class OnPositions(Grid):
 
 @dataclass(frozen=True)
 class PerContext(OnPositions):
-    """Weights by a model of the contexts, on top of the numbers that the grid chose for all of them.
+    """Weights by a model of the contexts, on top of the numbers that the grid chose for all of
+    them.
 
-    The model is cross-fitted: without a gain on held-out text, one number for all is used. A subclass gives the
-    features of a context, and fits the model.
+    The model is cross-fitted: without a gain on held-out text, one number for all is used. A
+    subclass gives the features of a context, and fits the model.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
@@ -97,12 +127,18 @@ class PerContext(OnPositions):
         """Number of features of a context; an attribute of the subclass."""
 
     @abstractmethod
-    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
-        """Features of the contexts of some rows of a range, float64; `retrieved`: entries of the last reading there."""
+    def inputs(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
+    ) -> Float[Tensor, "n f"]:
+        """Features of the contexts of some rows of a range, float64; `retrieved`: entries of the
+        last reading there.
+        """
 
     @abstractmethod
     def fit(self, positions: Positions, weight: float) -> ContextWeights:
-        """Fit the model to some positions, starting from one weight for all; the same arguments give the same model."""
+        """Fit the model to some positions, starting from one weight for all; the same arguments
+        give the same model.
+        """
 
     @property
     def points(self) -> Sequence[Point]:
@@ -113,13 +149,19 @@ class PerContext(OnPositions):
 
     # Finding the weights
 
-    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Positions:
+    def positions(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Positions:
         read, log_sums = self.others(block, rows, retrieved), self._last_sums(retrieved)
-        found = Positions(self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double())
+        found = Positions(
+            self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
+        )
         return found.taken(~log_sums.empty)
 
     def learnt(self, positions: Positions) -> Record:
-        """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows the rest."""
+        """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows
+        the rest.
+        """
         weight, off = self.best[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
@@ -141,12 +183,16 @@ class PerContext(OnPositions):
         return super().scratch_bytes(tokens) + 4 * tokens * (self.features + 2)
 
     def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
-        """The contexts where searches gain most, if that is reported; `log_p`: of the targets with the memory read."""
+        """The contexts where searches gain most, if that is reported; `log_p`: of the targets with
+        the memory read.
+        """
         return None
 
     # Reading
 
-    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+    def weights(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Sequence[Weight]:
         """Each reading's weight; the last is 0 at positions that retrieve nothing."""
         numbers = super().weights(block, rows, retrieved)
         if self.model is None:
@@ -177,8 +223,12 @@ class ByLength(PerContext):
     fitted: ClassVar[type[Any]] = LengthWeights
     features: ClassVar[int] = 3
 
-    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
-        """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
+    def inputs(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
+    ) -> Float[Tensor, "n f"]:
+        """Length of the longest match, number of matches of that length, and the share of their
+        most frequent token.
+        """
         return match_features(*retrieved.scored(self.best[-1].cutoff))
 
     def fit(self, positions: Positions, weight: float) -> LengthWeights:
@@ -206,7 +256,8 @@ def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor
 
 
 MOST = 0.99
-"""The largest λ: the formula gives 1 at distance 0, which would leave other tokens no probability."""
+"""The largest λ: the formula gives 1 at distance 0, which would leave other tokens no probability.
+"""
 REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
 """Distances tried for λ to reach 0, as multiples of the median distance."""
 
@@ -239,13 +290,16 @@ class ByDistance(PerContext):
 
     They are used only if they gain on held-out text.
 
-    Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
+    Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation,
+    arXiv:2302.12188), section 3.
     """
 
     fitted: ClassVar[type[Any]] = DistanceWeights
     features: ClassVar[int] = 1
 
-    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
+    def inputs(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
+    ) -> Float[Tensor, "n 1"]:
         """The squared distance to the nearest entry, float64; inf where there is none."""
         scores, _ = retrieved.scored(self.best[-1].cutoff)
         return -scores.amax(-1, keepdim=True).double()
@@ -254,4 +308,6 @@ class ByDistance(PerContext):
         distances = positions.inputs[:, 0]
         unit = float(distances.median()) or 1.0
         tried = [DistanceWeights(reach * unit) for reach in REACHES]
-        return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
+        return max(
+            tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum())
+        )

@@ -28,7 +28,9 @@ Arrays = dict[str, np.ndarray]
 Weight = float | Tensor
 """One number for all positions, or [n]."""
 Composition = Iterable[tuple[Retrieved, ReadingGrid, Point, Weight]]
-"""Entries that each reading retrieves at n positions, its grid, its point and its weight, in the order of reading."""
+"""Entries that each reading retrieves at n positions, its grid, its point and its weight, in the
+order of reading.
+"""
 
 
 class Pass(NamedTuple):
@@ -51,7 +53,9 @@ class Choice(NamedTuple):
     by_cutoff: Sequence[Sequence[int]] = ()
     """The best indices of a lone reading for every cut-off."""
     nll: Sequence[Sequence[float | None]] | None = None
-    """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where nothing was tuned."""
+    """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where
+    nothing was tuned.
+    """
     best_nll: float | None = None
     """Summed nats at `indices`; None where nothing was tuned."""
     nll_by_cutoff: Sequence[float | None] = ()
@@ -68,7 +72,8 @@ class Shares(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Result of a row at n positions: log p of the targets [n], log p_mem [n, readings], and each reading's weight.
+    """Result of a row at n positions: log p of the targets [n], log p_mem [n, readings], and each
+    reading's weight.
 
     `sums`: more figures, summed over the positions.
     """
@@ -83,8 +88,8 @@ class Reads(NamedTuple):
 class WeightPolicy(ABC):
     """The weights of the memories of one row.
 
-    An evaluation is a fold over `passes`. Each pass observes every range and makes a choice from the observations. The
-    policy continues with that choice in its `choices`.
+    An evaluation is a fold over `passes`. Each pass observes every range and makes a choice from
+    the observations. The policy continues with that choice in its `choices`.
     """
 
     row: MemoryRow
@@ -131,7 +136,9 @@ class WeightPolicy(ABC):
 
     @cached_property
     def curve(self) -> list[Point]:
-        """The settings of a lone reading for every cut-off; empty if weights differ by context, or none is reported."""
+        """The settings of a lone reading for every cut-off; empty if weights differ by context, or
+        none is reported.
+        """
         if type(self).weights is not WeightPolicy.weights:
             return []
         return [self.grids[0].point_at(*indices) for indices in self.chosen.by_cutoff]
@@ -151,30 +158,47 @@ class WeightPolicy(ABC):
     @cached_property
     def reading_row(self) -> MemoryRow:
         """The row, without entries that the chosen settings do not read."""
-        return self.row if self.curve else self.row.narrowed([point.cutoff for point in self.points])
+        return (
+            self.row if self.curve else self.row.narrowed([point.cutoff for point in self.points])
+        )
 
-    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+    def weights(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Sequence[Weight]:
         """Each reading's weight at some rows of a range."""
         return [point.weight for point in self.points]
 
     def composition(self, retrieved: Sequence[Retrieved], weights: Sequence[Weight]) -> Composition:
-        """The readings in their order, with these weights; without those for which nothing is given."""
+        """The readings in their order, with these weights; without those for which nothing is
+        given.
+        """
         return zip(retrieved, self.grids, self.points, weights, strict=False)
 
-    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+    def read(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Reads:
         """Read the targets of some rows of a range with the entries that the row retrieves."""
         log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
         # without a curve one pass over the entries is enough
         if not self.curve:
-            return Reads(*compose(log_p, log_z, self.composition(retrieved, weights)), weights, self.no_sums())
+            return Reads(
+                *compose(log_p, log_z, self.composition(retrieved, weights)),
+                weights,
+                self.no_sums(),
+            )
         reads = read_points(log_p, log_z, retrieved[0], self.grids[0], self.curve)
         main, memory = reads[self.curve.index(self.points[0])]
         sums = np.array([-float(read.sum(dtype=torch.float64)) for read, _ in reads])
         return Reads(main, memory[:, None], weights, {"nll_by_cutoff": sums})
 
     def read_dense(
-        self, log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], rows: slice, weights: Sequence[Weight]
+        self,
+        log_p: Tensor,
+        log_z: Tensor,
+        retrieved: Sequence[Retrieved],
+        rows: slice,
+        weights: Sequence[Weight],
     ) -> Tensor:
         """Log-probabilities of every token, [r, V], for `rows` of n positions.
 
@@ -185,7 +209,8 @@ class WeightPolicy(ABC):
         return compose_dense(log_p, log_z, self.composition(retrieved, weights), rows)
 
     def dense(self, block: ScoredRange, log_p: Tensor) -> Tensor:
-        """Log-probabilities of every token at all counted rows of a range, memory included, float32 [c, V].
+        """Log-probabilities of every token at all counted rows of a range, memory included, float32
+        [c, V].
 
         Args:
             log_p: by the model alone, [c, V].
@@ -194,16 +219,24 @@ class WeightPolicy(ABC):
         for rows, retrieved in self.row.retrieve(block):
             weights, log_z = self.weights(block, rows, retrieved), block.lm.log_z[rows]
             n = len(log_z)
-            parts.append(self.read_dense(log_p[done : done + n], log_z, retrieved, slice(0, n), weights))
+            parts.append(
+                self.read_dense(log_p[done : done + n], log_z, retrieved, slice(0, n), weights)
+            )
             done += n
         return torch.cat(parts)
 
-    def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
+    def shares(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> list[Shares]:
         """Shares of each reading's memory at some rows of a range, and of its entries."""
         log_z, found = block.lm.log_z[rows], []
-        for one, grid, point, weight in self.composition(retrieved, self.weights(block, rows, retrieved)):
+        for one, grid, point, weight in self.composition(
+            retrieved, self.weights(block, rows, retrieved)
+        ):
             log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
-            absent = LogSums(torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score)
+            absent = LogSums(
+                torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score
+            )
             kept = grid.reader.read(torch.zeros_like(log_z), log_z, absent, weight).exp()
             found.append(Shares(kept, one.weights(point.scale, point.cutoff)))
         return found
@@ -230,7 +263,9 @@ class WeightPolicy(ABC):
         return [_describe_point(self.row.sources[0], self.grids[0], point) for point in points]
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
-        """Nats per token over the grid of a lone reading that was tuned on `tokens` tokens, JSON; None for others."""
+        """Nats per token over the grid of a lone reading that was tuned on `tokens` tokens, JSON;
+        None for others.
+        """
         return None
 
 
@@ -240,12 +275,17 @@ def open_policies(
     """The policy of each row.
 
     Args:
-        tuned: whether there is a tuning split; then even a row without a choice is measured there, for comparison.
-        spreads: spreads of scores in a sample, by row and source; None: not needed, or not known yet.
+        tuned: whether there is a tuning split; then even a row without a choice is measured there,
+        for comparison.
+        spreads: spreads of scores in a sample, by row and source; None: not needed, or not known
+        yet.
     """
     units = [[1.0] * len(row.sources) for row in rows] if spreads is None else spreads
     names = [row.sources[-1].reading.policy if tuned else "fixed" for row in rows]
-    return [WEIGHTS.load(name)(row, row.grids(unit)) for name, row, unit in zip(names, rows, units, strict=True)]
+    return [
+        WEIGHTS.load(name)(row, row.grids(unit))
+        for name, row, unit in zip(names, rows, units, strict=True)
+    ]
 
 
 def restored(row: MemoryRow, record: Record) -> WeightPolicy:
@@ -260,7 +300,8 @@ def compose(log_p: Tensor, log_z: Tensor, composition: Composition) -> tuple[Ten
     Args:
         log_p, log_z: of the model alone, [n], in nats.
 
-    The model gives the target 1/10. Two entries are equally near, and one of them holds it; λ = 1/2:
+    The model gives the target 1/10. Two entries are equally near, and one of them holds it; λ =
+    1/2:
 
     >>> from stages.memory.entries import Entries
     >>> from stages.memory.readers import READERS
@@ -306,7 +347,11 @@ def read_points(
 
 
 def _describe_reading(
-    source: Source, grid: ReadingGrid, point: Point, interior: Mapping[str, bool], tune_split: str | None
+    source: Source,
+    grid: ReadingGrid,
+    point: Point,
+    interior: Mapping[str, bool],
+    tune_split: str | None,
 ) -> dict[str, Any]:
     reading, about = source.reading, source.about
     names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
@@ -324,7 +369,9 @@ def _describe_reading(
 
 
 def _describe_point(source: Source, grid: ReadingGrid, point: Point) -> dict[str, Any]:
-    """Numbers at a point; a tuned scale is None if memory changes nothing, since all are equally good."""
+    """Numbers at a point; a tuned scale is None if memory changes nothing, since all are equally
+    good.
+    """
     any_scale = len(grid.scales) > 1 and grid.is_off(point.weight)
     return {
         source.about.amount: point.cutoff,

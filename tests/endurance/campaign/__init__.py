@@ -1,7 +1,8 @@
-"""Attacks on the command line, for as long as one likes; see `python -m tests.endurance.campaign --help`.
+"""Attacks on the command line, for as long as one likes; see `python -m tests.endurance.campaign
+--help`.
 
-Every attack is a module with a list `ATTACKS`; a case of an attack is decided by its name, the seed and a number, so
-that one line tries it again. Nothing outside a scratch folder is touched.
+Every attack is a module with a list `ATTACKS`; a case of an attack is decided by its name, the seed
+and a number, so that one line tries it again. Nothing outside a scratch folder is touched.
 """
 
 import os

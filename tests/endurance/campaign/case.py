@@ -1,4 +1,6 @@
-"""One try of an attack: its folder, its random numbers, its store, and the verdict on what memlm made of it."""
+"""One try of an attack: its folder, its random numbers, its store, and the verdict on what memlm
+made of it.
+"""
 
 import random
 import re
@@ -83,7 +85,8 @@ class Case:
 
 
 def judge(ended: Ended, wrong: Callable[[], str] = str) -> Verdict:
-    """The verdict on a command: refused with a message, or done with the right result, or a failure.
+    """The verdict on a command: refused with a message, or done with the right result, or a
+    failure.
 
     Args:
         ended: how it ended.

@@ -17,7 +17,10 @@ KINDS = [
     ["IVF4,SQ8"],
     ["IVF1,SQ8"],
     ["PCA4,IVF4,Flat"],
-    *(["ivf-pq", f"--set=lists={lists}", "--set=code_bits=4", "--set=code_bytes=1"] for lists in (1, 4)),
+    *(
+        ["ivf-pq", f"--set=lists={lists}", "--set=code_bits=4", "--set=code_bytes=1"]
+        for lists in (1, 4)
+    ),
     ["flat"],
     ["hnsw"],
 ]
@@ -26,11 +29,21 @@ PARAGRAPH = 3
 
 
 def changed_index(case: Case) -> Verdict:
-    """A datastore is changed up to three times; its index of the same kind is compared with it, row by row."""
+    """A datastore is changed up to three times; its index of the same kind is compared with it, row
+    by row.
+    """
     choose = case.random.choice
     case.before("neighbors")
-    windows = choose([[], ["--stride", "4"], ["--context", "6", "--stride", "2"], ["--context", "5"]])
-    how = ["--reset", choose(["none", "none", "document"]), "--dtype", choose(["float16", "float32"]), *windows]
+    windows = choose(
+        [[], ["--stride", "4"], ["--context", "6", "--stride", "2"], ["--context", "5"]]
+    )
+    how = [
+        "--reset",
+        choose(["none", "none", "document"]),
+        "--dtype",
+        choose(["float16", "float32"]),
+        *windows,
+    ]
     model = case.world.made[choose(["model", "model", "model", "lstm"])].reference
     if model == case.world.made["lstm"].reference:
         case.world.copy(case.store, {model})
@@ -47,7 +60,9 @@ def changed_index(case: Case) -> Verdict:
         if made.code != 0:
             return failed(f"{command[0]}: {judge(made).why or made.err[-200:]}")
         datastore = made.reference
-        index = case.memlm("build-index", datastore, "--index", *kind, "--recall", choose(["none", "20"]))
+        index = case.memlm(
+            "build-index", datastore, "--index", *kind, "--recall", choose(["none", "20"])
+        )
         if index.code != 0:
             return failed(f"build-index: {judge(index).why or index.err[-200:]}")
         wrong = _differing_rows(case.store / index.reference, case.store / datastore)
@@ -60,24 +75,41 @@ def changed_index(case: Case) -> Verdict:
 
 
 def _change(case: Case, datastore: str, documents: int, step: int) -> tuple[list[str], int]:
-    """A command that adds documents, forgets some, or both, and how many documents there are afterwards."""
-    command, kind = ["update-datastore", datastore], case.random.choice(["add", "forget", "forget", "both"])
+    """A command that adds documents, forgets some, or both, and how many documents there are
+    afterwards.
+    """
+    command, kind = (
+        ["update-datastore", datastore],
+        case.random.choice(["add", "forget", "forget", "both"]),
+    )
     if kind != "add":
         gone = case.random.sample(range(documents), case.random.randint(1, max(1, documents // 3)))
         command += [part for number in gone for part in ("--forget", str(number))]
         documents -= len(gone)
     if kind != "forget":
-        (case.folder / f"more-{step}.txt").write_text(story(MORE_LINES, 100 * step + case.random.randrange(100)))
+        (case.folder / f"more-{step}.txt").write_text(
+            story(MORE_LINES, 100 * step + case.random.randrange(100))
+        )
         tokens = case.world.made["tokens"].reference
-        added = case.memlm("tokenize", "--train", f"more-{step}.txt", *BY_PARAGRAPH, "--tokenizer", tokens)
+        added = case.memlm(
+            "tokenize", "--train", f"more-{step}.txt", *BY_PARAGRAPH, "--tokenizer", tokens
+        )
         command += ["--add", added.reference]
         documents += MORE_LINES // PARAGRAPH
     return command, documents
 
 
 def _differing_rows(index: Path, datastore: Path) -> str:
-    """Rows that differ, in words; in a process of its own, for FAISS starts threads, and a campaign forks."""
-    command = [sys.executable, "-m", "tests.oracles.index_rows", str(index.resolve()), str(datastore.resolve())]
+    """Rows that differ, in words; in a process of its own, for FAISS starts threads, and a campaign
+    forks.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tests.oracles.index_rows",
+        str(index.resolve()),
+        str(datastore.resolve()),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     return f"rows {done.stdout.strip()}" if done.stdout.strip() else done.stderr.strip()[-200:]
 

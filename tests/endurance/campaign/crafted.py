@@ -1,4 +1,6 @@
-"""Artifacts from strangers: every hash is right, the content is hostile. Refused, or read to an end; never a crash."""
+"""Artifacts from strangers: every hash is right, the content is hostile. Refused, or read to an
+end; never a crash.
+"""
 
 import hashlib
 import json
@@ -13,18 +15,35 @@ from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import damaged_bytes, damaged_json, damaged_json_text
 
 READERS = {
-    "tokens": [["train", "{tokens}", "--steps", "2"], ["pack-batches", "{tokens}"], ["artifacts", "show", "{tokens}"]],
+    "tokens": [
+        ["train", "{tokens}", "--steps", "2"],
+        ["pack-batches", "{tokens}"],
+        ["artifacts", "show", "{tokens}"],
+    ],
     "model": [
         ["build-datastore", "{model}"],
         ["evaluate", "{model}"],
         ["generate", "{model}", "--prompt", "the", "--max-tokens", "3"],
     ],
-    "lstm": [["evaluate", "{lstm}"], ["train", "{tokens}", "--init-from", "{lstm}", "--steps", "1"]],
+    "lstm": [
+        ["evaluate", "{lstm}"],
+        ["train", "{tokens}", "--init-from", "{lstm}", "--steps", "1"],
+    ],
     "datastore": [["build-index", "{datastore}"], ["evaluate", "{index}"]],
-    "index": [["precompute-neighbors", "{index}"], ["evaluate", "{index}"], ["inspect", "{index}", "--position", "4"]],
-    "neighbors": [["evaluate", "{neighbors}"], ["train", "{neighbors}", "--method", "spalm", "--steps", "1"]],
+    "index": [
+        ["precompute-neighbors", "{index}"],
+        ["evaluate", "{index}"],
+        ["inspect", "{index}", "--position", "4"],
+    ],
+    "neighbors": [
+        ["evaluate", "{neighbors}"],
+        ["train", "{neighbors}", "--method", "spalm", "--steps", "1"],
+    ],
     "batches": [["train", "{batches}", "--method", "trime-ext", "--steps", "1"]],
-    "report": [["report", "{report}", "--output", "p.html"], ["compare", "{report}", "{recent}", "--samples", "20"]],
+    "report": [
+        ["report", "{report}", "--output", "p.html"],
+        ["compare", "{report}", "{recent}", "--samples", "20"],
+    ],
     "gated": [["report", "{gated}", "--output", "p.html"]],
     "grown": [
         ["update-datastore", "{grown}", "--forget", "3"],
@@ -32,7 +51,10 @@ READERS = {
         ["evaluate", "{grown-ivf}", "--exclude", "document", "--split", "valid"],
         ["inspect", "{grown-ivf}", "--position", "4"],
     ],
-    "cut": [["build-index", "{cut}", "--index", "flat"], ["precompute-neighbors", "{cut-ivf}", "--exact"]],
+    "cut": [
+        ["build-index", "{cut}", "--index", "flat"],
+        ["precompute-neighbors", "{cut-ivf}", "--exact"],
+    ],
 }
 """Commands that read each artifact; none of what they make is in the store."""
 MANIFESTS = 0.3
@@ -52,7 +74,9 @@ def crafted(case: Case) -> Verdict:
     path = artifact / MANIFEST if case.random.random() < MANIFESTS else case.random.choice(files)
     how = _craft(case, path)
     case.note(f"{path.relative_to(case.store)}: {how}; {' '.join(command)}")
-    with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):  # of a manifest that is none
+    with suppress(
+        AttributeError, KeyError, TypeError, ValueError, RecursionError
+    ):  # of a manifest that is none
         _sign(case.store, artifact, path)
     verdict = judge(case.memlm(*[case.world.filled(part) for part in command]))
     return failed(f"{command[0]}: {verdict.why}") if verdict.judgement == "failed" else verdict
@@ -63,7 +87,9 @@ def _craft(case: Case, path: Path) -> str:
     if path.name == "zarr.json" and case.random.random() < 0.3:
         return _declare(case, path)
     if path.name == MANIFEST:
-        text, how = damaged_json_text(case.random, path.read_text(), case.random.choice([(), FACTS]))
+        text, how = damaged_json_text(
+            case.random, path.read_text(), case.random.choice([(), FACTS])
+        )
         path.write_text(text)
     elif path.suffix == ".json" and case.random.random() < 0.8:
         text, how = damaged_json_text(case.random, path.read_text())
@@ -79,7 +105,9 @@ def _craft(case: Case, path: Path) -> str:
         )
         start = case.random.randrange(0, max(1, len(data) - 24), 8)
         end = case.random.choice([start + 8, len(data) - 24])
-        path.write_bytes(data[:start] + (value * len(data))[: max(0, end - start)] + data[max(start, end) :])
+        path.write_bytes(
+            data[:start] + (value * len(data))[: max(0, end - start)] + data[max(start, end) :]
+        )
         how = f"bytes {start} to {end} now {value.hex()}"
     else:
         content, how = damaged_bytes(case.random, data)
@@ -93,7 +121,9 @@ def _declare(case: Case, path: Path) -> str:
     if content["node_type"] == "group":
         path.write_text(path.read_text().replace("group", "array"))
         return "a group that says it is an array"
-    rows = case.random.choice([0, 1, content["shape"][0] + 1, content["shape"][0] * 2, 10**9, 10**12, 2**63])
+    rows = case.random.choice(
+        [0, 1, content["shape"][0] + 1, content["shape"][0] * 2, 10**9, 10**12, 2**63]
+    )
     shard = case.random.choice([1, content["shape"][0], rows])
     content["shape"][0] = rows
     content["chunk_grid"]["configuration"]["chunk_shape"][0] = shard
@@ -103,7 +133,9 @@ def _declare(case: Case, path: Path) -> str:
 
 
 def _sign(store: Path, artifact: Path, path: Path) -> None:
-    """Put a changed file's size and hash into its manifest, and seal this and all that was made from it anew."""
+    """Put a changed file's size and hash into its manifest, and seal this and all that was made
+    from it anew.
+    """
     manifest = json.loads((artifact / MANIFEST).read_text())
     if path.name != MANIFEST:
         content = path.read_bytes()
@@ -119,7 +151,11 @@ def _seal(store: Path, artifact: Path, manifest: dict[str, Any]) -> None:
     for other in store.glob(f"*/*/{MANIFEST}"):
         made = json.loads(other.read_text())
         reference = manifest["kind"], manifest["id"]
-        records = [record for record in made["inputs"].values() if (record["kind"], record["id"]) == reference]
+        records = [
+            record
+            for record in made["inputs"].values()
+            if (record["kind"], record["id"]) == reference
+        ]
         for record in records:
             record["digest"] = manifest["digest"]
         if records:

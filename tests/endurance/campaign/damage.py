@@ -1,4 +1,6 @@
-"""Damaged bytes in finished artifacts, manifests, names and stamps: refused, or the very same result."""
+"""Damaged bytes in finished artifacts, manifests, names and stamps: refused, or the very same
+result.
+"""
 
 from pathlib import Path
 
@@ -10,7 +12,9 @@ STAMPS = ".stamps"
 
 
 def damaged_file(case: Case) -> Verdict:
-    """A listed file of something that a stage reads, changed, or gone, or replaced by a folder or a link."""
+    """A listed file of something that a stage reads, changed, or gone, or replaced by a folder or a
+    link.
+    """
     stage = _consumer(case)
     case.before(stage)
     files = [path for path in _files(case.store) if path.name != "manifest.json"]
@@ -18,7 +22,9 @@ def damaged_file(case: Case) -> Verdict:
     _damage_file(case, path)
     verify = case.memlm("artifacts", "verify")
     if verify.code != 4:
-        return failed(f"artifacts verify ended with {verify.code} although {path.relative_to(case.store)} is damaged")
+        return failed(
+            f"artifacts verify ended with {verify.code} although {path.relative_to(case.store)} is damaged"
+        )
     return _then_use(case, stage)
 
 
@@ -56,14 +62,22 @@ def damaged_name(case: Case) -> Verdict:
     victim = case.random.choice([name, case.random.choice(victims)])
     content, how = damaged_bytes(case.random, victim.read_bytes())
     if victim == name and case.random.random() < 0.5:
-        content = case.random.choice([*ELSEWHERE, "", ".", "..", f"../{source}", made["tokens"], f"{id}x"]).encode()
+        content = case.random.choice(
+            [*ELSEWHERE, "", ".", "..", f"../{source}", made["tokens"], f"{id}x"]
+        ).encode()
         how = f"now {content.decode()!r}"
     elif victim != name and case.random.random() < 0.7:
         text, how = damaged_json_text(case.random, victim.read_text())
         content = text.encode()
     victim.write_bytes(content)
     case.note(f"{victim.relative_to(case.store)}: {how}")
-    for arguments in (["list"], ["verify"], ["graph"], ["show", f"{kind}/pet"], ["gc", "--unnamed", "--dry-run"]):
+    for arguments in (
+        ["list"],
+        ["verify"],
+        ["graph"],
+        ["show", f"{kind}/pet"],
+        ["gc", "--unnamed", "--dry-run"],
+    ):
         verdict = judge(case.memlm("artifacts", *arguments))
         if verdict.judgement == "failed":
             return failed(f"artifacts {' '.join(arguments)}: {verdict.why}")
@@ -95,7 +109,9 @@ def _damage_file(case: Case, path: Path) -> None:
             path.symlink_to(case.folder / "strangers" / "kept.txt")
         case _:
             how = "content of another file"
-            others = [p.read_bytes() for p in _files(case.store) if p.read_bytes() != path.read_bytes()]
+            others = [
+                p.read_bytes() for p in _files(case.store) if p.read_bytes() != path.read_bytes()
+            ]
             path.write_bytes(case.random.choice(others))
     case.note(f"{relative}: {how}")
 
@@ -107,7 +123,9 @@ def _then_use(case: Case, stage: str) -> Verdict:
     if verdict.judgement == "failed":
         return failed(f"{stage}: {verdict.why}")
     return (
-        verdict if verdict != REFUSED or ended.code == 4 else failed(f"{stage}: code {ended.code}: {ended.err[-200:]}")
+        verdict
+        if verdict != REFUSED or ended.code == 4
+        else failed(f"{stage}: code {ended.code}: {ended.err[-200:]}")
     )
 
 
@@ -115,4 +133,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-ATTACKS = {"damaged-file": damaged_file, "damaged-manifest": damaged_manifest, "damaged-name": damaged_name}
+ATTACKS = {
+    "damaged-file": damaged_file,
+    "damaged-manifest": damaged_manifest,
+    "damaged-name": damaged_name,
+}

@@ -1,4 +1,6 @@
-"""A disk without room, without inodes, or a limit on a file's size: code 5, and the same command goes on from there."""
+"""A disk without room, without inodes, or a limit on a file's size: code 5, and the same command
+goes on from there.
+"""
 
 import os
 import subprocess
@@ -17,7 +19,9 @@ STEPS, PLENTY = 60, 2000
 
 
 def full_disk(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
-    """A real tmpfs with hardly any room for one of `stages`, which grows step by step; sometimes inodes lack."""
+    """A real tmpfs with hardly any room for one of `stages`, which grows step by step; sometimes
+    inodes lack.
+    """
     if os.geteuid() != 0:
         return Verdict("skipped", "only root can mount a small disk")
     stage = case.random.choice(stages)
@@ -50,7 +54,9 @@ def file_limit(case: Case) -> Verdict:
     ended = case.stage(stage, limits=Limits(file_bytes=limit))
     first = judge(ended)
     if first.judgement == "failed" or ended.code not in (0, 5):
-        return failed(f"files of {limit} bytes: {first.why or f'code {ended.code}: {ended.err[-200:]}'}")
+        return failed(
+            f"files of {limit} bytes: {first.why or f'code {ended.code}: {ended.err[-200:]}'}"
+        )
     again = case.stage(stage, limits=Limits(file_bytes=MOST_BYTES_WRITTEN))
     verdict = judge(again, lambda: case.wrong(stage))
     if verdict.judgement == "refused":
@@ -80,4 +86,8 @@ def _mount(*arguments: str) -> bool:
     return subprocess.run(["mount", *arguments], capture_output=True).returncode == 0
 
 
-ATTACKS = {"full-disk": full_disk, "full-disk-change": partial(full_disk, stages=CHANGES), "file-limit": file_limit}
+ATTACKS = {
+    "full-disk": full_disk,
+    "full-disk-change": partial(full_disk, stages=CHANGES),
+    "file-limit": file_limit,
+}

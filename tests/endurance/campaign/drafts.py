@@ -1,11 +1,18 @@
-"""Damaged drafts: killed work whose remains are changed; the same command mends it, refuses it, or is right."""
+"""Damaged drafts: killed work whose remains are changed; the same command mends it, refuses it, or
+is right.
+"""
 
 import json
 import signal
 from pathlib import Path
 
 from tests.endurance.campaign.case import HARMLESS, Case, Verdict, failed, judge
-from tests.endurance.campaign.mutate import ELSEWHERE, damaged_bytes, damaged_json, damaged_json_text
+from tests.endurance.campaign.mutate import (
+    ELSEWHERE,
+    damaged_bytes,
+    damaged_json,
+    damaged_json_text,
+)
 from tests.endurance.campaign.process import Death
 from tests.endurance.campaign.world import STAGES
 
@@ -30,7 +37,9 @@ def damaged_draft(case: Case) -> Verdict:
             return failed(f"artifacts {command[0]}: {verdict.why}")
     ended = case.stage(stage)
     verdict = judge(ended, lambda: case.wrong(stage))
-    return failed(f"code {ended.code}: {ended.err[-200:]}") if ended.code in (2, 3, 5, 75) else verdict
+    return (
+        failed(f"code {ended.code}: {ended.err[-200:]}") if ended.code in (2, 3, 5, 75) else verdict
+    )
 
 
 def _damage(case: Case, path: Path) -> str:
@@ -53,11 +62,15 @@ def _damage_line(case: Case, path: Path) -> str:
     at = case.random.randrange(len(lines))
     how = case.random.choice(["record", "record", "discard", "twice", "swap", "gone"])
     if how == "record":
-        within = case.random.choice([("record",), ("record", "seconds", "discarded"), ("key", "files"), ()])
+        within = case.random.choice(
+            [("record",), ("record", "seconds", "discarded"), ("key", "files"), ()]
+        )
         value, change = damaged_json(case.random, json.loads(lines[at]), within)
         lines[at], how = json.dumps(value), f"line {at + 1}: {change}"
     elif how == "discard":
-        lines[at] = json.dumps(json.loads(lines[at]) | {"discarded": [case.random.choice(ELSEWHERE)]})
+        lines[at] = json.dumps(
+            json.loads(lines[at]) | {"discarded": [case.random.choice(ELSEWHERE)]}
+        )
     elif how == "twice":
         lines.insert(at, lines[at])
     elif how == "gone":

@@ -1,4 +1,6 @@
-"""Imported folders whose parts disagree: settings of another model, weights that are missing or of other shapes."""
+"""Imported folders whose parts disagree: settings of another model, weights that are missing or of
+other shapes.
+"""
 
 import json
 import os
@@ -33,7 +35,9 @@ def pretrained(world: World) -> Path:
 
 
 def imported_parts(case: Case) -> Verdict:
-    """A model's folder with one part changed, or taken from another; its tokens are those of the folder before."""
+    """A model's folder with one part changed, or taken from another; its tokens are those of the
+    folder before.
+    """
     family = case.random.choice(FAMILIES)
     folder = case.folder / "model"
     shutil.copytree(pretrained(case.world) / family, folder)
@@ -50,7 +54,9 @@ def imported_parts(case: Case) -> Verdict:
 
 
 def _change(case: Case, folder: Path, family: str) -> str:
-    way = case.random.choice(["settings", "settings", "settings", "weights", "weights", "bytes", "exchanged"])
+    way = case.random.choice(
+        ["settings", "settings", "settings", "weights", "weights", "bytes", "exchanged"]
+    )
     if family == "bert" and case.random.random() < 0.5:
         way = "sentences"
     if way == "settings":
@@ -83,9 +89,15 @@ def _sentences(case: Case, folder: Path) -> str:
     """The files that sentence-transformers writes beside an encoder, with one value changed."""
     types = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     written = {
-        "modules.json": [{"path": path, "type": f"sentence_transformers.models.{one}"} for path, one in types.items()],
+        "modules.json": [
+            {"path": path, "type": f"sentence_transformers.models.{one}"}
+            for path, one in types.items()
+        ],
         "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
-        "1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+        "1_Pooling/config.json": {
+            "pooling_mode_cls_token": True,
+            "pooling_mode_mean_tokens": False,
+        },
     }
     name = case.random.choice(list(written))
     written[name], how = damaged_json(case.random, written[name])

@@ -1,4 +1,6 @@
-"""Kills and signals at every moment of every stage; the same command again leaves the bytes of an undisturbed run."""
+"""Kills and signals at every moment of every stage; the same command again leaves the bytes of an
+undisturbed run.
+"""
 
 import shutil
 import signal
@@ -48,7 +50,9 @@ with = { add = "more" }
 
 
 def kill(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
-    """One to three signals, each at a change on disk or at any moment, then the same command, of one of `stages`."""
+    """One to three signals, each at a change on disk or at any moment, then the same command, of
+    one of `stages`.
+    """
     stage = case.random.choice(stages)
     made = case.world.made[stage]
     case.before(stage)
@@ -61,7 +65,9 @@ def kill(case: Case, stages: Sequence[str] = tuple(STAGES)) -> Verdict:
             seconds=None if at_event else case.random.uniform(0.02, made.seconds),
         )
         ended = case.stage(stage, death=death)
-        case.note(f"{stage}: {chosen.name} at {'change ' + str(death.event) if at_event else 'a moment'}: {ended.code}")
+        case.note(
+            f"{stage}: {chosen.name} at {'change ' + str(death.event) if at_event else 'a moment'}: {ended.code}"
+        )
         if not _expected(ended, chosen, early=set()):
             return failed(f"{chosen.name} ended with {ended.code}: {ended.err.strip()[-200:]}")
     return _resumed(case.stage(stage), lambda: case.wrong(stage))
@@ -81,9 +87,13 @@ def kill_installed(case: Case) -> Verdict:
 
 
 def kill_recipe(case: Case) -> Verdict:
-    """A recipe that changes a datastore, killed between any two changes on disk, planned and run again."""
+    """A recipe that changes a datastore, killed between any two changes on disk, planned and run
+    again.
+    """
     (case.folder / "recipe.toml").write_text(RECIPE)
-    files = [part for split in ("train", "valid", "test") for part in (f"--{split}", f"{split}.txt")]
+    files = [
+        part for split in ("train", "valid", "test") for part in (f"--{split}", f"{split}.txt")
+    ]
     events = sum(case.world.made[stage].events for stage in RECIPE_STAGES)
     for _ in range(case.random.randint(1, 4)):
         chosen = case.random.choice(SIGNALS)
@@ -124,9 +134,12 @@ def kill_copy(case: Case) -> Verdict:
 def _expected(ended: Ended, chosen: signal.Signals, early: set[int]) -> bool:
     """Whether a command ended as the signal asks, or before it came, or while Python was starting.
 
-    Which it does with `early`; or, before it has come to any of memlm, with 1 and a traceback of its own modules.
+    Which it does with `early`; or, before it has come to any of memlm, with 1 and a traceback of
+    its own modules.
     """
-    before = bool(early) and chosen == signal.SIGINT and ended.code == 1 and "memlm" not in ended.err
+    before = (
+        bool(early) and chosen == signal.SIGINT and ended.code == 1 and "memlm" not in ended.err
+    )
     return before or ended.code in {0, *ENDS[chosen], *early}
 
 
@@ -138,7 +151,9 @@ def _resumed(ended: Ended, wrong: Callable[[], str]) -> Verdict:
 
 
 def _differs(case: Case, stage: str) -> str:
-    """What differs from the stage made in one go beside it, in shards of their real size as the killed ones."""
+    """What differs from the stage made in one go beside it, in shards of their real size as the
+    killed ones.
+    """
     folder, reference = case.folder / "undisturbed", case.world.made[stage].reference
     write_texts(folder)
     case.world.copy(folder / "store", case.world.ancestors(reference))
@@ -146,5 +161,9 @@ def _differs(case: Case, stage: str) -> str:
     return ", ".join(differences(folder / "store" / reference, case.store / reference))
 
 
-ATTACKS = {"kill": kill, "kill-change": partial(kill, stages=CHANGES), "kill-installed": kill_installed}
+ATTACKS = {
+    "kill": kill,
+    "kill-change": partial(kill, stages=CHANGES),
+    "kill-installed": kill_installed,
+}
 ATTACKS |= {"kill-recipe": kill_recipe, "kill-copy": kill_copy}

@@ -1,19 +1,81 @@
-"""Seeded damage: to bytes, and to numbers, names and shapes of JSON; and values that nobody expects."""
+"""Seeded damage: to bytes, and to numbers, names and shapes of JSON; and values that nobody
+expects.
+"""
 
 import json
 from copy import deepcopy
 from random import Random
 from typing import Any
 
-ELSEWHERE = ["../strangers/kept.txt", "../../strangers/kept.txt", "../../../strangers/kept.txt", "../strangers"]
+ELSEWHERE = [
+    "../strangers/kept.txt",
+    "../../strangers/kept.txt",
+    "../../../strangers/kept.txt",
+    "../strangers",
+]
 TEXTS = [
-    *("", " ", "\n", "x" * 300, "x" * 100_000, "é" * 90, "\u202e", "\x1b[31mred", "None", "null", "a/b", "~"),
-    *("-", "--", "-1", ".", "..", "{tokens}", "%s%n", "$(touch x)", "NaN", "\udcff", "[" * 3000, "a=b", "=", ",", ":"),
+    *(
+        "",
+        " ",
+        "\n",
+        "x" * 300,
+        "x" * 100_000,
+        "é" * 90,
+        "\u202e",
+        "\x1b[31mred",
+        "None",
+        "null",
+        "a/b",
+        "~",
+    ),
+    *(
+        "-",
+        "--",
+        "-1",
+        ".",
+        "..",
+        "{tokens}",
+        "%s%n",
+        "$(touch x)",
+        "NaN",
+        "\udcff",
+        "[" * 3000,
+        "a=b",
+        "=",
+        ",",
+        ":",
+    ),
     *ELSEWHERE,
 ]
 NUMBERS = [
-    *("0", "-1", "1", "2", "3.5", "-0.0", "1e-30", "1e308", "-1e308", "1e999", "nan", "inf", "-inf", "1_0", "0x10"),
-    *(str(2**31), str(2**32), str(2**63), str(2**64), str(10**23), "-" + str(2**63), "٣", "1e", "--1"),
+    *(
+        "0",
+        "-1",
+        "1",
+        "2",
+        "3.5",
+        "-0.0",
+        "1e-30",
+        "1e308",
+        "-1e308",
+        "1e999",
+        "nan",
+        "inf",
+        "-inf",
+        "1_0",
+        "0x10",
+    ),
+    *(
+        str(2**31),
+        str(2**32),
+        str(2**63),
+        str(2**64),
+        str(10**23),
+        "-" + str(2**63),
+        "٣",
+        "1e",
+        "--1",
+    ),
 ]
 HUGE = frozenset(number for number in NUMBERS if len(number) > 6 and number.isdigit()) | {"1e308"}
 """Legal as an amount of work that nobody lives to see the end of."""
@@ -29,7 +91,9 @@ def damaged_bytes(random: Random, data: bytes) -> tuple[bytes, str]:
     many = random.randint(1, 1 + len(data) // 4)
     junk = random.randbytes(min(many, 4096))
     ways = {
-        f"bit flipped at {at}": data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+        f"bit flipped at {at}": data[:at]
+        + bytes([data[at] ^ 1 << random.randrange(8)])
+        + data[at + 1 :]
         if data
         else junk,
         f"cut at {at}": data[:at],
@@ -37,7 +101,9 @@ def damaged_bytes(random: Random, data: bytes) -> tuple[bytes, str]:
         f"{len(junk)} bytes appended": data + junk,
         f"{many} bytes removed at {at}": data[:at] + data[at + many :],
         f"{len(junk)} bytes put in at {at}": data[:at] + junk + data[at:],
-        f"{many} bytes zeroed at {at}": data[:at] + bytes(min(many, len(data) - at)) + data[at + many :],
+        f"{many} bytes zeroed at {at}": data[:at]
+        + bytes(min(many, len(data) - at))
+        + data[at + many :],
         f"{len(junk)} bytes replaced at {at}": data[:at] + junk + data[at + len(junk) :],
         "all of it nested lists": b"[" * 200_000,
     }
@@ -54,7 +120,9 @@ def damaged_json(random: Random, value: Any, within: tuple[str, ...] = ()) -> tu
         within: keys of the outermost object that may be changed; none means any.
     """
     changed = deepcopy(value)
-    places = [(holder, key, path) for holder, key, path in _places(changed, "") if _inside(path, within)]
+    places = [
+        (holder, key, path) for holder, key, path in _places(changed, "") if _inside(path, within)
+    ]
     if not places:
         return [changed], "put into a list"
     holder, key, path = random.choice(places)
@@ -88,7 +156,13 @@ def _inside(path: str, within: tuple[str, ...]) -> bool:
 
 def _places(value: Any, path: str) -> list[tuple[Any, Any, str]]:
     """Every (holder, key, path) in a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found = []
     for key, inner in items:
         found += [(value, key, f"{path}.{key}"), *_places(inner, f"{path}.{key}")]

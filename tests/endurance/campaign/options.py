@@ -13,7 +13,9 @@ from tests.endurance.campaign.world import FILES, STAGES
 
 COMMANDS = {
     "tokenize": ["tokenize", *FILES],
-    "train": [part for part in STAGES["model"] if part != "--checkpoint-seconds" and part != "0.01"],
+    "train": [
+        part for part in STAGES["model"] if part != "--checkpoint-seconds" and part != "0.01"
+    ],
     "build-datastore": STAGES["datastore"],
     "build-index": STAGES["index"],
     "precompute-neighbors": STAGES["neighbors"],
@@ -21,7 +23,16 @@ COMMANDS = {
     "update-datastore": STAGES["exchanged"],
     "evaluate": ["evaluate", "{index}"],
     "inspect": ["inspect", "{neighbors}", "--position", "8", "--length", "4"],
-    "generate": ["generate", "{index}", "--prompt", "the cat", "--max-tokens", "3", "--device", "cpu"],
+    "generate": [
+        "generate",
+        "{index}",
+        "--prompt",
+        "the cat",
+        "--max-tokens",
+        "3",
+        "--device",
+        "cpu",
+    ],
     "compare": ["compare", "{report}", "{recent}", "--samples", "50"],
     "report": ["report", "{report}", "--output", "page.html"],
     "run": ["run", "recipe.toml"],
@@ -46,7 +57,16 @@ from = "tokens"
 settings = { segment_length = 8 }
 """
 NEVER = {"--help", "--open"}
-WORK = {"--steps", "--epochs", "--samples", "--accumulate", "--max-tokens", "steps", "epochs", "accumulate"}
+WORK = {
+    "--steps",
+    "--epochs",
+    "--samples",
+    "--accumulate",
+    "--max-tokens",
+    "steps",
+    "epochs",
+    "accumulate",
+}
 """How much is to be done: large numbers are right, and long."""
 VALUES = [
     *('"x"', "true", "[]", "[1, 2]", "{}", "{a = 1}", "nan", "inf", "-inf", "''"),
@@ -54,17 +74,64 @@ VALUES = [
 ]
 """In TOML."""
 READINGS = [
-    *("", "knn-lm", "external", "long", "trime", "neural-cache", "none", "local", "external+long", "x", "+", "a:b:c"),
+    *(
+        "",
+        "knn-lm",
+        "external",
+        "long",
+        "trime",
+        "neural-cache",
+        "none",
+        "local",
+        "external+long",
+        "x",
+        "+",
+        "a:b:c",
+    ),
     *("exact", "exact-stream", "exact-stream+exact", "similar-pairs"),
 ]
 SETTINGS = [
-    *("", "lambda", "temperature", "k", "size", "theta", "alpha", "window", "metric", "exact", "x", "memory", "key"),
+    *(
+        "",
+        "lambda",
+        "temperature",
+        "k",
+        "size",
+        "theta",
+        "alpha",
+        "window",
+        "metric",
+        "exact",
+        "x",
+        "memory",
+        "key",
+    ),
     *("matches", "pairs", "pointers", "searched"),
 ]
 FACTORIES = [
-    *("PCA100,Flat", "PCA4,Flat", "NSG16", "HNSW0", "HNSW99999999", "IVF99999999,Flat", "IVF4,PQ3", "IVF4,", ",Flat"),
+    *(
+        "PCA100,Flat",
+        "PCA4,Flat",
+        "NSG16",
+        "HNSW0",
+        "HNSW99999999",
+        "IVF99999999,Flat",
+        "IVF4,PQ3",
+        "IVF4,",
+        ",Flat",
+    ),
     *("LSH", "OPQ8_64,IVF4,PQ8"),
-    *("PQ8x99", "PQ4x4", "IDMap,Flat", "IDMap2,Flat", "RR4,Flat", "IVF4_HNSW32,Flat", "SQ8", "SQ3", "Refine"),
+    *(
+        "PQ8x99",
+        "PQ4x4",
+        "IDMap,Flat",
+        "IDMap2,Flat",
+        "RR4,Flat",
+        "IVF4_HNSW32,Flat",
+        "SQ8",
+        "SQ3",
+        "Refine",
+    ),
     *("IVF4,Flat,RFlat", "L2norm,Flat"),
     *("BIVF4", "BFlat", "RCQ2x4,Flat", "PQ" * 50_000, "(" * 50_000, "Flat" * 20_000),
 ]
@@ -79,7 +146,16 @@ EXAMPLES = [
     [*COMMANDS["train"], "--seed", str(2**64)],
     [*COMMANDS["train"], "--set", "model.layers=10000000"],
     [*COMMANDS["train"], "--set", f"model.width={2**62}"],
-    ["train", "{batches}", "--method", "trime-ext", "--steps", "4", "--set", "memory.temperature=1e-30"],
+    [
+        "train",
+        "{batches}",
+        "--method",
+        "trime-ext",
+        "--steps",
+        "4",
+        "--set",
+        "memory.temperature=1e-30",
+    ],
     ["build-index", "{datastore}", "--index", "PCA100,Flat"],
     ["build-index", "{datastore}", "--index", "NSG16"],
     ["build-index", "{datastore}", "--index", "PQ" * 50_000],
@@ -111,7 +187,10 @@ def bad_options(case: Case) -> Verdict:
     arguments = [case.world.filled(argument) for argument in arguments]
     stdin = case.random.choice([b"", b"", b"\xff\xfe", b"tokens/x\n", b"\n" * 1000, b"the cat"])
     case.note(
-        " ".join(argument if len(argument) < 80 else argument[:60] + f"…({len(argument)})" for argument in arguments)
+        " ".join(
+            argument if len(argument) < 80 else argument[:60] + f"…({len(argument)})"
+            for argument in arguments
+        )
     )
     return judge(case.memlm(*arguments, stdin=stdin))
 
@@ -137,9 +216,15 @@ def _option(case: Case, name: str) -> list[str]:
     if spelled == "--config":
         (case.folder / "bad.toml").write_bytes(_toml(case.random))
         return ["--config", case.random.choice(["bad.toml", "bad.toml", "bad.toml", *TEXTS])]
-    kind = str(getattr(option, "type", None) or option.type_descriptor.annotation).lower()  # of older and newer Typer
+    kind = str(
+        getattr(option, "type", None) or option.type_descriptor.annotation
+    ).lower()  # of older and newer Typer
     numeric = "int" in kind or "float" in kind
-    value = _number(case.random, spelled) if numeric and case.random.random() < 0.85 else _value(case, spelled, name)
+    value = (
+        _number(case.random, spelled)
+        if numeric and case.random.random() < 0.85
+        else _value(case, spelled, name)
+    )
     return [value] if option.param_type_name == "argument" else [spelled, value]
 
 
@@ -161,9 +246,27 @@ def _value(case: Case, option: str, name: str) -> str:
     if option == "--memory":
         return random.choice(READINGS) + _numbers(random)
     if option == "--store" and random.random() < 0.5:
-        return random.choice(["", "/proc/x", "train.txt", "train.txt/store", "x" * 300, "\udcff", "../case/store", "."])
-    references = [*(made.reference for made in case.world.made.values()), "strangers", "store/tokens", "tokens/none"]
-    return random.choice([[_number(random, option)], TEXTS, references, [_odd_list(random)]][random.randrange(4)])
+        return random.choice(
+            [
+                "",
+                "/proc/x",
+                "train.txt",
+                "train.txt/store",
+                "x" * 300,
+                "\udcff",
+                "../case/store",
+                ".",
+            ]
+        )
+    references = [
+        *(made.reference for made in case.world.made.values()),
+        "strangers",
+        "store/tokens",
+        "tokens/none",
+    ]
+    return random.choice(
+        [[_number(random, option)], TEXTS, references, [_odd_list(random)]][random.randrange(4)]
+    )
 
 
 def _number(random: Random, option: str) -> str:
@@ -171,13 +274,18 @@ def _number(random: Random, option: str) -> str:
 
 
 def _numbers(random: Random) -> str:
-    pairs = [f"{random.choice(SETTINGS)}={random.choice([*NUMBERS, 'tune', '', 'x', '1,2'])}" for _ in range(3)]
+    pairs = [
+        f"{random.choice(SETTINGS)}={random.choice([*NUMBERS, 'tune', '', 'x', '1,2'])}"
+        for _ in range(3)
+    ]
     return ":" + ",".join(pairs[: random.randint(0, 3)]) if random.random() < 0.8 else ""
 
 
 def _odd_list(random: Random) -> str:
     return ",".join(
-        random.choices(["train", "valid", "test", "", "x", "0.5", "1", "-1", "nan", "self", "window:3"], k=3)
+        random.choices(
+            ["train", "valid", "test", "", "x", "0.5", "1", "-1", "nan", "self", "window:3"], k=3
+        )
     )
 
 
@@ -186,17 +294,42 @@ def _setting(random: Random, name: str) -> str:
     from pipelines.catalogue import COMMANDS as stages
     from pipelines.catalogue import stage_of
 
-    known = list(stage_of(name).Config.model_fields) if name in stages else ["tokens.tokenizer", "batches.k"]
+    known = (
+        list(stage_of(name).Config.model_fields)
+        if name in stages
+        else ["tokens.tokenizer", "batches.k"]
+    )
     deeper = ["model", "optimizer", "schedule", "memory"]
-    below = ["layers", "width", "lr", "name", "dropout", "temperature", "warmup", "backbone", "heads", "x", "betas"]
-    key = random.choice([*known, *known, f"{random.choice(deeper)}.{random.choice(below)}", "", "a.b.c.d", "seed"])
+    below = [
+        "layers",
+        "width",
+        "lr",
+        "name",
+        "dropout",
+        "temperature",
+        "warmup",
+        "backbone",
+        "heads",
+        "x",
+        "betas",
+    ]
+    key = random.choice(
+        [*known, *known, f"{random.choice(deeper)}.{random.choice(below)}", "", "a.b.c.d", "seed"]
+    )
     values = [value for value in VALUES if key not in WORK or value not in HUGE]
     return f"{key}{random.choice(['=', '=', '=', '=', ''])}{random.choice(values)}"
 
 
 def _toml(random: Random) -> bytes:
     lines = [_setting(random, "train") for _ in range(random.randint(0, 3))]
-    junk = [b"\xff\xfe", b"a" * 100_000, b"a = " + b"[" * 50_000, b"a." * 20_000 + b"b = 1", b"[x]\n[x]", b"\0"]
+    junk = [
+        b"\xff\xfe",
+        b"a" * 100_000,
+        b"a = " + b"[" * 50_000,
+        b"a." * 20_000 + b"b = 1",
+        b"[x]\n[x]",
+        b"\0",
+    ]
     text = "\n".join(lines).encode("utf-8", "replace")
     return random.choice([text, text, random.choice(junk), json.dumps({"a": 1}).encode()])
 

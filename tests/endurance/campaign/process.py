@@ -1,8 +1,9 @@
-"""memlm in a child process that can be killed, limited in time, memory and room, and looked at afterwards.
+"""memlm in a child process that can be killed, limited in time, memory and room, and looked at
+afterwards.
 
-Most children are forks of this process, in which everything is imported already, and call `memlm_cli.app.main`; with
-`fresh` the child begins anew as `python -m memlm_cli`. This process itself must start no thread and compute nothing,
-or its forks would hang.
+Most children are forks of this process, in which everything is imported already, and call
+`memlm_cli.app.main`; with `fresh` the child begins anew as `python -m memlm_cli`. This process
+itself must start no thread and compute nothing, or its forks would hang.
 """
 
 import fcntl
@@ -27,19 +28,33 @@ REPOSITORY = Path(memlm_cli.__file__).parent.parent
 GIB = 2**30
 ASKED = (signal.SIGINT, signal.SIGTERM)
 MOST_BYTES_WRITTEN = 256 * 2**20
-CHANGING = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"})
+CHANGING = frozenset(
+    {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+)
 OUTSIDE = frozenset(
-    {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
+    {
+        "socket.connect",
+        "socket.getaddrinfo",
+        "subprocess.Popen",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+    }
 )
 UNPICKLED = "pickle.find_class"
 """Of a process of `--workers` alone, which gets its work that way."""
-SMALL_SHARDS = {"stages.artifacts.arrays.TARGET_SHARD_BYTES": 1024, "stages.text.spool.SHARD_CHARACTERS": 600}
+SMALL_SHARDS = {
+    "stages.artifacts.arrays.TARGET_SHARD_BYTES": 1024,
+    "stages.text.spool.SHARD_CHARACTERS": 600,
+}
 """So that a corpus of a few kB is cut into several shards; in forks only."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use. Times are generous: machines are shared, and `--compile` runs a compiler."""
+    """What a child may use. Times are generous: machines are shared, and `--compile` runs a
+    compiler.
+    """
 
     cpu_seconds: int = 60
     wall_seconds: float = 600.0
@@ -50,7 +65,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Death:
-    """A signal that the child gets, at its n-th change of a folder or opening of a file to write, or after a time."""
+    """A signal that the child gets, at its n-th change of a folder or opening of a file to write,
+    or after a time.
+    """
 
     signal: int
     event: int | None = None
@@ -59,7 +76,9 @@ class Death:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code, or minus the signal that ended it, or None if it had to be ended."""
+    """How a command ended: its exit code, or minus the signal that ended it, or None if it had to
+    be ended.
+    """
 
     code: int | None
     out: str
@@ -78,7 +97,9 @@ class Ended:
 
 
 def preload() -> None:
-    """Import everything that any command needs, computing nothing. Raises RuntimeError if that starts a thread."""
+    """Import everything that any command needs, computing nothing. Raises RuntimeError if that
+    starts a thread.
+    """
     for package in ("memlm_cli", "pipelines", "stages"):
         root = importlib.import_module(package)
         for module in pkgutil.walk_packages(root.__path__, f"{package}."):
@@ -89,7 +110,14 @@ def preload() -> None:
             except ModuleNotFoundError as error:
                 if error.name != "triton":  # only its kernels need it
                     raise
-    for name in ("faiss", "lightning_fabric", "numcodecs", "tensorboard", "tokenizers", "torch.utils.tensorboard"):
+    for name in (
+        "faiss",
+        "lightning_fabric",
+        "numcodecs",
+        "tensorboard",
+        "tokenizers",
+        "torch.utils.tensorboard",
+    ):
         importlib.import_module(name)
     platform.platform()  # asks a program, once; forks are to run none
     if len(list(Path("/proc/self/task").iterdir())) > 1:
@@ -121,7 +149,16 @@ class Child:
         signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)  # until memlm is what they would end
         self._pid = os.fork()
         if self._pid == 0:
-            _become(list(arguments), folder, self._job, self._limits, death, fresh, small_shards, (out, err))
+            _become(
+                list(arguments),
+                folder,
+                self._job,
+                self._limits,
+                death,
+                fresh,
+                small_shards,
+                (out, err),
+            )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
         os.close(out)
         os.close(err)
@@ -173,7 +210,12 @@ def _become(
             _make_shards_small()
         _limit(limits, fresh)
         os.chdir(folder)
-        os.environ |= {"MEMLM_STORE": "store", "TMPDIR": str(job), "HOME": str(job), "PYTHONPATH": str(REPOSITORY)}
+        os.environ |= {
+            "MEMLM_STORE": "store",
+            "TMPDIR": str(job),
+            "HOME": str(job),
+            "PYTHONPATH": str(REPOSITORY),
+        }
         if fresh:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
             os.execv(sys.executable, [sys.executable, "-m", "memlm_cli", *arguments])
@@ -193,7 +235,9 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
     sys.argv = ["memlm", *arguments]
     seen, outside = [0], list[str]()
     _watch(seen, death)
-    if "--compile" not in arguments:  # torch's compiler runs g++, and unpickles what it has cached itself
+    if (
+        "--compile" not in arguments
+    ):  # torch's compiler runs g++, and unpickles what it has cached itself
         _deny(outside, unpickles="--workers" in arguments)
     invoke = app.invoke
 
@@ -216,10 +260,14 @@ def _make_shards_small() -> None:
 
 
 def _watch(seen: list[int], death: Death | None) -> None:
-    """Count what changes a folder or opens a file to write, and send the signal of `death` when its turn comes."""
+    """Count what changes a folder or opens a file to write, and send the signal of `death` when its
+    turn comes.
+    """
 
     def hook(event: str, values: tuple[Any, ...]) -> None:
-        writes = event == "open" and isinstance(values[2], int) and values[2] & (os.O_WRONLY | os.O_RDWR)
+        writes = (
+            event == "open" and isinstance(values[2], int) and values[2] & (os.O_WRONLY | os.O_RDWR)
+        )
         if writes or event in CHANGING:
             seen[0] += 1
             if death is not None and death.event == seen[0]:
@@ -265,7 +313,9 @@ def _redirect(stdin: Path, out: int, err: int) -> None:
 
 
 def _limit(limits: Limits, fresh: bool) -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[5])  # of data: what draws charts only reserves addresses
+    pages = int(
+        Path("/proc/self/statm").read_text().split()[5]
+    )  # of data: what draws charts only reserves addresses
     taken = GIB * 8 if fresh else pages * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (taken + limits.memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 5))

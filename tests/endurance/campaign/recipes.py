@@ -1,4 +1,6 @@
-"""Recipes with lines changed, moved or missing, and with bytes damaged: refused before work, or run."""
+"""Recipes with lines changed, moved or missing, and with bytes damaged: refused before work, or
+run.
+"""
 
 import re
 
@@ -6,11 +8,25 @@ from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import TEXTS, damaged_bytes
 from tests.endurance.campaign.options import RECIPE, VALUES
 
-NAMES = ["tokens", "batches", "x", "", "train", "tokens/none", "{train}", "..", "tokenize", "pack-batches", "evaluate"]
+NAMES = [
+    "tokens",
+    "batches",
+    "x",
+    "",
+    "train",
+    "tokens/none",
+    "{train}",
+    "..",
+    "tokenize",
+    "pack-batches",
+    "evaluate",
+]
 
 
 def bad_recipe(case: Case) -> Verdict:
-    """`memlm run` of a changed recipe; a refusal must come before the first stage has made anything."""
+    """`memlm run` of a changed recipe; a refusal must come before the first stage has made
+    anything.
+    """
     lines = RECIPE.strip().splitlines()
     for _ in range(case.random.randint(1, 3)):
         at = case.random.randrange(len(lines))
@@ -21,7 +37,11 @@ def bad_recipe(case: Case) -> Verdict:
     if case.random.random() < 0.2:
         content, _ = damaged_bytes(case.random, content)
     (case.folder / "bad.toml").write_bytes(content)
-    arguments = ["run", "bad.toml", *case.random.choice([[], [], ["--dry-run"], ["--train", "train.txt"], ["--json"]])]
+    arguments = [
+        "run",
+        "bad.toml",
+        *case.random.choice([[], [], ["--dry-run"], ["--train", "train.txt"], ["--json"]]),
+    ]
     case.note(" ".join(arguments) + ":\n      " + "\n      ".join(line[:150] for line in lines))
     ended = case.memlm(*arguments)
     verdict = judge(ended)
@@ -33,7 +53,9 @@ def bad_recipe(case: Case) -> Verdict:
 
 def _changed(case: Case, line: str) -> list[str]:
     choose = case.random.choice
-    value = choose([*VALUES, *(f'"{name}"' for name in NAMES), f'["{choose(NAMES)}", "{choose(NAMES)}"]'])
+    value = choose(
+        [*VALUES, *(f'"{name}"' for name in NAMES), f'["{choose(NAMES)}", "{choose(NAMES)}"]']
+    )
     return choose(
         [
             [],

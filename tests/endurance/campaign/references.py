@@ -1,4 +1,6 @@
-"""References that lead nowhere, elsewhere, or to the wrong kind: refused, or the same as the right one."""
+"""References that lead nowhere, elsewhere, or to the wrong kind: refused, or the same as the right
+one.
+"""
 
 from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import TEXTS
@@ -26,7 +28,9 @@ KEPT = {"show", "verify", "graph", "inspect", "generate", "compare", "page"}
 
 
 def bad_reference(case: Case) -> Verdict:
-    """One reference of a command replaced; the store holds as many artifacts as before where it is refused."""
+    """One reference of a command replaced; the store holds as many artifacts as before where it is
+    refused.
+    """
     case.world.copy(case.store)
     name = case.random.choice(list(READERS))
     arguments = list(READERS[name])
@@ -58,12 +62,44 @@ def _reference(case: Case, right: str) -> str:
             f"./{right}",
             f"store/{right}",
         ),
-        *(f"{right}/", f"{right}/..", f"../{right}", f"{kind}/../{right}", f"{kind}/{'0' * 12}", f"{kind}/{'f' * 12}"),
-        *(f"x{kind}/{id}", f"{kind}s/{id}", kind, id, f" {right} ", f"{right}\n{right}", f"{right}\0", "strangers"),
-        *("store", "store/names", f"store/{kind}/.{id}-partial", "/proc/self", "train.txt", f"{kind}/{'x' * 101}"),
-        *(f"{kind}/..", f"{kind}/.", f"{kind}/%2e%2e", f"{kind}/\u0430{id[1:]}", f"{kind}/*", f"{kind}/" + "a" * 5000),
+        *(
+            f"{right}/",
+            f"{right}/..",
+            f"../{right}",
+            f"{kind}/../{right}",
+            f"{kind}/{'0' * 12}",
+            f"{kind}/{'f' * 12}",
+        ),
+        *(
+            f"x{kind}/{id}",
+            f"{kind}s/{id}",
+            kind,
+            id,
+            f" {right} ",
+            f"{right}\n{right}",
+            f"{right}\0",
+            "strangers",
+        ),
+        *(
+            "store",
+            "store/names",
+            f"store/{kind}/.{id}-partial",
+            "/proc/self",
+            "train.txt",
+            f"{kind}/{'x' * 101}",
+        ),
+        *(
+            f"{kind}/..",
+            f"{kind}/.",
+            f"{kind}/%2e%2e",
+            f"{kind}/\u0430{id[1:]}",
+            f"{kind}/*",
+            f"{kind}/" + "a" * 5000,
+        ),
     ]
-    return case.random.choice([case.random.choice(odd), case.random.choice(others), case.random.choice(TEXTS)])
+    return case.random.choice(
+        [case.random.choice(odd), case.random.choice(others), case.random.choice(TEXTS)]
+    )
 
 
 ATTACKS = {"bad-reference": bad_reference}

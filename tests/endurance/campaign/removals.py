@@ -1,4 +1,6 @@
-"""`artifacts rm` and `gc` with names, folders and links that lead elsewhere: strangers and other artifacts survive."""
+"""`artifacts rm` and `gc` with names, folders and links that lead elsewhere: strangers and other
+artifacts survive.
+"""
 
 import shutil
 from pathlib import Path
@@ -26,7 +28,13 @@ def remove_elsewhere(case: Case) -> Verdict:
     case.note(f"{planted} ({kind}/{id}), artifacts {' '.join(command)}")
     ended = case.memlm("artifacts", *command)
     gone = before.keys() - _artifacts(case.store).keys()
-    allowed = {f"{kind}/{id}"} if command[0] == "rm" else set(before) if command[-1] == "--unnamed" else set()
+    allowed = (
+        {f"{kind}/{id}"}
+        if command[0] == "rm"
+        else set(before)
+        if command[-1] == "--unnamed"
+        else set()
+    )
     if gone - allowed:
         return failed(f"gone: {', '.join(sorted(gone - allowed))}")
     found = snapshot(case.folder / "strangers")
@@ -35,12 +43,16 @@ def remove_elsewhere(case: Case) -> Verdict:
         return failed(f"strangers lost or changed: {', '.join(lost)}")
     again = case.memlm("artifacts", "list")
     verdict = judge(again)
-    return failed(f"artifacts list: {verdict.why}") if verdict.judgement == "failed" else judge(ended)
+    return (
+        failed(f"artifacts list: {verdict.why}") if verdict.judgement == "failed" else judge(ended)
+    )
 
 
 def _artifacts(store: Path) -> dict[str, int]:
     """Every artifact of the store itself, by reference, with the number of its files."""
-    found = [path for path in store.glob("*/*/manifest.json") if not path.parent.name.startswith(".")]
+    found = [
+        path for path in store.glob("*/*/manifest.json") if not path.parent.name.startswith(".")
+    ]
     return {f"{p.parent.parent.name}/{p.parent.name}": len(snapshot(p.parent)) for p in found}
 
 
@@ -55,7 +67,9 @@ def _link(path: Path, to: Path) -> None:
 def _name_elsewhere(case: Case, kind: str, id: str) -> str:
     name = case.store / "names" / kind / "pet"
     name.parent.mkdir(parents=True, exist_ok=True)
-    name.write_text(case.random.choice([*ELSEWHERE, "", "..", ".", str(case.folder / "strangers"), f"{id}/.."]))
+    name.write_text(
+        case.random.choice([*ELSEWHERE, "", "..", ".", str(case.folder / "strangers"), f"{id}/.."])
+    )
     return f"{kind}/pet"
 
 
@@ -114,12 +128,22 @@ def _stamps_linked(case: Case, kind: str, id: str) -> str:
 
 def _a_path(case: Case, kind: str, id: str) -> str:
     inside = f"store/{kind}/{id}"
-    return case.random.choice(["strangers", "./strangers", str(case.folder / "strangers"), inside, ".", "..", ""])
+    return case.random.choice(
+        ["strangers", "./strangers", str(case.folder / "strangers"), inside, ".", "..", ""]
+    )
 
 
 def _odd_spelling(case: Case, kind: str, id: str) -> str:
     return case.random.choice(
-        [f"{kind}/../../strangers", f"{kind}/..", f"{kind}/.", f"{kind}/", f"names/{kind}", f"../strangers/{id}", kind]
+        [
+            f"{kind}/../../strangers",
+            f"{kind}/..",
+            f"{kind}/.",
+            f"{kind}/",
+            f"names/{kind}",
+            f"../strangers/{id}",
+            kind,
+        ]
     )
 
 

@@ -1,4 +1,6 @@
-"""Input files that are no text, or text of a kind that nobody writes: tokens, or a refusal that names the file."""
+"""Input files that are no text, or text of a kind that nobody writes: tokens, or a refusal that
+names the file.
+"""
 
 import gzip
 import json
@@ -24,7 +26,10 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 def bad_text(case: Case) -> Verdict:
     """A file of hostile content, perhaps packed, perhaps damaged then, read with any tokenizer."""
     name, content = _content(case.random)
-    suffix, packing = case.random.choice([".txt", ".txt", ".jsonl"]), case.random.choice([*PACK, ""])
+    suffix, packing = (
+        case.random.choice([".txt", ".txt", ".jsonl"]),
+        case.random.choice([*PACK, ""]),
+    )
     data = PACK[packing](content)
     if case.random.random() < 0.3:
         data, how = damaged_bytes(case.random, data)
@@ -34,7 +39,9 @@ def bad_text(case: Case) -> Verdict:
     arguments = ["tokenize", "--tokenizer", case.random.choice(TOKENIZERS)]
     if case.random.random() < 0.4:
         arguments += ["--documents", case.random.choice(DOCUMENTS)]
-    where = case.random.choice([["--train", file.name], ["--train", "train.txt", "--test", file.name], [file.name]])
+    where = case.random.choice(
+        [["--train", file.name], ["--train", "train.txt", "--test", file.name], [file.name]]
+    )
     case.note(f"{name} in {file.name}: {' '.join([*arguments, *where])}")
     ended = case.memlm(*arguments, *where, small_shards=case.random.random() < 0.2)
     verdict = judge(ended)
@@ -49,7 +56,17 @@ def _content(random: Random) -> tuple[str, bytes]:
 
 
 def _records(random: Random) -> bytes:
-    odd = ['{"text": 1}', "{}", "[]", "null", '{"text": "\\ud800"}', '{"text": null}', '{"text": ""}', "1e999", "{"]
+    odd = [
+        '{"text": 1}',
+        "{}",
+        "[]",
+        "null",
+        '{"text": "\\ud800"}',
+        '{"text": null}',
+        '{"text": ""}',
+        "1e999",
+        "{",
+    ]
     good = [json.dumps({"text": f"the cat sees the {n}"}) for n in ("dog", "hen")]
     return "\n".join(random.choices([*odd, *good, *good], k=random.randint(1, 6))).encode()
 
@@ -60,7 +77,9 @@ CONTENTS: dict[str, Callable[[Random], bytes]] = {
     "random bytes": lambda random: random.randbytes(random.randint(2, 20_000)),
     "zeros": lambda random: bytes(50_000),
     "newlines": lambda random: b"\n" * 300_000,
-    "blanks": lambda random: random.choice([b" ", b"\t", b" \n", b"\r", "\u2028".encode()]) * 200_000,
+    "blanks": lambda random: (
+        random.choice([b" ", b"\t", b" \n", b"\r", "\u2028".encode()]) * 200_000
+    ),
     "one long word": lambda random: b"x" * 1_000_000,
     "one long line": lambda random: b"the cat " * 100_000,
     "all of Unicode": lambda random: "".join(map(chr, range(1, 0xD800))).encode(),

@@ -1,4 +1,6 @@
-"""A tiny pipeline, made once and undisturbed: what every attack begins from, and what its results must equal."""
+"""A tiny pipeline, made once and undisturbed: what every attack begins from, and what its results
+must equal.
+"""
 
 import json
 import shutil
@@ -14,7 +16,16 @@ MORE_LINES = 24
 BY_PARAGRAPH = ["--documents", "blank-line"]
 FILES = [part for split in LINES for part in (f"--{split}", f"{split}.txt")]
 TINY = [
-    *("--steps", "12", "--segment-length", "8", "--batch-tokens", "32", "--checkpoint-seconds", "0.01"),
+    *(
+        "--steps",
+        "12",
+        "--segment-length",
+        "8",
+        "--batch-tokens",
+        "32",
+        "--checkpoint-seconds",
+        "0.01",
+    ),
     *(f"--set=model.{name}" for name in ("layers=1", "width=8")),
 ]
 TRANSFORMER = [f"--set=model.{name}" for name in ("heads=2", "ffn_width=16")]
@@ -26,7 +37,16 @@ STAGES = {
     "neighbors": ["precompute-neighbors", "{index}"],
     "batches": ["pack-batches", "{tokens}", "--segment-length", "8"],
     "report": ["evaluate", "{neighbors}", "--save-token-scores"],
-    "bpe": ["tokenize", "train.txt", "--documents", "line", "--tokenizer", "bpe", "--vocab-size", "280"],
+    "bpe": [
+        "tokenize",
+        "train.txt",
+        "--documents",
+        "line",
+        "--tokenizer",
+        "bpe",
+        "--vocab-size",
+        "280",
+    ],
     "lstm": ["train", "{tokens}", "--backbone", "lstm", *TINY],
     "xl": ["train", "{tokens}", "--backbone", "transformer-xl", *TINY, *TRANSFORMER],
     "states": ["build-datastore", "{lstm}"],
@@ -47,7 +67,8 @@ STAGES = {
     "more-contexts": ["build-index", "{more}", "--index", "exact", "--update", "{contexts}"],
     "matched": ["evaluate", "{model}", "--memory", "exact:lambda=0.3", "--save-token-scores"],
 }
-"""The pipeline's commands by the name of what they make; `{name}` stands for an earlier reference."""
+"""The pipeline's commands by the name of what they make; `{name}` stands for an earlier reference.
+"""
 CHANGES = ["grown", "grown-ivf", "cut", "cut-ivf", "exchanged", "few", "more-contexts"]
 """Stages that make a datastore, or an index, out of the one before."""
 
@@ -82,10 +103,14 @@ class World:
 
     def filled(self, text: str) -> str:
         """The reference of a stage for `{name}`, any other text as it is."""
-        return self.made[text[1:-1]].reference if text[:1] == "{" and text[1:-1] in self.made else text
+        return (
+            self.made[text[1:-1]].reference if text[:1] == "{" and text[1:-1] in self.made else text
+        )
 
     def manifest(self, reference: str) -> dict[str, object]:
-        content: dict[str, object] = json.loads((self.store / reference / "manifest.json").read_text())
+        content: dict[str, object] = json.loads(
+            (self.store / reference / "manifest.json").read_text()
+        )
         return content
 
     def ancestors(self, reference: str) -> set[str]:

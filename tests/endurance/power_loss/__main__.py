@@ -3,10 +3,11 @@
     python -m tests.endurance.power_loss --minutes 30            every command in turn, cases at random
     python -m tests.endurance.power_loss --only model --cases 2000 --seed 1
 
-Each command runs once in this process, in a copy of a tiny pipeline's store, while all that it does to the folder is
-recorded. A case cuts the record somewhere, builds the folder that may then be on the disk, looks whether the store is
-sound and whether all that the command had told is there, runs the command again, and compares what it leaves with an
-undisturbed run. Ends with a table and code 1 if anything failed.
+Each command runs once in this process, in a copy of a tiny pipeline's store, while all that it does
+to the folder is recorded. A case cuts the record somewhere, builds the folder that may then be on
+the disk, looks whether the store is sound and whether all that the command had told is there, runs
+the command again, and compares what it leaves with an undisturbed run. Ends with a table and code 1
+if anything failed.
 """
 
 import argparse
@@ -46,7 +47,9 @@ class Pipeline:
         self._references: dict[str, str] = {}
 
     def replays(self) -> Iterator[tuple[str, Replay]]:
-        """A replay of every command, recorded as they are made one after the other; then of what removes."""
+        """A replay of every command, recorded as they are made one after the other; then of what
+        removes.
+        """
         prepared = self._scratch / "prepared"
         write_texts(prepared)
         for name, arguments in STAGES.items():
@@ -54,11 +57,21 @@ class Pipeline:
             yield name, self._replay(name, [step], prepared)
             before = state(prepared)
             step(prepared)
-            (made,) = {promise.reference for promise in changes(before, state(prepared))} - _names(prepared)
+            (made,) = {promise.reference for promise in changes(before, state(prepared))} - _names(
+                prepared
+            )
             self._references[name] = made
-        gone = [command(["artifacts", "rm", "--force", r], gone_is_fine=True) for r in self._references.values()]
+        gone = [
+            command(["artifacts", "rm", "--force", r], gone_is_fine=True)
+            for r in self._references.values()
+        ]
         yield "rm", self._replay("rm", gone[-3:], prepared)
-        yield "gc", self._replay("gc", [command(["artifacts", "gc", "--unnamed"])], _without_names(prepared))
+        yield (
+            "gc",
+            self._replay(
+                "gc", [command(["artifacts", "gc", "--unnamed"])], _without_names(prepared)
+            ),
+        )
 
     def _filled(self, argument: str) -> str:
         return self._references.get(argument[1:-1], argument) if argument[:1] == "{" else argument
@@ -71,7 +84,11 @@ class Pipeline:
 
 def _names(folder: Path) -> set[str]:
     store = Store(folder / "store")
-    return {f"{kind.name}/{name.name}" for kind in (store.root / "names").iterdir() for name in kind.iterdir()}
+    return {
+        f"{kind.name}/{name.name}"
+        for kind in (store.root / "names").iterdir()
+        for name in kind.iterdir()
+    }
 
 
 def _without_names(prepared: Path) -> Path:
@@ -91,21 +108,30 @@ def main() -> int:
         setattr(importlib.import_module(module), constant, value)
     with tempfile.TemporaryDirectory(dir=asked.scratch) as scratch:
         rows = {
-            name: Row(replay) for name, replay in Pipeline(Path(scratch)).replays() if name in (asked.only or [name])
+            name: Row(replay)
+            for name, replay in Pipeline(Path(scratch)).replays()
+            if name in (asked.only or [name])
         }
         _try_cases(rows, asked.cases, asked.minutes, random.Random(asked.seed))
     print(f"\n{'command':12}{'events':>8}{'tried':>8}{'failed':>8}")
     for name, row in rows.items():
         print(f"{name:12}{row.replay.events:8}{row.tried:8}{row.failed:8}")
-    tried, failed = sum(row.tried for row in rows.values()), sum(row.failed for row in rows.values())
+    tried, failed = (
+        sum(row.tried for row in rows.values()),
+        sum(row.failed for row in rows.values()),
+    )
     print(f"{'all':12}{'':8}{tried:8}{failed:8}")
     return 1 if failed else 0
 
 
-def _try_cases(rows: dict[str, Row], cases: int | None, minutes: float, chance: random.Random) -> None:
+def _try_cases(
+    rows: dict[str, Row], cases: int | None, minutes: float, chance: random.Random
+) -> None:
     ends = time.monotonic() + 60 * minutes
     for row in cycle(rows.values()):
-        if (cases is None and time.monotonic() > ends) or (cases is not None and row.tried >= cases):
+        if (cases is None and time.monotonic() > ends) or (
+            cases is not None and row.tried >= cases
+        ):
             return
         case = chance.choice(row.replay.cases())
         found = row.replay.failures(case)
@@ -116,12 +142,16 @@ def _try_cases(rows: dict[str, Row], cases: int | None, minutes: float, chance: 
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--cases", type=int, help="of each command, in place of a time")
     parser.add_argument("--only", action="append", choices=[*STAGES, "rm", "gc"], help="repeatable")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scratch", type=Path, help="where the scratch folder is made; a tmpfs makes it faster")
+    parser.add_argument(
+        "--scratch", type=Path, help="where the scratch folder is made; a tmpfs makes it faster"
+    )
     return parser.parse_args()
 
 

@@ -17,7 +17,9 @@ State = dict[str, str]
 
 @dataclass(frozen=True)
 class Promise:
-    """What a caller was told: that a reference is there, is gone, or that a part of a draft is kept."""
+    """What a caller was told: that a reference is there, is gone, or that a part of a draft is
+    kept.
+    """
 
     reference: str
     there: bool = True
@@ -50,13 +52,17 @@ def problems(root: Path, promises: Sequence[Promise], right: State) -> list[str]
     """
     store = Store(root / "store")
     found = [*_damaged(store, right), *_dangling(store)]
-    last = {promise.reference: promise for promise in promises if not promise.unit and not promise.file}
+    last = {
+        promise.reference: promise for promise in promises if not promise.unit and not promise.file
+    }
     for promise in last.values():
         if promise.there != _is_there(store, promise.reference):
             found.append(
                 f"{promise.reference} was {'finished, and is gone' if promise.there else 'removed, and is back'}"
             )
-    found += [f"{p.reference} has lost {p.unit}{p.file}" for p in promises if _is_lost(store, p, last)]
+    found += [
+        f"{p.reference} has lost {p.unit}{p.file}" for p in promises if _is_lost(store, p, last)
+    ]
     return found
 
 
@@ -89,7 +95,9 @@ def _is_there(store: Store, reference: str) -> bool:
 
 
 def _is_lost(store: Store, promise: Promise, last: dict[str, Promise]) -> bool:
-    """Whether a part of a draft that was kept is gone, with neither the artifact there nor the draft removed."""
+    """Whether a part of a draft that was kept is gone, with neither the artifact there nor the
+    draft removed.
+    """
     kind, id = promise.reference.split("/")
     if store.has(kind, id) or not last.get(promise.reference, promise).there:
         return False

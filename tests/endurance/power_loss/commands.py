@@ -15,7 +15,8 @@ def command(arguments: Sequence[str], *, gone_is_fine: bool = False) -> Step:
 
     Args:
         arguments: what stands behind `memlm`.
-        gone_is_fine: whether code 4 will do: what is removed may have been removed by the time of the power loss.
+        gone_is_fine: whether code 4 will do: what is removed may have been removed by the time of
+        the power loss.
     """
 
     def step(folder: Path) -> None:

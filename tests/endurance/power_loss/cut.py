@@ -1,4 +1,6 @@
-"""What a disk may hold when the power fails: all that was synced, and of the rest whatever chance left."""
+"""What a disk may hold when the power fails: all that was synced, and of the rest whatever chance
+left.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,12 +10,20 @@ from typing import Any
 from tests.endurance.power_loss.record import Data, Done, Entries, Event, File, Folder, Node, Sync
 
 FATES = ("nothing", "names", "content", "everything", "anything")
-"""What reaches the disk of what was not synced: no name and no byte, all names, all bytes, both, or a random part."""
+"""What reaches the disk of what was not synced: no name and no byte, all names, all bytes, both, or
+a random part.
+"""
 
 
 def cuts(events: Sequence[Event], began: int) -> Iterator[int]:
-    """Numbers of events, from `began` on, after which the power may fail; none before what a caller was told last."""
-    return (n for n in range(began, len(events) + 1) if n == len(events) or not isinstance(events[n], Done))
+    """Numbers of events, from `began` on, after which the power may fail; none before what a caller
+    was told last.
+    """
+    return (
+        n
+        for n in range(began, len(events) + 1)
+        if n == len(events) or not isinstance(events[n], Done)
+    )
 
 
 def relied_on(events: Sequence[Event], cut: int) -> list[Any]:
@@ -21,7 +31,9 @@ def relied_on(events: Sequence[Event], cut: int) -> list[Any]:
     return [event.what for event in events[:cut] if isinstance(event, Done)]
 
 
-def build(events: Sequence[Event], cut: int, fate: str, chance: random.Random, top: Folder, root: Path) -> None:
+def build(
+    events: Sequence[Event], cut: int, fate: str, chance: random.Random, top: Folder, root: Path
+) -> None:
     """Write the folder that is found after a power loss behind the first `cut` events into `root`."""
     past = events[:cut]
     synced = {event.node: number for number, event in enumerate(past) if isinstance(event, Sync)}
@@ -30,7 +42,9 @@ def build(events: Sequence[Event], cut: int, fate: str, chance: random.Random, t
     _write(top, names, content, root)
 
 
-def _names(past: Sequence[Event], synced: dict[Node, int], fate: str, chance: random.Random) -> dict[Folder, Any]:
+def _names(
+    past: Sequence[Event], synced: dict[Node, int], fate: str, chance: random.Random
+) -> dict[Folder, Any]:
     names: dict[Folder, dict[str, Node]] = {}
     for number, event in enumerate(past):
         if not isinstance(event, Entries):
@@ -49,18 +63,24 @@ def _survives(fate: str, what: str, chance: random.Random) -> bool:
     return chance.random() < 0.5 if fate == "anything" else fate in (what, "everything")
 
 
-def _content(past: Sequence[Event], synced: dict[Node, int], fate: str, chance: random.Random) -> dict[File, bytes]:
+def _content(
+    past: Sequence[Event], synced: dict[Node, int], fate: str, chance: random.Random
+) -> dict[File, bytes]:
     content: dict[File, bytes] = {}
     for number, event in enumerate(past):
         if isinstance(event, Data):
             durable = synced.get(event.file, -1) > number
             before = content.get(event.file, b"")
-            content[event.file] = event.content if durable else _torn(before, event.content, fate, chance)
+            content[event.file] = (
+                event.content if durable else _torn(before, event.content, fate, chance)
+            )
     return content
 
 
 def _torn(before: bytes, after: bytes, fate: str, chance: random.Random) -> bytes:
-    """What is left of writing `after` over `before` without a sync; what was only appended to is there still."""
+    """What is left of writing `after` over `before` without a sync; what was only appended to is
+    there still.
+    """
     if fate in ("content", "everything"):
         return after
     if fate == "nothing":
@@ -76,7 +96,9 @@ def _torn(before: bytes, after: bytes, fate: str, chance: random.Random) -> byte
     return chance.choice([before, after, *torn] if fate == "anything" else torn)
 
 
-def _write(folder: Folder, names: dict[Folder, dict[str, Node]], content: dict[File, bytes], path: Path) -> None:
+def _write(
+    folder: Folder, names: dict[Folder, dict[str, Node]], content: dict[File, bytes], path: Path
+) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for name, node in names.get(folder, {}).items():
         if isinstance(node, Folder):

@@ -1,8 +1,9 @@
 """Records what this process does to a folder, in the order in which the disk may rely on it.
 
-Python's calls that sync, rename and remove are wrapped. Before each of them the whole folder is looked at, so that
-writes of any library, Python's or not, are seen: as names that appeared and as content that changed. What a library
-syncs beneath Python goes unseen and counts as not synced, so that nothing is taken for safer than it is.
+Python's calls that sync, rename and remove are wrapped. Before each of them the whole folder is
+looked at, so that writes of any library, Python's or not, are seen: as names that appeared and as
+content that changed. What a library syncs beneath Python goes unseen and counts as not synced, so
+that nothing is taken for safer than it is.
 """
 
 import os
@@ -18,7 +19,9 @@ from typing import Any, TypeAlias
 SYNCING = ("fsync", "fdatasync")
 CHANGING = ("rename", "replace", "unlink", "remove", "rmdir")
 RACY_SECONDS = 0.05
-"""File systems count time in ticks: a file written so shortly ago may change again without another time."""
+"""File systems count time in ticks: a file written so shortly ago may change again without another
+time.
+"""
 
 
 @dataclass(eq=False)
@@ -44,7 +47,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Entries:
-    """Names of folders change, together or not at all: (folder, name, what it names from now on or None)."""
+    """Names of folders change, together or not at all: (folder, name, what it names from now on or
+    None).
+    """
 
     changes: tuple[tuple[Folder, str, Node | None], ...]
 
@@ -77,7 +82,9 @@ class _Seen:
 
 
 class Recorder:
-    """What happened below `root`, which with all that was in it at the beginning is on the disk already."""
+    """What happened below `root`, which with all that was in it at the beginning is on the disk
+    already.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -138,7 +145,11 @@ class Recorder:
             return
         try:
             status = path.stat()
-            signature = (status.st_size, status.st_mtime_ns, max(0.0, status.st_mtime + RACY_SECONDS - time.time()))
+            signature = (
+                status.st_size,
+                status.st_mtime_ns,
+                max(0.0, status.st_mtime + RACY_SECONDS - time.time()),
+            )
             if signature != self._seen.signature.get(node) or signature[2]:
                 content = path.read_bytes()
                 self._seen.signature[node] = signature
@@ -163,8 +174,8 @@ class Recorder:
         return node
 
     def sync(self, descriptor: Any) -> None:
-        """`os.fsync`: what was written until it was called is on the disk when it returns. It is not called: no power
-        fails here, and it takes long."""
+        """`os.fsync`: what was written until it was called is on the disk when it returns. It is
+        not called: no power fails here, and it takes long."""
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
         with self._lock:
             self._look()
@@ -202,17 +213,24 @@ class Recorder:
             noted.append((folder, name, node))
         self.events.append(Entries(tuple(noted)))
 
-    def _forget(self, node: Node | None, changes: list[tuple[tuple[Path, str], Node | None]]) -> None:
+    def _forget(
+        self, node: Node | None, changes: list[tuple[tuple[Path, str], Node | None]]
+    ) -> None:
         """Numbers of what is gone are given to new files."""
         if node is not None and all(kept is not node for _, kept in changes):
-            self._seen.nodes = {number: known for number, known in self._seen.nodes.items() if known is not node}
+            self._seen.nodes = {
+                number: known for number, known in self._seen.nodes.items() if known is not node
+            }
 
 
 @contextmanager
 def recorded(root: Path) -> Iterator[Recorder]:
     """Record what this process does below a folder."""
     recorder = Recorder(root)
-    with replaced(dict.fromkeys(SYNCING, recorder.sync) | {name: _wrapped(recorder, name) for name in CHANGING}):
+    with replaced(
+        dict.fromkeys(SYNCING, recorder.sync)
+        | {name: _wrapped(recorder, name) for name in CHANGING}
+    ):
         yield recorder
         recorder.done("the end")
 

@@ -1,4 +1,6 @@
-"""Steps that make, name and remove artifacts, with a power loss anywhere in them, and then again from the beginning."""
+"""Steps that make, name and remove artifacts, with a power loss anywhere in them, and then again
+from the beginning.
+"""
 
 import random
 import shutil
@@ -14,7 +16,9 @@ from tests.endurance.power_loss.cut import FATES, build, cuts, relied_on
 from tests.endurance.power_loss.record import SYNCING, Recorder, recorded, replaced
 
 Step = Callable[[Path], object]
-"""Does something in the store `FOLDER/store` of the folder that it gets; done again, it changes nothing more."""
+"""Does something in the store `FOLDER/store` of the folder that it gets; done again, it changes
+nothing more.
+"""
 Case = tuple[int, str]
 """After how many events the power fails, and the fate of what was not synced."""
 
@@ -22,7 +26,9 @@ Case = tuple[int, str]
 class Replay:
     """What some steps do to a folder, recorded once."""
 
-    def __init__(self, steps: Sequence[Step], prepared: Path, scratch: Path, then: Sequence[Step] = ()) -> None:
+    def __init__(
+        self, steps: Sequence[Step], prepared: Path, scratch: Path, then: Sequence[Step] = ()
+    ) -> None:
         """Record the steps in a copy of the folder `prepared`. Copies are made in `scratch`.
 
         Args:
@@ -45,7 +51,9 @@ class Replay:
 
     def cases(self) -> list[Case]:
         """All cuts with every fate."""
-        return [(cut, fate) for cut in cuts(self._record.events, self._record.began) for fate in FATES]
+        return [
+            (cut, fate) for cut in cuts(self._record.events, self._record.began) for fate in FATES
+        ]
 
     def sample(self, most: int, seed: int = 0) -> list[Case]:
         """So many of them, the same for a seed."""
@@ -61,7 +69,9 @@ class Replay:
         found = problems(folder, promises, self._before | self.after)
         found += self._again(folder)
         shutil.rmtree(folder)
-        return [f"{problem} ({fate} kept of what was not synced by event {cut})" for problem in found]
+        return [
+            f"{problem} ({fate} kept of what was not synced by event {cut})" for problem in found
+        ]
 
     def _again(self, folder: Path) -> list[str]:
         try:
@@ -71,7 +81,11 @@ class Replay:
         except Exception as error:
             return [f"done again: {error!r}"]
         wrong = problems(folder, (), self.after)
-        return wrong if state(folder) == self.after else [*wrong, "done again, the steps left another store"]
+        return (
+            wrong
+            if state(folder) == self.after
+            else [*wrong, "done again, the steps left another store"]
+        )
 
 
 @contextmanager
@@ -89,7 +103,10 @@ def _progress_noted(recorder: Recorder) -> Iterator[None]:
             yield file
         recorder.done(Promise(_reference(path.parent.parent), file=path.name))
 
-    with mock.patch.object(ProgressLog, "append", appended), mock.patch.object(checkpoint, "replacing_by_name", saved):
+    with (
+        mock.patch.object(ProgressLog, "append", appended),
+        mock.patch.object(checkpoint, "replacing_by_name", saved),
+    ):
         yield
 
 

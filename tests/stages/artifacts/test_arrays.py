@@ -58,7 +58,9 @@ def test_reopening_keeps_shards_and_mends_torn_metadata(tmp_path: Path) -> None:
     (tmp_path / "a.zarr/x/zarr.json").write_bytes(metadata[:20])
     array.create(tmp_path)
     assert (tmp_path / "a.zarr/x/zarr.json").read_bytes() == metadata
-    np.testing.assert_array_equal(zarr.open_array(tmp_path / "a.zarr/x", mode="r")[:], [7, 8, 0, 0, 0])
+    np.testing.assert_array_equal(
+        zarr.open_array(tmp_path / "a.zarr/x", mode="r")[:], [7, 8, 0, 0, 0]
+    )
 
 
 def test_shards_of_another_shape_are_not_gone_on_from(tmp_path: Path) -> None:
@@ -67,7 +69,9 @@ def test_shards_of_another_shape_are_not_gone_on_from(tmp_path: Path) -> None:
         made(tmp_path, "a.zarr/x", (5,), "int32", 2)
 
 
-@pytest.mark.parametrize("block", [np.zeros(1, "int32"), np.zeros(2, "int64"), np.zeros((2, 1), "int32")])
+@pytest.mark.parametrize(
+    "block", [np.zeros(1, "int32"), np.zeros(2, "int64"), np.zeros((2, 1), "int32")]
+)
 def test_only_whole_shards_are_written(tmp_path: Path, block: np.ndarray) -> None:
     array = made(tmp_path, "x", (5,), "int32", 2)
     with pytest.raises(ValueError, match="shard 0"):

@@ -38,7 +38,9 @@ def bucket(place: Path) -> Bucket:
 @pytest.fixture
 def cubes(store: Store) -> Artifact:
     squares = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    return make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+    return make(
+        Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()
+    ).artifact
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -62,7 +64,10 @@ def test_a_copy_comes_back_byte_for_byte_with_what_it_was_made_from(
     assert pushed(cubes, bucket) == [squares.reference, cubes.reference]
     assert pushed(cubes, bucket) == []
     other = Store(tmp_path / "other")
-    assert copies.pull(cubes.reference, other, bucket, Silent()) == [squares.reference, cubes.reference]
+    assert copies.pull(cubes.reference, other, bucket, Silent()) == [
+        squares.reference,
+        cubes.reference,
+    ]
     for artifact in (squares, cubes):
         assert content(other.folder(artifact.kind, artifact.id)) == content(artifact.path)
         other.check_files(other.open(artifact.reference), every_byte=True)
@@ -109,7 +114,9 @@ def test_what_was_cut_short_is_no_copy_and_the_same_call_completes_it(
     assert content(other.folder(cubes.kind, cubes.id)) == content(cubes.path)
 
 
-@pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b + b"x", lambda b: b[:-1]])
+@pytest.mark.parametrize(
+    "change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b + b"x", lambda b: b[:-1]]
+)
 def test_damaged_copies_are_refused_and_nothing_stays_of_them(
     change: Any, cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
 ) -> None:
@@ -139,13 +146,19 @@ def lead_elsewhere(content: dict[str, Any]) -> None:
         (lead_elsewhere, "leads out of the artifact"),
         (lambda content: content.update(id="0" * 12), "holds model/000000000000"),
         (lambda content: content["config"].update(length=11), "has the id"),
-        (lambda content: content["files"].pop("cubes.zarr/cubes/c/1"), "c/1 is not what the manifest says"),
+        (
+            lambda content: content["files"].pop("cubes.zarr/cubes/c/1"),
+            "c/1 is not what the manifest says",
+        ),
         (lambda content: content["files"].update({"progress.jsonl": NOTHING}), "manifest conflict"),
         (
             lambda content: content["files"].update({"cubes.zarr/cubes/c/1/x": NOTHING}),
             "manifest conflict",
         ),
-        (lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]), "form a cycle"),
+        (
+            lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]),
+            "form a cycle",
+        ),
     ],
 )
 def test_manifests_of_strangers_are_refused(
@@ -175,7 +188,9 @@ def test_other_bytes_under_the_same_id_are_neither_replaced_nor_mixed(
     assert content(place) == before
 
 
-def test_an_object_that_is_gone_or_cut_is_sent_again(cubes: Artifact, bucket: Bucket, place: Path) -> None:
+def test_an_object_that_is_gone_or_cut_is_sent_again(
+    cubes: Artifact, bucket: Bucket, place: Path
+) -> None:
     pushed(cubes, bucket)
     before = content(place)
     (files_of(cubes, place) / "cubes.zarr/cubes/c/1").unlink()
@@ -206,7 +221,9 @@ def test_two_that_push_the_same_work_done_twice_do_not_mix(
     other.check_files(other.open(cubes.reference), every_byte=True)
 
 
-def test_an_artifact_that_is_half_made_is_not_thrown_away(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
+def test_an_artifact_that_is_half_made_is_not_thrown_away(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
     pushed(cubes, bucket)
     other, squares = Store(tmp_path / "other"), cubes.input("squares")
     with pytest.raises(DataError):
@@ -252,8 +269,11 @@ def _pull_killed_at(step: int, reference: str, root: Path, place: Path) -> None:
     os._exit(0)
 
 
-def test_a_pull_that_is_killed_at_any_step_goes_on(store: Store, bucket: Bucket, place: Path, tmp_path: Path) -> None:
-    # Two shards, since every change of a file is an attempt, and each of them a fork of this large process.
+def test_a_pull_that_is_killed_at_any_step_goes_on(
+    store: Store, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    # Two shards, since every change of a file is an attempt, and each of them a fork of this large
+    # process.
     squares = make(Squares(), SquaresConfig(length=2, rows=1), {}, store, Execution()).artifact
     pushed(squares, bucket)
     codes = list[int | None]()
@@ -270,7 +290,9 @@ def test_a_pull_that_is_killed_at_any_step_goes_on(store: Store, bucket: Bucket,
     assert set(codes[:-1]) == {9} and len(codes) > 30
 
 
-def test_a_pull_that_was_killed_before_its_work_file_goes_on(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
+def test_a_pull_that_was_killed_before_its_work_file_goes_on(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
     pushed(cubes, bucket)
     other = Store(tmp_path / "other")
     other.draft_folder(cubes.kind, cubes.id).mkdir(parents=True)
@@ -292,13 +314,17 @@ def test_a_pull_that_was_killed_while_it_published_receives_nothing_again(
     assert (left / "manifest.json").exists() and not (left / "work.json").exists()
 
     stream, received = Bucket.stream, list[str]()
-    monkeypatch.setattr(Bucket, "stream", lambda self, name: received.append(name) or stream(self, name))
+    monkeypatch.setattr(
+        Bucket, "stream", lambda self, name: received.append(name) or stream(self, name)
+    )
     copies.pull(squares.reference, other, bucket, Silent())
     assert received == [f"{squares.reference}/manifest.json"]
     assert content(other.folder(squares.kind, squares.id)) == content(squares.path)
 
 
-def test_the_folder_of_another_store_is_pushed_from_there(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
+def test_the_folder_of_another_store_is_pushed_from_there(
+    cubes: Artifact, bucket: Bucket, tmp_path: Path
+) -> None:
     sent = copies.push(str(cubes.path), Store(tmp_path / "elsewhere"), bucket, Silent())
     assert sent == [cubes.input("squares").reference, cubes.reference]
 
@@ -315,9 +341,13 @@ class Both(Cubes):
 STAGES.targets["both"] = f"{__name__}:Both"
 
 
-def test_what_others_were_made_from_comes_first(store: Store, bucket: Bucket, tmp_path: Path) -> None:
+def test_what_others_were_made_from_comes_first(
+    store: Store, bucket: Bucket, tmp_path: Path
+) -> None:
     squares = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    first = make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+    first = make(
+        Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()
+    ).artifact
 
     read = {"encoder": first.reference, "squares": squares.reference}
     last = make(Both(), SquaresConfig(), read, store, Execution()).artifact

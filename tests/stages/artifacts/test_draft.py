@@ -49,7 +49,9 @@ def test_a_discarded_file_is_gone_once_the_unit_is_durable_and_its_own_unit_stay
 
 
 @pytest.mark.parametrize(("logged", "left"), [(False, ["0", "1"]), (True, ["1"])])
-def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(tmp_path, monkeypatch, logged, left):
+def test_a_kill_before_the_log_leaves_the_file_and_one_after_it_is_made_good(
+    tmp_path, monkeypatch, logged, left
+):
     draft = opened(tmp_path / "draft")
     write(draft, 0)
     append = ProgressLog.append
@@ -79,7 +81,9 @@ def test_no_name_in_the_log_leaves_the_draft(tmp_path: Path, field: str, name: s
     draft = opened(tmp_path / "draft")
     names = [name.format(tmp_path=tmp_path)]
     crafted = (
-        Written("0", {}, discarded=names) if field == "discarded" else Written("0", {names[0]: file_entry(stranger)})
+        Written("0", {}, discarded=names)
+        if field == "discarded"
+        else Written("0", {names[0]: file_entry(stranger)})
     )
     draft._log.append(crafted)
     draft.close()
@@ -147,7 +151,10 @@ def test_a_block_is_written_when_it_is_asked_what_was_written(draft: Draft) -> N
     assert written.record == {"rows": 2}
     assert written.discarded == ["scratch/older"]
     assert set(written.files) == {"scratch/note", "a.zarr/x/c/1"}
-    assert written.files["scratch/note"] == {"bytes": 4, "blake2b": hashlib.blake2b(b"here").hexdigest()}
+    assert written.files["scratch/note"] == {
+        "bytes": 4,
+        "blake2b": hashlib.blake2b(b"here").hexdigest(),
+    }
     assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in metadata] == before
 
 

@@ -12,8 +12,17 @@ from stages.artifacts.store import Store
 def made(reference: str, *inputs: str) -> Artifact:
     kind, _, id = reference.partition("/")
     records = {f"role {number}": record(one) for number, one in enumerate(inputs)}
-    nothing: dict = {"config": {}, "files": {}, "metrics": {}, "producer": {}, "outside_files": [], "stage": ""}
-    manifest = Manifest(format_version=1, kind=kind, id=id, inputs=records, created="", seconds=0, **nothing)
+    nothing: dict = {
+        "config": {},
+        "files": {},
+        "metrics": {},
+        "producer": {},
+        "outside_files": [],
+        "stage": "",
+    }
+    manifest = Manifest(
+        format_version=1, kind=kind, id=id, inputs=records, created="", seconds=0, **nothing
+    )
     return Artifact(Store("nowhere"), Path("nowhere"), manifest)
 
 
@@ -42,7 +51,11 @@ def test_parents_are_the_direct_ones() -> None:
 def test_ancestors_and_descendants_in_any_order(artifacts: list) -> None:
     above = {"tokens/1", "batches/gone", "model/1"}
     assert ancestors(["model/1"], artifacts) == above
-    assert ancestors(["datastore/1", "model/2"], artifacts) == above | {"datastore/1", "model/2", "tokens/2"}
+    assert ancestors(["datastore/1", "model/2"], artifacts) == above | {
+        "datastore/1",
+        "model/2",
+        "tokens/2",
+    }
     assert ancestors(["report/gone"], artifacts) == {"report/gone"}
     assert descendants("model/1", artifacts) == {"model/1", "datastore/1", "index/1", "report/1"}
     assert descendants("batches/gone", artifacts) >= {"batches/gone", "model/1", "report/1"}

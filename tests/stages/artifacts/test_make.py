@@ -102,7 +102,9 @@ def test_a_draft_whose_input_is_refused_goes(store: Store) -> None:
     assert not list(store.root.glob("tokens/.*-partial"))
 
 
-def test_a_draft_stays_where_a_file_could_not_be_read_or_an_earlier_attempt_began_it(store: Store) -> None:
+def test_a_draft_stays_where_a_file_could_not_be_read_or_an_earlier_attempt_began_it(
+    store: Store,
+) -> None:
     with pytest.raises(DataError):
         make(Refusing(OSError("stale file handle")), SquaresConfig(), {}, store, Execution())
     assert len(list(store.root.glob("tokens/.*-partial"))) == 1
@@ -113,7 +115,13 @@ def test_a_draft_stays_where_a_file_could_not_be_read_or_an_earlier_attempt_bega
 
 def test_a_draft_stays_where_a_shard_finds_bad_data(store: Store) -> None:
     with pytest.raises(DataError):
-        make(Squares(2, DataError("not seen on this machine")), SquaresConfig(), {}, store, Execution())
+        make(
+            Squares(2, DataError("not seen on this machine")),
+            SquaresConfig(),
+            {},
+            store,
+            Execution(),
+        )
     assert make(Squares(), SquaresConfig(), {}, store, Execution()).status == "resumed"
 
 
@@ -138,7 +146,9 @@ def test_sigkill_loses_only_the_shard_under_way(store: Store, tmp_path: Path) ->
     rest = Squares()
     artifact = make(rest, SquaresConfig(length=60), {}, store, Execution()).artifact
     assert 0 < len(rest.computed) <= 16
-    whole = make(Squares(), SquaresConfig(length=60), {}, Store(tmp_path / "other"), Execution()).artifact
+    whole = make(
+        Squares(), SquaresConfig(length=60), {}, Store(tmp_path / "other"), Execution()
+    ).artifact
     assert whole.manifest.files == artifact.manifest.files
 
 
@@ -182,10 +192,14 @@ def _changed_digit(line: str) -> str:
         lambda line: "17",
         lambda line: "null",
         lambda line: "\udcff" + line[1:],
-        lambda line: json.dumps({name: value for name, value in json.loads(line).items() if name != "check"}),
+        lambda line: json.dumps(
+            {name: value for name, value in json.loads(line).items() if name != "check"}
+        ),
     ],
 )
-def test_the_log_is_cut_where_it_is_not_as_it_was_written(store: Store, damage: Callable[[str], str]) -> None:
+def test_the_log_is_cut_where_it_is_not_as_it_was_written(
+    store: Store, damage: Callable[[str], str]
+) -> None:
     log = _interrupt(store) / "progress.jsonl"
     first, second, third = log.read_text().splitlines()
     log.write_bytes("\n".join([first, damage(second), third, ""]).encode(errors="surrogateescape"))
@@ -215,8 +229,12 @@ def test_strangers_in_the_folder_are_not_published(store: Store) -> None:
     assert not (artifact.path / "empty").exists()
 
 
-def test_a_publication_that_was_interrupted_is_finished(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+def test_a_publication_that_was_interrupted_is_finished(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         make(Squares(), SquaresConfig(), {}, store, Execution())
     monkeypatch.undo()
@@ -237,7 +255,9 @@ def test_a_draft_that_lacks_more_than_its_name_is_not_published(store: Store) ->
 
 def test_a_draft_begun_from_other_bytes_is_begun_anew(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    cubes = make(
+        Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()
+    ).artifact
     work = {"id": cubes.id, "inputs": {"squares": source.record.model_dump()}}
     folder = store.draft_folder("model", "0" * 12)
     draft = Draft(folder, work)
@@ -256,7 +276,9 @@ def test_a_lost_manifest_is_told_before_the_work(store: Store) -> None:
 
 def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
     source = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    cubes = make(Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()).artifact
+    cubes = make(
+        Cubes(), SquaresConfig(), {"source": source.reference}, store, Execution()
+    ).artifact
     note = source.path / "note.txt"
     note.write_text("DONE\n")
     restate(source.path, lambda manifest: manifest["files"].update({"note.txt": file_entry(note)}))
@@ -268,15 +290,31 @@ def test_other_bytes_behind_the_same_id_are_refused(store: Store) -> None:
 
 def test_equal_works_have_equal_digests_whoever_made_them(store: Store, tmp_path: Path) -> None:
     first = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    other = make(Squares(), SquaresConfig(verbose=True), {}, Store(tmp_path / "other"), Execution()).artifact
+    other = make(
+        Squares(), SquaresConfig(verbose=True), {}, Store(tmp_path / "other"), Execution()
+    ).artifact
     assert first.digest == other.digest == first.manifest.digest
-    restate(other.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 3.5}, "seconds": 2}]}))
-    restate(first.path, lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 4.5}, "seconds": 1}]}))
-    assert store.get(first.reference).digest == Store(tmp_path / "other").get(other.reference).digest != first.digest
+    restate(
+        other.path,
+        lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 3.5}, "seconds": 2}]}),
+    )
+    restate(
+        first.path,
+        lambda m: m["metrics"].update({"rows": [{"queries_per_second": {"1": 4.5}, "seconds": 1}]}),
+    )
+    assert (
+        store.get(first.reference).digest
+        == Store(tmp_path / "other").get(other.reference).digest
+        != first.digest
+    )
 
 
-def test_a_damaged_manifest_of_a_draft_is_written_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+def test_a_damaged_manifest_of_a_draft_is_written_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         make(Squares(), SquaresConfig(), {}, store, Execution())
     monkeypatch.undo()
@@ -286,7 +324,9 @@ def test_a_damaged_manifest_of_a_draft_is_written_again(store: Store, monkeypatc
 
 
 class Removing(Cubes):
-    """Cubes whose input is removed before the first shard is read: those read before it may be kept."""
+    """Cubes whose input is removed before the first shard is read: those read before it may be
+    kept.
+    """
 
     def __init__(self, loud: bool) -> None:
         self.loud = loud
@@ -366,21 +406,39 @@ def test_a_full_disk_keeps_what_is_done(store: Store, full: Exception) -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Your quota on the disk of .* is used up.*make room"),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded"),
+            "Your quota on the disk of .* is used up.*make room",
+        ),
         (OSError(errno.EFBIG, "File too large"), "larger than may be .*What is done is kept"),
-        (OSError(errno.EIO, "Input/output error", "keys/c/7"), "The disk or its cable fails at keys/c/7"),
+        (
+            OSError(errno.EIO, "Input/output error", "keys/c/7"),
+            "The disk or its cable fails at keys/c/7",
+        ),
     ],
 )
-def test_other_failures_of_the_disk_are_told_apart(store: Store, error: OSError, message: str) -> None:
+def test_other_failures_of_the_disk_are_told_apart(
+    store: Store, error: OSError, message: str
+) -> None:
     with pytest.raises(ResourceError, match=message):
         make(Squares(1, error), SquaresConfig(), {}, store, Execution())
 
 
-def test_a_disk_without_inodes_is_not_said_to_lack_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = SimpleNamespace(f_files=9, f_favail=0, f_blocks=10**9, f_bfree=10**9, f_bavail=10**9, f_frsize=4096)
+def test_a_disk_without_inodes_is_not_said_to_lack_bytes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = SimpleNamespace(
+        f_files=9, f_favail=0, f_blocks=10**9, f_bfree=10**9, f_bavail=10**9, f_frsize=4096
+    )
     monkeypatch.setattr(os, "statvfs", lambda path: room)
     with pytest.raises(ResourceError, match="inodes"):
-        make(Squares(1, OSError(errno.ENOSPC, "No space left on device")), SquaresConfig(), {}, store, Execution())
+        make(
+            Squares(1, OSError(errno.ENOSPC, "No space left on device")),
+            SquaresConfig(),
+            {},
+            store,
+            Execution(),
+        )
 
 
 def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
@@ -394,7 +452,9 @@ def test_a_disk_that_is_full_from_the_first_byte_is_told_with_what_to_do(
         make(Squares(), SquaresConfig(), {}, store, Execution())
 
 
-def test_too_little_room_is_said_before_the_work(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_is_said_before_the_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = shutil.disk_usage("/")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     stage = Squares()

@@ -1,4 +1,6 @@
-"""Arrays are compared with their manifest, values with their range; rows from files are those that Zarr gives."""
+"""Arrays are compared with their manifest, values with their range; rows from files are those that
+Zarr gives.
+"""
 
 import json
 from collections.abc import Callable
@@ -31,7 +33,9 @@ from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 SHAPES = st.lists(st.integers(1, 4), min_size=0, max_size=2).map(tuple)
 
 
-def written(root: Path, shape: tuple[int, ...], dtype: Any, rows_per_shard: int) -> tuple[ArrayLayout, Any]:
+def written(
+    root: Path, shape: tuple[int, ...], dtype: Any, rows_per_shard: int
+) -> tuple[ArrayLayout, Any]:
     """An array of memlm's layout whose values all differ, and the same as Zarr opens it."""
     layout = ArrayLayout("all.zarr/test/array", shape, dtype, rows_per_shard)
     layout.create(root)
@@ -59,7 +63,11 @@ def refuse(*arguments: object) -> None:
     data=st.data(),
 )
 def test_rows_are_those_of_the_array(
-    tmp_path_factory: pytest.TempPathFactory, rows: int, more: tuple[int, ...], dtype: str, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: int,
+    more: tuple[int, ...],
+    dtype: str,
+    data: st.DataObject,
 ) -> None:
     root = tmp_path_factory.mktemp("rows")
     _, array = written(root, (rows, *more), dtype, data.draw(st.integers(1, rows)))
@@ -71,7 +79,9 @@ def test_rows_are_those_of_the_array(
     np.testing.assert_array_equal(found, array[start:stop])
 
 
-def test_an_array_as_memlm_writes_it_is_read_without_zarr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_as_memlm_writes_it_is_read_without_zarr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, array = written(tmp_path, (10, 3), np.int64, rows_per_shard=4)
     rows = rows_of(array)
     monkeypatch.setattr(zarr.Array, "__getitem__", refuse)
@@ -105,7 +115,9 @@ def test_a_shard_that_is_cut_short_is_an_error_as_zarr_has_it(tmp_path: Path, ke
 def test_arrays_of_another_layout_are_left_to_zarr(tmp_path: Path) -> None:
     values = np.arange(30).reshape(10, 3)
     compressed = zarr.create_array(tmp_path / "a", data=values, chunks=(4, 3))
-    columns = zarr.create_array(tmp_path / "b", data=values, chunks=(4, 1), shards=(4, 3), compressors=None)
+    columns = zarr.create_array(
+        tmp_path / "b", data=values, chunks=(4, 1), shards=(4, 3), compressors=None
+    )
     in_memory = zarr.create_array({}, data=values, chunks=(4, 3))
 
     for array in (compressed, columns, in_memory):
@@ -125,7 +137,11 @@ def signed(artifact: Artifact, *files: Path) -> Artifact:
     entries = {file.as_posix(): file_entry(artifact.path / file) for file in files}
 
     def change(content: dict[str, Any]) -> None:
-        there = {file: entry for file, entry in content["files"].items() if (artifact.path / file).is_file()}
+        there = {
+            file: entry
+            for file, entry in content["files"].items()
+            if (artifact.path / file).is_file()
+        }
         content["files"] = there | entries
 
     restate(artifact.path, change)
@@ -161,7 +177,9 @@ def test_what_was_written_is_read(tokens: Artifact) -> None:
     np.testing.assert_array_equal(ids.take(np.array([5, 2, 5])), ids[:][[5, 2, 5]])
 
 
-def test_arrays_of_an_artifact_are_read_without_zarr(tokens: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_an_artifact_are_read_without_zarr(
+    tokens: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = tokens.zarr("tokens.zarr")["train/ids"]
     whole = ids.take(np.arange(90))
     monkeypatch.setattr(zarr.Array, "__getitem__", refuse)
@@ -192,10 +210,14 @@ def neighbors(store: Store, tokens: Artifact) -> Artifact:
         ([10**6, 0], "holds 1000000"),
     ],
 )
-def test_missing_neighbors_are_the_last(neighbors: Artifact, row: list[int], words: str | None) -> None:
+def test_missing_neighbors_are_the_last(
+    neighbors: Artifact, row: list[int], words: str | None
+) -> None:
     values = neighbors.zarr("neighbors.zarr")["valid/ids"][:]
     values[3] = row
-    ids = rewritten(neighbors, "neighbors.zarr/valid/ids", values).zarr("neighbors.zarr")["valid/ids"]
+    ids = rewritten(neighbors, "neighbors.zarr/valid/ids", values).zarr("neighbors.zarr")[
+        "valid/ids"
+    ]
     if words is None:
         np.testing.assert_array_equal(ids[:], values)
     else:
@@ -206,7 +228,9 @@ def test_missing_neighbors_are_the_last(neighbors: Artifact, row: list[int], wor
 def test_distances_are_numbers_or_infinite(neighbors: Artifact) -> None:
     values = neighbors.zarr("neighbors.zarr")["valid/distances"][:]
     values[2], values[4] = (0, np.inf), (np.nan, -np.inf)
-    distances = rewritten(neighbors, "neighbors.zarr/valid/distances", values).zarr("neighbors.zarr")["valid/distances"]
+    distances = rewritten(neighbors, "neighbors.zarr/valid/distances", values).zarr(
+        "neighbors.zarr"
+    )["valid/distances"]
     np.testing.assert_array_equal(distances[2:4], values[2:4])
     with pytest.raises(ArtifactError, match="valid/distances: row 4 holds nan"):
         distances[2:6]
@@ -218,7 +242,10 @@ def test_ids_beyond_the_vocabulary_are_damage(tokens: Artifact, id: int) -> None
     values[40] = id
     ids = rewritten(tokens, IDS, values).zarr("tokens.zarr")["train/ids"]
     assert not ids[:40].any()
-    with pytest.raises(ArtifactError, match=rf"train/ids: row 40 holds {id}, where ids .* from 0 to 10 .*small-tokens"):
+    with pytest.raises(
+        ArtifactError,
+        match=rf"train/ids: row 40 holds {id}, where ids .* from 0 to 10 .*small-tokens",
+    ):
         ids[30:50]
 
 
@@ -231,7 +258,9 @@ def test_ids_beyond_the_vocabulary_are_damage(tokens: Artifact, id: int) -> None
         ([0, 50], "the last row holds 50, not 90"),
     ],
 )
-def test_offsets_that_fall_or_lead_elsewhere_are_damage(tokens: Artifact, values: list[int], words: str) -> None:
+def test_offsets_that_fall_or_lead_elsewhere_are_damage(
+    tokens: Artifact, values: list[int], words: str
+) -> None:
     changed = rewritten(tokens, "tokens.zarr/train/doc_offsets", np.array(values, np.int64))
     with pytest.raises(ArtifactError, match=words):
         changed.zarr("tokens.zarr")["train/doc_offsets"][:]
@@ -245,7 +274,9 @@ def test_offsets_that_fall_or_lead_elsewhere_are_damage(tokens: Artifact, values
         (np.zeros(90, np.float32), "holds float32, not uint16 or uint32"),
     ],
 )
-def test_shapes_and_types_that_do_not_fit_are_damage(tokens: Artifact, values: np.ndarray, words: str) -> None:
+def test_shapes_and_types_that_do_not_fit_are_damage(
+    tokens: Artifact, values: np.ndarray, words: str
+) -> None:
     layout = ArrayLayout(IDS, values.shape, values.dtype, 1 << 20)
     (tokens.path / IDS / "zarr.json").unlink()
     (tokens.path / IDS / "c" / "0").unlink()
@@ -265,7 +296,10 @@ def _rows(content: dict[str, Any]) -> None:
     ("change", "words"),
     [
         (_rows, "where the manifest says"),
-        (lambda content: content["codecs"][0]["configuration"].update(chunk_shape=[1]), "cut into pieces"),
+        (
+            lambda content: content["codecs"][0]["configuration"].update(chunk_shape=[1]),
+            "cut into pieces",
+        ),
         (
             lambda content: content["codecs"][0]["configuration"]["codecs"].append(
                 {"name": "gzip", "configuration": {"level": 1}}
@@ -277,14 +311,20 @@ def _rows(content: dict[str, Any]) -> None:
         (lambda content: content.update(data_type="object"), "zarr.json"),
     ],
 )
-def test_odd_layouts_are_damage(tokens: Artifact, change: Callable[[dict[str, Any]], Any], words: str) -> None:
-    assert tokens.zarr("tokens.zarr")["train/ids"].shape == (90,)  # what is remembered of it is of other bytes
+def test_odd_layouts_are_damage(
+    tokens: Artifact, change: Callable[[dict[str, Any]], Any], words: str
+) -> None:
+    assert tokens.zarr("tokens.zarr")["train/ids"].shape == (
+        90,
+    )  # what is remembered of it is of other bytes
     with pytest.raises(ArtifactError, match=words):
         relaid(tokens, IDS, change).zarr("tokens.zarr")["train/ids"][:]
 
 
 def test_rows_that_no_file_holds_are_damage_however_many(tokens: Artifact) -> None:
-    restate(tokens.path, lambda content: content["metrics"]["splits"]["train"].update(tokens=10**12))
+    restate(
+        tokens.path, lambda content: content["metrics"]["splits"]["train"].update(tokens=10**12)
+    )
     with pytest.raises(ArtifactError, match="2,000,000,000,000"):
         relaid(tokens, IDS, _rows).zarr("tokens.zarr")["train/ids"]
 
@@ -294,7 +334,10 @@ def test_rows_that_no_file_holds_are_damage_however_many(tokens: Artifact) -> No
     [
         (lambda metrics: metrics.pop("splits"), "metrics.splits: Field required"),
         (lambda metrics: metrics.update(splits=[]), "metrics.splits"),
-        (lambda metrics: metrics["splits"]["train"].update(tokens="many"), "metrics.splits.train.tokens"),
+        (
+            lambda metrics: metrics["splits"]["train"].update(tokens="many"),
+            "metrics.splits.train.tokens",
+        ),
         (lambda metrics: metrics.update(vocabulary_size=10**12), "metrics.vocabulary_size"),
         (lambda metrics: metrics.update(eos_id=-1), "metrics.eos_id"),
     ],

@@ -1,4 +1,6 @@
-"""Settings and figures that nobody could have written: each is damage, in words, before anything is computed."""
+"""Settings and figures that nobody could have written: each is damage, in words, before anything is
+computed.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,10 +26,22 @@ Made = Mapping[str, Artifact]
 READ = {
     "tokens": {"metrics": ("splits", "vocabulary_size", "eos_id", "eos_after", "tokenizer")},
     "model": {"config": ("model", "method", "segment_length"), "metrics": ("parameters",)},
-    "datastore": {"config": ("split", "key", "dtype", "context", "stride"), "metrics": ("rows", "dim", "dtype")},
-    "index": {"config": ("index", "metric", "probe"), "metrics": ("rows", "dim", "lossless", "bytes")},
-    "neighbors": {"config": ("queries", "k", "exclude", "exact", "candidates", "probe"), "metrics": ("splits",)},
-    "report": {"config": ("split", "score", "reset"), "metrics": ("rows", "method", "split", "score", "memories")},
+    "datastore": {
+        "config": ("split", "key", "dtype", "context", "stride"),
+        "metrics": ("rows", "dim", "dtype"),
+    },
+    "index": {
+        "config": ("index", "metric", "probe"),
+        "metrics": ("rows", "dim", "lossless", "bytes"),
+    },
+    "neighbors": {
+        "config": ("queries", "k", "exclude", "exact", "candidates", "probe"),
+        "metrics": ("splits",),
+    },
+    "report": {
+        "config": ("split", "score", "reset"),
+        "metrics": ("rows", "method", "split", "score", "memories"),
+    },
 }
 """What other commands read of a manifest."""
 
@@ -54,8 +68,16 @@ def written(made: Made, kind: str) -> Manifest:
     manifest = made[kind].manifest.model_copy(update={"stage": command})
     if kind in ("tokens", "model"):  # of small stages, whose settings are others
         settings = {"steps": 1} if kind == "model" else {}
-        manifest = manifest.model_copy(update={"config": STAGES.settings(command)(**settings).stored()})
-    id = identity(command, manifest.format_version, manifest.settings(), manifest.inputs, manifest.outside_files)
+        manifest = manifest.model_copy(
+            update={"config": STAGES.settings(command)(**settings).stored()}
+        )
+    id = identity(
+        command,
+        manifest.format_version,
+        manifest.settings(),
+        manifest.inputs,
+        manifest.outside_files,
+    )
     return manifest.model_copy(update={"id": id})
 
 
@@ -75,7 +97,9 @@ def refusal(manifest: Manifest) -> str:
 NONSENSE = (-1, 10**23, {"x": 1}, [3])
 
 
-@pytest.mark.parametrize(("kind", "part", "name"), [(k, p, n) for k in READ for p in READ[k] for n in READ[k][p]])
+@pytest.mark.parametrize(
+    ("kind", "part", "name"), [(k, p, n) for k in READ for p in READ[k] for n in READ[k][p]]
+)
 def test_what_others_read_cannot_be_nonsense_nor_a_metric_be_missing(
     made: Made, kind: str, part: str, name: str
 ) -> None:
@@ -94,7 +118,9 @@ def test_settings_that_a_stage_would_store_otherwise_are_damage(made: Made) -> N
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_setting_that_a_manifest_lacks_is_at_its_default_and_its_id_tells_others(made: Made, kind: str) -> None:
+def test_a_setting_that_a_manifest_lacks_is_at_its_default_and_its_id_tells_others(
+    made: Made, kind: str
+) -> None:
     manifest = written(made, kind)
     chosen = manifest.settings().canonical()
     for name in manifest.config:
@@ -109,16 +135,24 @@ def test_a_setting_that_a_manifest_lacks_is_at_its_default_and_its_id_tells_othe
 
 def test_a_setting_of_a_part_may_have_come_later_too(made: Made) -> None:
     manifest = written(made, "model")
-    of_model = {name: value for name, value in manifest.config["model"].items() if name != "dropout"}
+    of_model = {
+        name: value for name, value in manifest.config["model"].items() if name != "dropout"
+    }
     older = manifest.model_copy(update={"config": manifest.config | {"model": of_model}})
     assert wrong_manifest(older) is None
     assert older.full_config() == manifest.config
 
 
 @pytest.mark.parametrize("below", [False, True])
-def test_a_setting_that_this_version_does_not_know_was_made_by_another(made: Made, below: bool) -> None:
+def test_a_setting_that_this_version_does_not_know_was_made_by_another(
+    made: Made, below: bool
+) -> None:
     manifest = written(made, "model")
-    config = {**manifest.config, "model": {**manifest.config["model"], "odd": 1}} if below else {"odd": 1}
+    config = (
+        {**manifest.config, "model": {**manifest.config["model"], "odd": 1}}
+        if below
+        else {"odd": 1}
+    )
     with pytest.raises(UncheckedArtifact, match="odd") as refused:
         wrong_manifest(manifest.model_copy(update={"config": manifest.config | config}))
     assert "damaged" not in str(refused.value)
@@ -135,7 +169,9 @@ def test_a_setting_that_this_version_does_not_know_was_made_by_another(made: Mad
         ({"passes": 0.5, "still_falling": 3}, False),
     ],
 )
-def test_how_a_training_ended_is_there_whole_or_not_at_all(made: Made, told: dict[str, Any], right: bool) -> None:
+def test_how_a_training_ended_is_there_whole_or_not_at_all(
+    made: Made, told: dict[str, Any], right: bool
+) -> None:
     manifest = written(made, "model")
     changed = manifest.model_copy(update={"metrics": manifest.metrics | told})
     assert (wrong_manifest(changed) is None) == right
@@ -162,7 +198,9 @@ def test_a_setting_added_later_leaves_what_was_made_before_it_as_it_is(
 ) -> None:
     store = Store(tmp_path)
     squares = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-    cubes = make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+    cubes = make(
+        Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()
+    ).artifact
 
     monkeypatch.setattr(Squares, "Config", LaterConfig)
     found = store.get(squares.reference)
@@ -171,7 +209,9 @@ def test_a_setting_added_later_leaves_what_was_made_before_it_as_it_is(
     assert make(Squares(), LaterConfig(), {}, store, Execution()).status == "cached"
     assert make(Squares(), LaterConfig(wider=2), {}, store, Execution()).status == "made"
     assert store.get(cubes.reference).input("squares").digest == squares.digest
-    later = make(Cubes(), SquaresConfig(length=4), {"source": squares.reference}, store, Execution())
+    later = make(
+        Cubes(), SquaresConfig(length=4), {"source": squares.reference}, store, Execution()
+    )
     assert (later.status, later.artifact.input("squares").id) == ("made", squares.id)
 
     newer = make(Squares(), LaterConfig(length=5), {}, store, Execution()).artifact

@@ -25,7 +25,9 @@ def squares(store: Store) -> Artifact:
 
 @pytest.fixture
 def cubes(store: Store, squares: Artifact) -> Artifact:
-    return make(Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()).artifact
+    return make(
+        Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()
+    ).artifact
 
 
 def test_references_by_id_name_and_path(store: Store, squares: Artifact) -> None:
@@ -86,7 +88,9 @@ def test_a_name_moves(store: Store, squares: Artifact) -> None:
         ("model/" + "x" * 5000, "neither kind/id"),
     ],
 )
-def test_what_is_not_there_is_explained(store: Store, squares: Artifact, reference: str, message: str) -> None:
+def test_what_is_not_there_is_explained(
+    store: Store, squares: Artifact, reference: str, message: str
+) -> None:
     store.name(squares, "wiki")
     with pytest.raises(ArtifactError, match=message):
         store.get(reference)
@@ -141,10 +145,16 @@ def test_stamps_save_hashing_but_verification_trusts_none(store: Store, squares:
 def rot(artifact: Artifact, file: str) -> None:
     """Let a bit of a file flip beneath the file system: neither size nor times nor inode tell."""
     flip(artifact.path / file)
-    write_stamps(artifact.store.root / ".stamps" / f"{artifact.reference}.json", artifact.path, artifact.manifest.files)
+    write_stamps(
+        artifact.store.root / ".stamps" / f"{artifact.reference}.json",
+        artifact.path,
+        artifact.manifest.files,
+    )
 
 
-def test_bits_that_rot_are_found_by_whoever_hashes_every_byte(store: Store, squares: Artifact) -> None:
+def test_bits_that_rot_are_found_by_whoever_hashes_every_byte(
+    store: Store, squares: Artifact
+) -> None:
     rot(squares, "out.zarr/part/squares/c/1")
     found = store.get(squares.reference)
     with pytest.raises(ArtifactError, match="c/1"):
@@ -202,11 +212,16 @@ QUOTED = [("seconds", f'"{number}"') for number in NUMBERS]
 
 
 @pytest.mark.parametrize(
-    ("field", "number"), [*((field, number) for field in ("seconds", "producer") for number in NUMBERS), *QUOTED]
+    ("field", "number"),
+    [*((field, number) for field in ("seconds", "producer") for number in NUMBERS), *QUOTED],
 )
-def test_numbers_that_are_not_finite_are_damage(store: Store, squares: Artifact, field: str, number: str) -> None:
+def test_numbers_that_are_not_finite_are_damage(
+    store: Store, squares: Artifact, field: str, number: str
+) -> None:
     path = squares.path / "manifest.json"
-    fields = json.loads(path.read_text()) | {field: "NUMBER" if field == "seconds" else {"python": ["NUMBER"]}}
+    fields = json.loads(path.read_text()) | {
+        field: "NUMBER" if field == "seconds" else {"python": ["NUMBER"]}
+    }
     path.write_text(json.dumps(fields).replace('"NUMBER"', number))
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
@@ -232,7 +247,9 @@ def test_a_manifest_that_was_changed_in_place_is_damaged(
         store.open(squares.reference)
 
 
-def test_verification_computes_the_id_again(store: Store, squares: Artifact, cubes: Artifact) -> None:
+def test_verification_computes_the_id_again(
+    store: Store, squares: Artifact, cubes: Artifact
+) -> None:
     for artifact in (squares, cubes):
         store.check_files(artifact, every_byte=True)
     restate(squares.path, lambda manifest: manifest["config"].update(rows=2))
@@ -241,7 +258,10 @@ def test_verification_computes_the_id_again(store: Store, squares: Artifact, cub
 
 
 def test_a_manifest_of_another_stage_is_damage(store: Store, squares: Artifact) -> None:
-    for stage, words in (("cubes", "stage cubes makes model, not tokens"), ("squars", "did you mean 'squares'")):
+    for stage, words in (
+        ("cubes", "stage cubes makes model, not tokens"),
+        ("squars", "did you mean 'squares'"),
+    ):
         restate(squares.path, lambda manifest, stage=stage: manifest.update(stage=stage))
         with pytest.raises(ArtifactError, match=words):
             store.check_files(store.open(squares.reference), every_byte=True)
@@ -256,7 +276,9 @@ def test_a_manifest_without_a_digest_is_damage(store: Store, squares: Artifact) 
         store.open(squares.reference)
 
 
-def test_a_shard_that_the_manifest_does_not_list_is_missing(store: Store, squares: Artifact) -> None:
+def test_a_shard_that_the_manifest_does_not_list_is_missing(
+    store: Store, squares: Artifact
+) -> None:
     shard = "out.zarr/part/squares/c/1"
     restate(squares.path, lambda manifest: manifest["files"].pop(shard, None))
     with pytest.raises(ArtifactError, match=shard):
@@ -270,7 +292,10 @@ def test_arrays_of_absurd_shapes_are_refused_at_once(
     path = squares.path / "out.zarr/part/squares/zarr.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     restate(
-        squares.path, lambda manifest: manifest["files"].update({str(path.relative_to(squares.path)): file_entry(path)})
+        squares.path,
+        lambda manifest: manifest["files"].update(
+            {str(path.relative_to(squares.path)): file_entry(path)}
+        ),
     )
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
@@ -281,20 +306,26 @@ def test_an_array_without_rows_needs_no_shards(store: Store) -> None:
     assert store.get(nothing.reference).zarr("out.zarr")["part/squares"].shape == (0,)
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, '{"config": ' + "9" * 5000 + "}", "[]", '"x"', "\udc80"])
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"config": ' + "9" * 5000 + "}", "[]", '"x"', "\udc80"]
+)
 def test_manifests_of_odd_json_are_damaged(store: Store, squares: Artifact, content: str) -> None:
     (squares.path / "manifest.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
 
 
-def test_an_artifact_without_its_manifest_says_what_mends_it(store: Store, squares: Artifact) -> None:
+def test_an_artifact_without_its_manifest_says_what_mends_it(
+    store: Store, squares: Artifact
+) -> None:
     (squares.path / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match=f"--force {squares.reference}"):
         store.get(squares.reference)
 
 
-def test_an_unreadable_manifest_hides_only_its_own_artifact(store: Store, squares: Artifact, cubes: Artifact) -> None:
+def test_an_unreadable_manifest_hides_only_its_own_artifact(
+    store: Store, squares: Artifact, cubes: Artifact
+) -> None:
     (squares.path / "manifest.json").write_text("{")
     assert [a.reference for a in store.artifacts()] == [cubes.reference]
     store.remove(squares.reference)
@@ -309,7 +340,9 @@ def made_to_look_like_one(folder: Path, squares: Artifact) -> Path:
     return folder
 
 
-def test_a_path_is_no_way_to_remove_anything(tmp_path: Path, store: Store, squares: Artifact) -> None:
+def test_a_path_is_no_way_to_remove_anything(
+    tmp_path: Path, store: Store, squares: Artifact
+) -> None:
     stranger = made_to_look_like_one(tmp_path / "stranger", squares)
     for path in (str(stranger), str(squares.path), f"{squares.path}/"):
         with pytest.raises(UsageError):
@@ -318,9 +351,12 @@ def test_a_path_is_no_way_to_remove_anything(tmp_path: Path, store: Store, squar
 
 
 @pytest.mark.parametrize(
-    "content", ["", "\n", "{stranger}", "../../../stranger", "..", ".", "0123456789AB", "\0", "x" * 300]
+    "content",
+    ["", "\n", "{stranger}", "../../../stranger", "..", ".", "0123456789AB", "\0", "x" * 300],
 )
-def test_a_name_that_holds_no_id_leads_nowhere(tmp_path: Path, store: Store, squares: Artifact, content: str) -> None:
+def test_a_name_that_holds_no_id_leads_nowhere(
+    tmp_path: Path, store: Store, squares: Artifact, content: str
+) -> None:
     stranger = made_to_look_like_one(tmp_path / "stranger", squares)
     store.name(squares, "mine")
     (store.root / "names" / "tokens" / "mine").write_text(content.format(stranger=stranger))
@@ -330,8 +366,12 @@ def test_a_name_that_holds_no_id_leads_nowhere(tmp_path: Path, store: Store, squ
     assert (stranger / "thesis.txt").exists() and squares.path.exists()
 
 
-@pytest.mark.parametrize("name", ["../../../outside.txt", "{outside}", "a/../../../x", "", ".", "a\0b"])
-def test_files_of_a_manifest_lie_in_its_folder(tmp_path: Path, store: Store, squares: Artifact, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["../../../outside.txt", "{outside}", "a/../../../x", "", ".", "a\0b"]
+)
+def test_files_of_a_manifest_lie_in_its_folder(
+    tmp_path: Path, store: Store, squares: Artifact, name: str
+) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("private")
     entry = {name.format(outside=outside): file_entry(outside)}
@@ -340,29 +380,42 @@ def test_files_of_a_manifest_lie_in_its_folder(tmp_path: Path, store: Store, squ
         store.get(squares.reference)
 
 
-def test_a_folder_of_an_artifact_that_is_a_link_is_damage(tmp_path: Path, store: Store, squares: Artifact) -> None:
+def test_a_folder_of_an_artifact_that_is_a_link_is_damage(
+    tmp_path: Path, store: Store, squares: Artifact
+) -> None:
     (squares.path / "out.zarr").rename(tmp_path / "elsewhere")
     (squares.path / "out.zarr").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ArtifactError):
         store.get(squares.reference)
 
 
-@pytest.mark.parametrize("record", [{"id": "../../x"}, {"kind": "../tokens"}, {"kind": "x"}, {"id": "ab"}])
-def test_inputs_of_a_manifest_are_kinds_and_ids(store: Store, cubes: Artifact, record: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "record", [{"id": "../../x"}, {"kind": "../tokens"}, {"kind": "x"}, {"id": "ab"}]
+)
+def test_inputs_of_a_manifest_are_kinds_and_ids(
+    store: Store, cubes: Artifact, record: dict[str, str]
+) -> None:
     restate(cubes.path, lambda manifest: manifest["inputs"]["squares"].update(record))
     with pytest.raises(ArtifactError):
         store.get(cubes.reference)
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "{", "\udcff"])
-def test_odd_content_behind_the_right_hash_is_damage(store: Store, squares: Artifact, content: str) -> None:
-    for name, read in (("note.txt", squares.json), ("out.zarr/zarr.json", lambda _: squares.zarr("out.zarr"))):
+def test_odd_content_behind_the_right_hash_is_damage(
+    store: Store, squares: Artifact, content: str
+) -> None:
+    for name, read in (
+        ("note.txt", squares.json),
+        ("out.zarr/zarr.json", lambda _: squares.zarr("out.zarr")),
+    ):
         (squares.path / name).write_bytes(content.encode(errors="surrogateescape"))
         with pytest.raises(ArtifactError, match=name):
             read(name)
 
 
-def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, squares: Artifact) -> None:
+def test_what_lies_behind_a_link_is_not_removed(
+    tmp_path: Path, store: Store, squares: Artifact
+) -> None:
     stranger = made_to_look_like_one(tmp_path / "others" / "0123456789ab", squares)
     (store.root / "tokens" / "0123456789ab").symlink_to(stranger)
     (store.root / "model").symlink_to(stranger.parent)
@@ -376,7 +429,9 @@ def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, sq
     assert not squares.path.exists()  # the store itself may be reached by a link
 
 
-def test_a_link_among_what_is_left_over_goes_alone(tmp_path: Path, store: Store, squares: Artifact) -> None:
+def test_a_link_among_what_is_left_over_goes_alone(
+    tmp_path: Path, store: Store, squares: Artifact
+) -> None:
     stranger = made_to_look_like_one(tmp_path / "stranger", squares)
     (store.root / "tokens" / ".0123456789ab-partial").symlink_to(stranger)
     remove_garbage(store, find_garbage(store))
@@ -394,7 +449,13 @@ def test_an_input_that_is_gone_is_named(store: Store, squares: Artifact, cubes: 
 
 def test_what_lies_in_another_store_is_refused(tmp_path: Path, squares: Artifact) -> None:
     with pytest.raises(ArtifactError):
-        make(Cubes(), SquaresConfig(), {"source": str(squares.path)}, Store(tmp_path / "other"), Execution())
+        make(
+            Cubes(),
+            SquaresConfig(),
+            {"source": str(squares.path)},
+            Store(tmp_path / "other"),
+            Execution(),
+        )
 
 
 def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: Artifact) -> None:

@@ -1,7 +1,7 @@
 """Whatever happens to a store, in any order, it holds what a plain model of it says.
 
-Two open stores of one folder, as of two processes, make, interrupt, resume, name, remove, collect and damage what
-there is. Seconds as it is; hours:
+Two open stores of one folder, as of two processes, make, interrupt, resume, name, remove, collect
+and damage what there is. Seconds as it is; hours:
 `pytest --hypothesis-profile long --timeout 0 tests/stages/artifacts/test_store_machine.py`.
 """
 
@@ -40,7 +40,9 @@ class Killed(BaseException):
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """`right`: digests by reference as they came out first. `there`: what is finished. `names`: what leads where."""
+    """`right`: digests by reference as they came out first. `there`: what is finished. `names`:
+    what leads where.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -77,7 +79,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(who=WHO, length=LENGTHS, shard=st.integers(0, 2))
     def fails_and_goes_on(self, who: int, length: int, shard: int) -> None:
-        """A shard fails; the next attempt, of the other process, computes it and those behind it, and no other."""
+        """A shard fails; the next attempt, of the other process, computes it and those behind it,
+        and no other.
+        """
         if ("tokens", length) in self.there or self._draft_exists() or 3 * shard >= length:
             return
         with suppress(RuntimeError):
@@ -107,8 +111,12 @@ class StoreMachine(RuleBasedStateMachine):
             return
         with suppress(Killed), _death_after(changes):
             self.stores[who].remove(reference)
-        found = {kind_name for kind_name, named in self.names.items() if self._named(kind_name) == named}
-        self.names = {kind_name: named for kind_name, named in self.names.items() if kind_name in found}
+        found = {
+            kind_name for kind_name, named in self.names.items() if self._named(kind_name) == named
+        }
+        self.names = {
+            kind_name: named for kind_name, named in self.names.items() if kind_name in found
+        }
         if not self.stores[who].has(*reference.split("/")):
             assert reference not in self.names.values()
             del self.there["tokens", length]
@@ -133,7 +141,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.there)
     @rule(who=WHO, data=st.data())
     def is_damaged(self, who: int, data: Any) -> None:
-        """A file of an artifact changes: whoever reads it is told, and it can be removed and made again."""
+        """A file of an artifact changes: whoever reads it is told, and it can be removed and made
+        again.
+        """
         work, reference = data.draw(st.sampled_from(sorted(self.there.items())))
         store = self.stores[who]
         files = sorted(path for path in (store.root / reference).rglob("*") if path.is_file())
@@ -162,7 +172,9 @@ class StoreMachine(RuleBasedStateMachine):
             for artifact in store.artifacts():
                 store.check_files(artifact, every_byte=True)
             assert {
-                f"{k}/{n}": f"{k}/{i}" for k in ("tokens", "model") for n, i in store.names(k).items()
+                f"{k}/{n}": f"{k}/{i}"
+                for k in ("tokens", "model")
+                for n, i in store.names(k).items()
             } == self.names
 
     # Small things
@@ -172,7 +184,9 @@ class StoreMachine(RuleBasedStateMachine):
         with replaced(dict.fromkeys(SYNCING, lambda descriptor: None)):
             if kind == "tokens":
                 return make(stage or Squares(), config, {}, store, Execution())
-            return make(Cubes(), config, {"source": self.there["tokens", length]}, store, Execution())
+            return make(
+                Cubes(), config, {"source": self.there["tokens", length]}, store, Execution()
+            )
 
     def _is_there(self, kind: str, length: int, artifact: Artifact) -> None:
         self.there[kind, length] = artifact.reference

@@ -1,4 +1,6 @@
-"""Stages small enough to be seen through: squares of numbers, one shard after the other, and sums in chains."""
+"""Stages small enough to be seen through: squares of numbers, one shard after the other, and sums
+in chains.
+"""
 
 import json
 import os
@@ -20,7 +22,9 @@ from stages.config import StageConfig
 
 
 def restate(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what the manifest of a folder says, and its digest with it: whole, but of something else."""
+    """Change what the manifest of a folder says, and its digest with it: whole, but of something
+    else.
+    """
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
     change(content)
@@ -59,9 +63,13 @@ class Squares(OneArray):
         self.computed: list[str] = []
 
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return Inputs(files=tuple(InputFile("source", p, d) for p, d in references.get("files", ())))
+        return Inputs(
+            files=tuple(InputFile("source", p, d) for p, d in references.get("files", ()))
+        )
 
-    def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard
+    ) -> ShardOutput:
         number = int(shard.key)
         if number == self.fail_at and self.error is not None:
             raise self.error
@@ -88,7 +96,9 @@ class Cubes(OneArray):
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({"squares": store.get(references["source"], "tokens")})
 
-    def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard
+    ) -> ShardOutput:
         number = int(shard.key)
         squares = job.inputs["squares"].zarr("out.zarr")["part/squares"]
         rows = work.rows(number)
@@ -108,7 +118,8 @@ class Step(Shard):
 
 
 class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
-    """Running sums of even and of odd numbers, two chains; then, in a phase of its own, the sum of all.
+    """Running sums of even and of odd numbers, two chains; then, in a phase of its own, the sum of
+    all.
 
     Every shard leaves a file `KEY-PROCESS` in the folder `trace`. Process `closed_to` may not open.
     """
@@ -118,7 +129,11 @@ class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
     Config = SquaresConfig
 
     def __init__(
-        self, trace: Path, fail_at: str | None = None, error: BaseException | None = None, seconds: float = 0.0
+        self,
+        trace: Path,
+        fail_at: str | None = None,
+        error: BaseException | None = None,
+        seconds: float = 0.0,
     ) -> None:
         self.trace, self.fail_at, self.error, self.seconds = trace, fail_at, error, seconds
         self.closed_to: int | None = None
@@ -128,14 +143,19 @@ class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
 
     def plan(self, job: Job[SquaresConfig]) -> ShardPlan[Step]:
         numbers = range(job.config.length)
-        adding = (Step(f"add-{number:03}", number, chain=("even", "odd")[number % 2]) for number in numbers)
+        adding = (
+            Step(f"add-{number:03}", number, chain=("even", "odd")[number % 2])
+            for number in numbers
+        )
         return ShardPlan([*adding, Step("all", phase="all")])
 
     def open(self, job: ShardJob[SquaresConfig], plan: ShardPlan[Step]) -> dict[str, int]:
         assert os.getpid() != self.closed_to
         return {"numbers": job.config.length}
 
-    def run_shard(self, job: ShardJob[SquaresConfig], work: dict[str, int], shard: Step) -> ShardOutput:
+    def run_shard(
+        self, job: ShardJob[SquaresConfig], work: dict[str, int], shard: Step
+    ) -> ShardOutput:
         time.sleep(self.seconds)
         if shard.key == self.fail_at and self.error is not None:
             raise self.error
@@ -146,7 +166,9 @@ class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
             output.record["sum"] = sum(job.record(key)["sum"] for key in last)
         else:
             before = f"sums/{shard.number - 2:03}"
-            total = shard.number + (int((job.folder / before).read_text()) if shard.number > 1 else 0)
+            total = shard.number + (
+                int((job.folder / before).read_text()) if shard.number > 1 else 0
+            )
             output.record["sum"] = total
         file = "sum" if shard.number is None else f"sums/{shard.number:03}"
         output.add(file).write_text(str(output.record["sum"]))

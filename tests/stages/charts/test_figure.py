@@ -30,14 +30,23 @@ def test_a_file_has_its_title_and_its_words_escaped() -> None:
 def test_a_file_bears_its_colours_and_a_page_those_of_the_reader() -> None:
     """Programs that make a PDF or a picture of an SVG know no variables."""
     figure = Figure.of(chart())
-    assert "var(" not in figure.svg and set(re.findall('"(#[0-9a-f]{6})"', figure.svg)) <= set(LIGHT.values())
+    assert "var(" not in figure.svg and set(re.findall('"(#[0-9a-f]{6})"', figure.svg)) <= set(
+        LIGHT.values()
+    )
     assert not re.findall("#[0-9a-f]{6}", figure.inline)
     assert set(re.findall(r"var\(--([\w-]+)\)", figure.inline)) <= set(LIGHT) == set(DARK)
-    assert all(f"--{name}: {colour};" in page_style() for one in (LIGHT, DARK) for name, colour in one.items())
+    assert all(
+        f"--{name}: {colour};" in page_style()
+        for one in (LIGHT, DARK)
+        for name, colour in one.items()
+    )
 
 
 def test_the_same_numbers_give_the_same_bytes() -> None:
-    assert (Figure.of(chart()).svg, Figure.of(chart()).png) == (Figure.of(chart()).svg, Figure.of(chart()).png)
+    assert (Figure.of(chart()).svg, Figure.of(chart()).png) == (
+        Figure.of(chart()).svg,
+        Figure.of(chart()).png,
+    )
 
 
 def test_a_point_says_its_numbers_under_the_pointer() -> None:
@@ -69,4 +78,8 @@ def test_files_are_a_drawing_a_picture_and_the_numbers(tmp_path: Path) -> None:
     assert files == ["figures/loss.svg", "figures/loss.png", "figures/loss.csv"]
     contents = [(tmp_path / file).read_bytes() for file in files]
     assert contents[1].startswith(b"\x89PNG") and contents[2] == Figure.of(chart()).csv.encode()
-    assert contents == [Figure.of(chart()).svg.encode(), Figure.of(chart()).png, Figure.of(chart()).csv.encode()]
+    assert contents == [
+        Figure.of(chart()).svg.encode(),
+        Figure.of(chart()).png,
+        Figure.of(chart()).csv.encode(),
+    ]

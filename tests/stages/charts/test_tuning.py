@@ -12,7 +12,12 @@ from stages.charts.tuning import TuningResult, bleu_charts, tuning_charts, tunin
 def tuned(nll: list[list[float | None]], plain: float = 90.0) -> dict[str, Any]:
     grid = {
         **{"row": "neural-cache", "over": "size", "at": 2000, "split": "valid"},
-        **{"scale_name": "theta", "scales": [0.0, 0.3], "weight_name": "lambda", "weights": [0.1, 0.2]},
+        **{
+            "scale_name": "theta",
+            "scales": [0.0, 0.3],
+            "weight_name": "lambda",
+            "weights": [0.1, 0.2],
+        },
         **{"nll": nll, "plain_nll": math.log(plain)},
     }
     return {"grid": grid, "rows": [{"row": "plain"}]}
@@ -70,7 +75,9 @@ def test_a_curve_over_each_number_that_had_a_choice_has_the_best_of_the_others()
         candidate(8, None, 0.4, 2.5),
         candidate(8, 100.0, 0.4, 2.0),
     ]
-    charts = bleu_charts(metrics(bleu={"sentences": 200, "rows": [{"row": "knn-mt", "candidates": tried}]}))
+    charts = bleu_charts(
+        metrics(bleu={"sentences": 200, "rows": [{"row": "knn-mt", "candidates": tried}]})
+    )
     points = {}
     for chart in charts:
         assert isinstance(chart.plot, Lines)

@@ -8,14 +8,27 @@ EVIL = "<script>alert('x')</script>"
 def group(tokens: int, difference: float, interval: list[float] | None) -> dict[str, Any]:
     """A bucket of tokens."""
     means = {"nll_a": 3.0, "nll_b": 3.0 + difference, "difference": difference}
-    return {"tokens": tokens, **means, "interval": interval, "won": tokens // 2, "lost": tokens - tokens // 2}
+    return {
+        "tokens": tokens,
+        **means,
+        "interval": interval,
+        "won": tokens // 2,
+        "lost": tokens - tokens // 2,
+    }
 
 
 def top(difference: float, text: str = " hall") -> dict[str, Any]:
     """A token that one of both wins."""
     place = {"token": 7, "document": 1, "position": 7, "gate_b": 0.25}
     scores = {"log_p_a": -4.0, "log_p_b": -4.0 - difference, "difference": difference}
-    return {**place, **scores, "name": "a.txt", "before": f"the {EVIL} of the", "text": text, "after": " & beyond"}
+    return {
+        **place,
+        **scores,
+        "name": "a.txt",
+        "before": f"the {EVIL} of the",
+        "text": text,
+        "after": " & beyond",
+    }
 
 
 def side(row: str, perplexity: float) -> dict[str, Any]:
@@ -38,7 +51,13 @@ def side(row: str, perplexity: float) -> dict[str, Any]:
 
 
 FOUND: dict[str, Any] = {
-    **{"a": side("plain", 80.0), "b": side("knn-lm", 72.0), "reading": "final", "split": "test", "score": "all"},
+    **{
+        "a": side("plain", 80.0),
+        "b": side("knn-lm", 72.0),
+        "reading": "final",
+        "split": "test",
+        "score": "all",
+    },
     **{"paired_on": "tokens", "unknown_rate": 0.0, **group(1234, -0.1, [-0.15, -0.05])},
     **{"won_share": 0.6, "lost_share": 0.4},
     **{"perplexity_ratio": 0.9, "perplexity_ratio_interval": [0.86, 0.95]},

@@ -63,7 +63,9 @@ class GivenReport(SerialStage[ReportConfig]):
         if config.save_token_scores:
             for name, values in self._scores(job).items():
                 half = max(1, len(values) // 2)
-                job.draft.write_whole(ArrayLayout(f"scores.zarr/{name}", values.shape, values.dtype, half), values)
+                job.draft.write_whole(
+                    ArrayLayout(f"scores.zarr/{name}", values.shape, values.dtype, half), values
+                )
         figures = dict.fromkeys(("nll", "perplexity", "bits_per_character", "word_perplexity"))
         names = ["plain"] if config.nll_lm is None else ["plain", "neural-cache"]
         stated = {"method": "lm", "split": config.split, "score": config.score, "memories": []}
@@ -79,7 +81,9 @@ class GivenReport(SerialStage[ReportConfig]):
             "logp": _log_p(config.nll),
             "logp_lm": _log_p(alone),
         }
-        return arrays if config.gate is None else {**arrays, "gate": np.array(config.gate, np.float32)}
+        return (
+            arrays if config.gate is None else {**arrays, "gate": np.array(config.gate, np.float32)}
+        )
 
 
 STAGES.targets |= {
@@ -95,12 +99,22 @@ def _log_p(nll: Sequence[float]) -> np.ndarray:
 
 
 def corpus(
-    store: Store, folder: Path, texts: Mapping[str, str | Path], like: Artifact | None = None, **settings: Any
+    store: Store,
+    folder: Path,
+    texts: Mapping[str, str | Path],
+    like: Artifact | None = None,
+    **settings: Any,
 ) -> Artifact:
-    """Tokens of texts, or folders, by split, with the vocabulary of `like`; a line is a document by default."""
+    """Tokens of texts, or folders, by split, with the vocabulary of `like`; a line is a document by
+    default.
+    """
     files: dict[str, Any] = {} if like is None else {"tokenizer": like.reference}
     for split, text in texts.items():
-        path = text if isinstance(text, Path) else folder / f"{split}-{len(list(folder.iterdir()))}.txt"
+        path = (
+            text
+            if isinstance(text, Path)
+            else folder / f"{split}-{len(list(folder.iterdir()))}.txt"
+        )
         if isinstance(text, str):
             path.write_text(text, encoding="utf-8")
         files[split] = [str(path)]
@@ -113,6 +127,10 @@ def corpus(
 
 def report(store: Store, tokens: Artifact, nll: Sequence[float], **settings: Any) -> Artifact:
     """A report of given negative log-likelihoods of the scored tokens."""
-    model = make(GivenModel(), StageConfig(), {"tokens": tokens.reference}, store, Execution()).artifact
+    model = make(
+        GivenModel(), StageConfig(), {"tokens": tokens.reference}, store, Execution()
+    ).artifact
     references = {"model": model.reference, "tokens": tokens.reference}
-    return make(GivenReport(), ReportConfig(nll=tuple(nll), **settings), references, store, Execution()).artifact
+    return make(
+        GivenReport(), ReportConfig(nll=tuple(nll), **settings), references, store, Execution()
+    ).artifact

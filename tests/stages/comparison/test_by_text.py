@@ -29,12 +29,19 @@ def test_two_documents_by_hand(store, tmp_path):
     word, character = found["per"]
     assert (word["unit"], word["count"], word["nll_a"], word["nll_b"]) == ("word", 5, 8 / 5, 6 / 5)
     assert word["difference"] == pytest.approx(-2 / 5)
-    # Of 4 resamples one is the first document alone (-0.5 in 3 words), one the second alone (-1.5 in 2).
+    # Of 4 resamples one is the first document alone (-0.5 in 3 words), one the second alone (-1.5
+    # in 2).
     assert word["interval"] == pytest.approx([-1.5 / 2, -0.5 / 3])
     assert word["perplexity_ratio"] == pytest.approx(2.718281828 ** (-2 / 5))
-    assert (character["unit"], character["count"], character["difference"]) == ("character", 7, pytest.approx(-2 / 7))
+    assert (character["unit"], character["count"], character["difference"]) == (
+        "character",
+        7,
+        pytest.approx(-2 / 7),
+    )
     assert character["interval"] == pytest.approx([-1.5 / 2, -0.5 / 5])
-    assert character["perplexity_ratio_interval"] == pytest.approx([2.718281828**-0.75, 2.718281828**-0.1])
+    assert character["perplexity_ratio_interval"] == pytest.approx(
+        [2.718281828**-0.75, 2.718281828**-0.1]
+    )
     assert found["bootstrap"]["unit"] == "document" and found["bootstrap"]["units_won"] == 2
     swapped = compared(report(store, characters, BY_CHARACTER), report(store, words, BY_WORD))
     assert [per["difference"] for per in swapped["per"]] == pytest.approx([2 / 5, 2 / 7])
@@ -44,7 +51,10 @@ def test_words_that_are_whole_sentences_are_left_out(store, tmp_path):
     text = {"train": "a b\n", "test": "a" * 30 + "\n" + "b" * 30 + "\n"}
     words, characters = (corpus(store, tmp_path, text, tokenizer=name) for name in ("word", "char"))
     found = compared(report(store, words, [1.0] * 4), report(store, characters, [0.1] * 62))
-    assert [per["unit"] for per in found["per"]] == ["word", "character"]  # 15.5 characters to a word and line end
+    assert [per["unit"] for per in found["per"]] == [
+        "word",
+        "character",
+    ]  # 15.5 characters to a word and line end
     text = {"train": "a b\n", "test": "a" * 60 + "\n" + "b" * 60 + "\n"}
     words, characters = (corpus(store, tmp_path, text, tokenizer=name) for name in ("word", "char"))
     found = compared(report(store, words, [1.0] * 4), report(store, characters, [0.1] * 122))
@@ -53,16 +63,23 @@ def test_words_that_are_whole_sentences_are_left_out(store, tmp_path):
 
 def test_one_document_is_cut_into_paragraphs(store, tmp_path):
     text = {"train": "ab c d\n", "test": "ab c\n\nd\n"}
-    words, characters = (corpus(store, tmp_path, text, tokenizer=n, documents="file") for n in ("word", "char"))
+    words, characters = (
+        corpus(store, tmp_path, text, tokenizer=n, documents="file") for n in ("word", "char")
+    )
     found = compared(report(store, words, [1.0] * 6), report(store, characters, [1.0] * 8))
     assert (found["bootstrap"]["unit"], found["bootstrap"]["units"]) == ("paragraph", 2)
     # 4 words and 6 characters with the blank line, then 2 and 2.
-    assert [per["interval"] for per in found["per"]] == [pytest.approx([0.0, 0.5]), pytest.approx([0.0, 2 / 6])]
+    assert [per["interval"] for per in found["per"]] == [
+        pytest.approx([0.0, 0.5]),
+        pytest.approx([0.0, 2 / 6]),
+    ]
 
 
 def test_one_paragraph_has_no_interval(store, tmp_path):
     text = {"train": "ab c d\n", "test": "ab c\nd\n"}
-    words, characters = (corpus(store, tmp_path, text, tokenizer=n, documents="file") for n in ("word", "char"))
+    words, characters = (
+        corpus(store, tmp_path, text, tokenizer=n, documents="file") for n in ("word", "char")
+    )
     found = compared(report(store, words, BY_WORD), report(store, characters, BY_CHARACTER))
     assert [per["interval"] for per in found["per"]] == [None, None]
     assert found["per"][0]["difference"] == pytest.approx(-2 / 5)
@@ -79,7 +96,9 @@ def test_two_word_vocabularies_are_compared_by_the_word(store, tmp_path):
 
 def test_letter_case_is_a_matter_of_tokenizers(store, tmp_path):
     text = {"train": "Ab c D\n", "test": "Ab c\nD\n"}
-    cased, lowered = (corpus(store, tmp_path, text, tokenizer="char", lowercase=lower) for lower in (False, True))
+    cased, lowered = (
+        corpus(store, tmp_path, text, tokenizer="char", lowercase=lower) for lower in (False, True)
+    )
     found = compared(report(store, cased, BY_CHARACTER), report(store, lowered, BY_CHARACTER))
     assert [(per["unit"], per["count"], per["difference"]) for per in found["per"]] == [
         ("word", 5, 0),
@@ -93,7 +112,12 @@ def test_last_words_are_compared_by_the_passage(store, tmp_path):
     a = report(store, words, (1.0, 2.0, 3.0), score="last-word")
     b = report(store, characters, (0.5, 1.0, 1.0, 1.0), score="last-word")
     (word,) = compared(a, b)["per"]
-    assert (word["unit"], word["count"], word["nll_a"], word["nll_b"]) == ("word", 3, 2.0, pytest.approx(3.5 / 3))
+    assert (word["unit"], word["count"], word["nll_a"], word["nll_b"]) == (
+        "word",
+        3,
+        2.0,
+        pytest.approx(3.5 / 3),
+    )
     # Passages differ by 0.5, -1 and -2: one resample of 27 is the first alone, one the last.
     assert word["interval"] == pytest.approx([-2, 0.5])
 
@@ -110,7 +134,10 @@ def test_another_text_is_refused(store, tmp_path, other, said):
     a = corpus(store, tmp_path, TEXT)
     b = corpus(store, tmp_path, {**TEXT, **other}, tokenizer="char")
     with pytest.raises(ArtifactError, match=said) as error:
-        compared(report(store, a, BY_WORD), report(store, b, [1.0] * b.metrics["splits"]["test"]["tokens"]))
+        compared(
+            report(store, a, BY_WORD),
+            report(store, b, [1.0] * b.metrics["splits"]["test"]["tokens"]),
+        )
     assert a.reference in str(error.value) and b.reference in str(error.value)
 
 

@@ -24,7 +24,9 @@ TRAIN = "a " * 12 + "b\nc\n"
 TEST = "a b\nc a\nb d\n"
 NLL_A = (1.0, 2.0, 0.5, 3.0, 1.0, 0.5, 2.0, 4.0, 0.5)
 NLL_B = (0.5, 2.0, 1.0, 1.0, 1.5, 0.5, 2.5, 1.0, 0.5)
-"""Differences: -0.5, 0, 0.5 in the first document; -2, 0.5, 0; 0.5, -3, 0. They sum to -4, of 9 tokens."""
+"""Differences: -0.5, 0, 0.5 in the first document; -2, 0.5, 0; 0.5, -3, 0. They sum to -4, of 9
+tokens.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +47,14 @@ def test_three_documents_by_hand(store, tokens):
     assert found["difference"] == pytest.approx(-4 / 9)
     assert found["unknown_rate"] == pytest.approx(1 / 9)  # train has no d
     assert found["perplexity_ratio"] == pytest.approx(2.718281828 ** (-4 / 9))
-    assert (found["won"], found["lost"], found["won_share"], found["lost_share"]) == (3, 3, 3 / 9, 3 / 9)
-    # Documents sum to 0, -1.5 and -2.5: one resample of 27 is the first alone, one the last alone, each 3.7%.
+    assert (found["won"], found["lost"], found["won_share"], found["lost_share"]) == (
+        3,
+        3,
+        3 / 9,
+        3 / 9,
+    )
+    # Documents sum to 0, -1.5 and -2.5: one resample of 27 is the first alone, one the last alone,
+    # each 3.7%.
     assert found["interval"] == pytest.approx([-7.5 / 9, 0])
     assert found["perplexity_ratio_interval"] == pytest.approx([2.718281828 ** (-7.5 / 9), 1])
     assert found["bootstrap"] == {
@@ -57,7 +65,10 @@ def test_three_documents_by_hand(store, tokens):
 
 def test_lines_are_drawn_in_groups_that_are_long_enough(store, tokens, monkeypatch):
     monkeypatch.setattr(places, "SHORTEST_GROUP", 3)
-    assert compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]["unit"] == "document"
+    assert (
+        compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]["unit"]
+        == "document"
+    )
     monkeypatch.setattr(places, "SHORTEST_GROUP", 4)
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]
     assert (found["unit"], found["units"], found["block_tokens"]) == ("group", 1, 4)
@@ -68,15 +79,29 @@ def test_buckets_and_positions_by_hand(store, tokens):
     frequency = found["by_frequency"]
     assert (frequency["counted_in"], frequency["corpus"]) == ("train", tokens.reference)
     # a, twice: -0.5 + 0.5; b, <eos>, c: 0 + 0.5 - 2 + 0 + 0.5 + 0 in 6 tokens; d: -3.
-    told = [(b["more_than"], b["at_most"], b["tokens"], b["difference"], b["won"]) for b in frequency["buckets"]]
-    assert told == [(10, 100, 2, 0.0, 1), (0, 10, 6, pytest.approx(-1 / 6), 1), (None, 0, 1, -3.0, 1)]
+    told = [
+        (b["more_than"], b["at_most"], b["tokens"], b["difference"], b["won"])
+        for b in frequency["buckets"]
+    ]
+    assert told == [
+        (10, 100, 2, 0.0, 1),
+        (0, 10, 6, pytest.approx(-1 / 6), 1),
+        (None, 0, 1, -3.0, 1),
+    ]
     assert frequency["buckets"][2]["interval"] is None
     (one,) = found["by_position"]
-    assert (one["from"], one["to"], one["tokens"], one["difference"]) == (0, 15, 9, pytest.approx(-4 / 9))
+    assert (one["from"], one["to"], one["tokens"], one["difference"]) == (
+        0,
+        15,
+        9,
+        pytest.approx(-4 / 9),
+    )
 
 
 def test_positions_begin_anew_in_every_document(store, tmp_path):
-    """The second document has 40 tokens and a line's end; B loses 1 nat on its tokens 16 to 31, and no other."""
+    """The second document has 40 tokens and a line's end; B loses 1 nat on its tokens 16 to 31, and
+    no other.
+    """
     both = corpus(store, tmp_path, {"train": TRAIN, "test": "a\n" + "b " * 40 + "\n"})
     nll_b = [1.0] * 2 + [2.0 if 16 <= position < 32 else 1.0 for position in range(41)]
     found = compared(report(store, both, [1.0] * 43), report(store, both, nll_b))
@@ -94,10 +119,22 @@ def test_tokens_won_and_lost_most_stand_in_their_context(store, tokens):
     first, second = found["most_won"]
     assert re.fullmatch(r"test-\d\.txt", first.pop("name"))
     assert first == {
-        **{"token": 7, "document": 2, "position": 1, "log_p_a": -4.0, "log_p_b": -1.0, "difference": -3.0},
+        **{
+            "token": 7,
+            "document": 2,
+            "position": 1,
+            "log_p_a": -4.0,
+            "log_p_b": -1.0,
+            "difference": -3.0,
+        },
         **{"gate_b": 0.875, "before": "b", "text": " <unk>", "after": "\n"},
     }
-    assert (second["token"], second["difference"], second["before"], second["text"]) == (3, -2.0, "", "c")
+    assert (second["token"], second["difference"], second["before"], second["text"]) == (
+        3,
+        -2.0,
+        "",
+        "c",
+    )
     assert [(one["token"], one["difference"]) for one in found["most_lost"]] == [(2, 0.5), (4, 0.5)]
     assert [one["text"] for one in found["most_lost"]] == ["<eos>", " a"]
 
@@ -117,7 +154,9 @@ def test_one_document_is_cut_into_blocks(store, tmp_path):
     for lines, length, units in ((3, 1, 9), (20, 3, 20)):
         text = "a b\n" * lines
         one = corpus(store, tmp_path, {"train": TRAIN, "test": text}, documents="file")
-        found = compared(report(store, one, [1.0] * 3 * lines), report(store, one, [2.0, 1.0, 0.0] * lines))
+        found = compared(
+            report(store, one, [1.0] * 3 * lines), report(store, one, [2.0, 1.0, 0.0] * lines)
+        )
         assert (found["bootstrap"]["unit"], found["bootstrap"]["block_tokens"]) == ("block", length)
         assert found["bootstrap"]["units"] == units
     assert found["interval"] == [0.0, 0.0]
@@ -127,7 +166,12 @@ def test_blocks_are_drawn_on_request(store, tokens):
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     found = compared(a, b, block_tokens=4)
     told = found["bootstrap"]
-    assert (told["unit"], told["block_tokens"], told["units"], told["units_won"]) == ("block", 4, 3, 2)
+    assert (told["unit"], told["block_tokens"], told["units"], told["units_won"]) == (
+        "block",
+        4,
+        3,
+        2,
+    )
     assert found["difference"] == pytest.approx(-4 / 9)
     # Sums of blocks: -2 of 4, -2 of 4, 0 of 1: one resample of 27 is the last alone.
     assert found["interval"] == pytest.approx([-0.5, 0])
@@ -135,16 +179,24 @@ def test_blocks_are_drawn_on_request(store, tokens):
 
 def test_the_seed_decides_the_draws(store, tokens):
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
-    intervals = [compared(a, b, samples=5, confidence=0.3, seed=seed)["interval"] for seed in (1, 1, 2)]
+    intervals = [
+        compared(a, b, samples=5, confidence=0.3, seed=seed)["interval"] for seed in (1, 1, 2)
+    ]
     assert intervals[0] == intervals[1] != intervals[2]
 
 
 def test_last_words_are_compared_where_they_stand(store, tmp_path):
     text = "a b\nc a\nb\n"
     tokens = corpus(store, tmp_path, {"train": TRAIN, "test": text})
-    a, b = (report(store, tokens, nll, score="last-word") for nll in ((1.0, 2.0, 3.0), (2.0, 2.0, 1.0)))
+    a, b = (
+        report(store, tokens, nll, score="last-word") for nll in ((1.0, 2.0, 3.0), (2.0, 2.0, 1.0))
+    )
     found = compared(a, b)
-    assert (found["tokens"], found["score"], found["difference"]) == (3, "last-word", pytest.approx(-1 / 3))
+    assert (found["tokens"], found["score"], found["difference"]) == (
+        3,
+        "last-word",
+        pytest.approx(-1 / 3),
+    )
     (won,) = found["most_won"]
     assert (won["token"], won["document"], won["position"], won["text"]) == (6, 2, 0, "b")
     assert found["bootstrap"]["units"] == 3
@@ -173,10 +225,32 @@ def test_the_table_has_a_line_a_token(store, tokens, tmp_path, monkeypatch, bloc
         lines = list(csv.DictReader(file))
     assert [int(line["token"]) for line in lines] == list(range(9))
     assert [-float(line["log_p_a"]) for line in lines] == list(NLL_A)
-    assert [float(line["difference"]) for line in lines] == [b - a for a, b in zip(NLL_A, NLL_B, strict=True)]
+    assert [float(line["difference"]) for line in lines] == [
+        b - a for a, b in zip(NLL_A, NLL_B, strict=True)
+    ]
     assert [line["document"] for line in lines] == list("000111222")
-    assert [line["text"].strip(" ") for line in lines] == ["a", "b", "<eos>", "c", "a", "<eos>", "b", "<unk>", "<eos>"]
-    assert [line["before"].strip(" ") for line in lines] == ["", "a", "b", "", "c", "a", "", "b", "<unk>"]
+    assert [line["text"].strip(" ") for line in lines] == [
+        "a",
+        "b",
+        "<eos>",
+        "c",
+        "a",
+        "<eos>",
+        "b",
+        "<unk>",
+        "<eos>",
+    ]
+    assert [line["before"].strip(" ") for line in lines] == [
+        "",
+        "a",
+        "b",
+        "",
+        "c",
+        "a",
+        "",
+        "b",
+        "<unk>",
+    ]
 
 
 TOKEN = st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.integers(0, 9))
@@ -205,7 +279,13 @@ def test_groups_are_summed(tokens):
 
 def test_units_without_tokens_are_not_drawn():
     """Two documents of one token each between empty ones: the mean of a resample is -1, 0 or 1."""
-    sums = tally(np.array([20, 40]), np.zeros(2, np.int64), np.array([1.0, 1.0]), np.array([0.0, 2.0]), (50, 1))
+    sums = tally(
+        np.array([20, 40]),
+        np.zeros(2, np.int64),
+        np.array([1.0, 1.0]),
+        np.array([0.0, 2.0]),
+        (50, 1),
+    )
     (group,) = group_figures(sums, Bootstrap(1000, 0.95, 0))
     assert group is not None and group["interval"] == [-1.0, 1.0]
 
@@ -219,10 +299,22 @@ def test_a_position_lies_in_its_range(position):
 
 def test_ranges_double():
     assert [range_bounds(number) for number in range(4)] == [(0, 16), (16, 32), (32, 64), (64, 128)]
-    assert position_range(np.array([0, 15, 16, 31, 32, 63, 64, 1 << 40])).tolist() == [0, 0, 1, 1, 2, 2, 3, 37]
+    assert position_range(np.array([0, 15, 16, 31, 32, 63, 64, 1 << 40])).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        37,
+    ]
 
 
 @given(st.lists(st.integers(-3, 6), max_size=60), st.integers(0, 5))
 def test_the_largest_above_zero_are_found_the_first_of_equals(values, most):
     above = [row for row, value in enumerate(values) if value > 0]
-    assert largest(np.array(values, float), most).tolist() == sorted(above, key=lambda row: (-values[row], row))[:most]
+    assert (
+        largest(np.array(values, float), most).tolist()
+        == sorted(above, key=lambda row: (-values[row], row))[:most]
+    )

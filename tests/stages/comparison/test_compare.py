@@ -18,9 +18,13 @@ from stages.evaluation.fields import TRANSLATIONS
 def report(folder: Path, texts: list[str]) -> Any:
     folder.mkdir()
     file = folder / TRANSLATIONS
-    lines = [{"source": text, "reference": text, "rows": {"plain": {"text": text}}} for text in texts]
+    lines = [
+        {"source": text, "reference": text, "rows": {"plain": {"text": text}}} for text in texts
+    ]
     file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
-    return SimpleNamespace(manifest=SimpleNamespace(files={TRANSLATIONS: {}}), config={}, file=lambda name: file)
+    return SimpleNamespace(
+        manifest=SimpleNamespace(files={TRANSLATIONS: {}}), config={}, file=lambda name: file
+    )
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x0c", "\x1e", "\r"])
@@ -36,7 +40,8 @@ def matrix(reference: str, tasks: list[str], rows: dict[str, list[float]]) -> Ar
     found: dict[str, Any] = {
         "tasks": tasks,
         "rows": [
-            {"row": name, "matrix": [[0.0] * 2, last], **dict.fromkeys(FIGURES, last[0])} for name, last in rows.items()
+            {"row": name, "matrix": [[0.0] * 2, last], **dict.fromkeys(FIGURES, last[0])}
+            for name, last in rows.items()
         ],
     }
     found["candidates"] = True  # of which the most frequent label is no control
@@ -53,7 +58,10 @@ def test_readings_are_paired_by_name_and_tests_by_task() -> None:
 
 
 def test_without_a_common_name_the_first_readings_are_compared() -> None:
-    a, b = (matrix(name, ["x", "y"], {name: [score, 0.5]}) for name, score in (("seq", 0.5), ("replay", 0.75)))
+    a, b = (
+        matrix(name, ["x", "y"], {name: [score, 0.5]})
+        for name, score in (("seq", 0.5), ("replay", 0.75))
+    )
     (row,) = compare_matrices(a, b)["rows"]
     assert row["rows"] == ["seq", "replay"] and row["tests"]["x"] == [0.5, 0.75, 0.25]
 

@@ -13,7 +13,13 @@ from tests.stages.pages.made import Outline
 PER = [{"unit": "word", "count": 90, **group(90, -0.2, [-0.3, -0.1]), **{"perplexity_ratio": 0.8}}]
 BY_TEXT = {
     **{name: FOUND[name] for name in ("a", "b", "reading", "split", "score")},
-    **{"paired_on": "text", "tokens_a": 100, "tokens_b": 120, "unknown_rate_a": 0.1, "unknown_rate_b": 0.0},
+    **{
+        "paired_on": "text",
+        "tokens_a": 100,
+        "tokens_b": 120,
+        "unknown_rate_a": 0.1,
+        "unknown_rate_b": 0.0,
+    },
     "per": [one | {"perplexity_ratio_interval": [0.7, 0.9]} for one in PER],
     "bootstrap": FOUND["bootstrap"] | {"unit": "paragraph"},
 }
@@ -25,7 +31,9 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
     outline = Outline(html)
     said = "".join(outline.text)
     assert all(line in said for line in list(sentences(found))[2:])
-    assert {found[name]["reference"] for name in ("a", "b")} <= set(re.findall(r"report/[\w-]+", said))
+    assert {found[name]["reference"] for name in ("a", "b")} <= set(
+        re.findall(r"report/[\w-]+", said)
+    )
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in outline.elements}
     assert not re.search(r"https?:|url\(|@import", html)
     assert "prefers-color-scheme: dark" in html
@@ -40,8 +48,12 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
         (None, ""),
     ],
 )
-def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(counting: float | None, told: str) -> None:
-    found = FOUND | {"a": {**FOUND["a"], "perplexity": 112.8, "against_counting": (112.8, counting)}}
+def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(
+    counting: float | None, told: str
+) -> None:
+    found = FOUND | {
+        "a": {**FOUND["a"], "perplexity": 112.8, "against_counting": (112.8, counting)}
+    }
     assert next(iter(sentences(found))).endswith(f", perplexity 112.8{told}")
     assert f"perplexity{told}" in "".join(Outline(page(found)).text)
 
@@ -54,7 +66,9 @@ def test_unknown_tokens_are_told_where_they_are_many(rate: float, told: bool) ->
     ):
         texts = [remark.text for remark in remarks_on(COMPARISON, found) if remark.code == code]
         assert len(texts) == told and set(texts) <= set(sentences(found))
-        assert all(f"{rate:.1%}" in text and text in "".join(Outline(page(found)).text) for text in texts)
+        assert all(
+            f"{rate:.1%}" in text and text in "".join(Outline(page(found)).text) for text in texts
+        )
 
 
 def test_tokens_are_marked_by_who_wins_them_and_white_space_is_seen() -> None:
@@ -101,7 +115,10 @@ def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
         ([-0.15, -0.05], "knn-lm (B) is better than plain (A) on test"),
         ([0.05, 0.15], "knn-lm (B) is worse than plain (A) on test"),
         ([-0.15, 0.05], "plain (A) and knn-lm (B) on test differ by no more than chance may give"),
-        (None, "plain (A) and knn-lm (B) on test: x 0.9000 [0.8600, 0.9500], nobody knows how surely"),
+        (
+            None,
+            "plain (A) and knn-lm (B) on test: x 0.9000 [0.8600, 0.9500], nobody knows how surely",
+        ),
     ],
 )
 def test_the_verdict_is_as_sure_as_the_interval(interval: list[float] | None, told: str) -> None:

@@ -26,7 +26,9 @@ CONTEXT = 8
 
 
 class ProbeContract:
-    """Subclasses name the probe and give it opened, its model, and what reads the model's memory of a range."""
+    """Subclasses name the probe and give it opened, its model, and what reads the model's memory of
+    a range.
+    """
 
     registered_as: str
 
@@ -57,7 +59,9 @@ class ProbeContract:
     ) -> list[Observation]:
         """Tokens 0 to TOKENS in ranges that end at `edges`, in blocks that end there and at `cuts`."""
         ids = np.random.default_rng(1).integers(0, model.config.vocab_size, TOKENS)
-        examples = Streams(ids, 0, model.config.cutting(WindowSettings(CONTEXT, CONTEXT)), np.array([0, TOKENS]))
+        examples = Streams(
+            ids, 0, model.config.cutting(WindowSettings(CONTEXT, CONTEXT)), np.array([0, TOKENS])
+        )
         found, state = [], None
         for start, stop in zip((0, *edges[:-1]), edges, strict=True):
             reader = self.reader(start, stop)
@@ -66,7 +70,9 @@ class ProbeContract:
             for a, b in pairwise([start, *(cut for cut in cuts if start < cut < stop), stop]):
                 for block in encode(model, examples.blocks(a, b), state, precision):
                     read = block.hidden if reader is None else reader.apply(model, block)
-                    watch.observe(ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0]))
+                    watch.observe(
+                        ScoredBlock(model, block, read, model.log_prob(read, block.targets)[0])
+                    )
                     state = block.state
             found.append(watch.observation())
         return found
@@ -75,16 +81,28 @@ class ProbeContract:
     def test_every_token_that_counts_has_a_number_in_each_column(self, probe, model, every):
         (seen,) = self.seen(probe, model, [TOKENS], [5, 11], every)
         assert tuple(seen.columns) == probe.columns
-        assert all(column.shape == (len(range(0, TOKENS, every)),) for column in seen.columns.values())
-        assert all(column.dtype == torch.float32 and column.isfinite().all() for column in seen.columns.values())
+        assert all(
+            column.shape == (len(range(0, TOKENS, every)),) for column in seen.columns.values()
+        )
+        assert all(
+            column.dtype == torch.float32 and column.isfinite().all()
+            for column in seen.columns.values()
+        )
         assert seen.seconds >= 0
 
-    @pytest.mark.parametrize(("edges", "cuts"), [([TOKENS], [1, 7]), ([9, TOKENS], []), ([1, 9, TOKENS], [5, 20])])
+    @pytest.mark.parametrize(
+        ("edges", "cuts"), [([TOKENS], [1, 7]), ([9, TOKENS], []), ([1, 9, TOKENS], [5, 20])]
+    )
     def test_how_a_split_is_cut_does_not_matter(self, probe, model, edges, cuts):
         whole, parts = self.seen(probe, model, [TOKENS]), self.seen(probe, model, edges, cuts)
         for name in probe.columns:
-            torch.testing.assert_close(torch.cat([part.columns[name] for part in parts]), whole[0].columns[name])
-        metrics = [probe.metrics([json.loads(json.dumps(one.record)) for one in seen]) for seen in (whole, parts)]
+            torch.testing.assert_close(
+                torch.cat([part.columns[name] for part in parts]), whole[0].columns[name]
+            )
+        metrics = [
+            probe.metrics([json.loads(json.dumps(one.record)) for one in seen])
+            for seen in (whole, parts)
+        ]
         assert _numbers(metrics[1]) == pytest.approx(_numbers(metrics[0]), rel=1e-5, abs=2 / TOKENS)
 
     def test_it_watches_a_model_that_reads_in_low_precision(self, probe, model):
@@ -101,12 +119,18 @@ class ProbeContract:
     def test_what_it_leaves_is_json_a_line_and_charts(self, probe, model):
         records = [one.record for one in self.seen(probe, model, [9, TOKENS])]
         metrics, files = probe.metrics(records), probe.files(records)
-        metrics, files, curves = json.loads(json.dumps([metrics, files, probe.curves(metrics, "plain")]))
+        metrics, files, curves = json.loads(
+            json.dumps([metrics, files, probe.curves(metrics, "plain")])
+        )
         assert "\n" not in self.settings.summary(metrics)
-        assert all({"row", "over", "points"} <= set(curve) and curve["row"] == "plain" for curve in curves)
+        assert all(
+            {"row", "over", "points"} <= set(curve) and curve["row"] == "plain" for curve in curves
+        )
         report = {"split": "test", "tokens": TOKENS, "rows": [{"row": "plain", "perplexity": 3.0}]}
         own = self.registered_as.replace("_", "-")
-        names = [c.name for c in self.settings.charts(report | {self.registered_as: metrics}, files)]
+        names = [
+            c.name for c in self.settings.charts(report | {self.registered_as: metrics}, files)
+        ]
         assert len(names) == len(set(names)) and all(name.startswith(f"{own}-") for name in names)
         assert self.settings.charts(report, {}) == []
 
@@ -139,7 +163,9 @@ class AttentionProbeContract(ProbeContract):
     def model(self) -> LanguageModel:
         torch.manual_seed(0)
         shape = {"backbone": "transformer-xl", "width": 8, "layers": 2, "heads": 2, **self.sizes}
-        model = LanguageModel(parse_model({**shape, "attention": self.attention}).sized(11, CONTEXT)).eval()
+        model = LanguageModel(
+            parse_model({**shape, "attention": self.attention}).sized(11, CONTEXT)
+        ).eval()
         for parameter in model.backbone.parameters():
             parameter.data += 0.3 * torch.randn_like(parameter)
         return model

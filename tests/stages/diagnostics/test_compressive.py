@@ -26,7 +26,10 @@ class TestCompressive(AttentionProbeContract):
         ids = np.random.default_rng(1).integers(0, 11, TOKENS)
         stream = torch.from_numpy(np.concatenate(([0], ids[:-1])))[None]
         embedded = model.vocabulary.embed(stream)[0].detach().double().numpy()
-        blocks = [{n: p.detach().double().numpy() for n, p in b.named_parameters()} for b in model.backbone.blocks]
+        blocks = [
+            {n: p.detach().double().numpy() for n, p in b.named_parameters()}
+            for b in model.backbone.blocks
+        ]
         last = {n: p.detach().double().numpy() for n, p in model.backbone.norm.named_parameters()}
         shape = Shape(2, CONTEXT, 4, 3, 2)
         _, inputs = compressive(embedded, blocks, last, shape, "conv")
@@ -34,8 +37,11 @@ class TestCompressive(AttentionProbeContract):
             losses = [reconstruction_loss(w, x, n, shape, "conv") for n in range(TOKENS // CONTEXT)]
             assert one["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
             assert one["slots"] + one["cached"] + one["segment"] == pytest.approx(1)
-            assert one["slots"] == pytest.approx(sum(one["by_age"][place] for place in PLACES[:PARTS]))
-        # The first segment sees neither slots nor cached positions, the second no more than two slots.
+            assert one["slots"] == pytest.approx(
+                sum(one["by_age"][place] for place in PLACES[:PARTS])
+            )
+        # The first segment sees neither slots nor cached positions, the second no more than two
+        # slots.
         assert seen.columns["slots_attention"][:CONTEXT].tolist() == [0] * CONTEXT
         assert (seen.columns["slots_attention"][CONTEXT:] > 0).all()
         assert float(seen.columns["slots_attention"].mean()) == pytest.approx(
@@ -51,7 +57,13 @@ def test_other_models_have_no_probe(changes):
 
 
 def test_where_nothing_was_compressed_there_is_no_loss():
-    record = {"tokens": 2, "layers": [{"attention": [0.0] * (2 * PARTS) + [2.0], "loss": 0.0, "borders": 0}]}
+    record = {
+        "tokens": 2,
+        "layers": [{"attention": [0.0] * (2 * PARTS) + [2.0], "loss": 0.0, "borders": 0}],
+    }
     figures = CompressiveProbe((2,)).metrics([record])
     assert figures["blocks"][0]["loss"] is None
-    assert CompressiveProbe.summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"
+    assert (
+        CompressiveProbe.summary(figures)
+        == "compressive: attention to slots 0.0% in block 2; compression loss none"
+    )

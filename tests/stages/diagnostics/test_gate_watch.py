@@ -31,7 +31,12 @@ class Block:
     """As much of an encoded block as a gate needs."""
 
     def __init__(self, start, hidden, targets):
-        self.start, self.stop, self.hidden, self.targets = start, start + len(targets), hidden, targets
+        self.start, self.stop, self.hidden, self.targets = (
+            start,
+            start + len(targets),
+            hidden,
+            targets,
+        )
 
 
 def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
@@ -52,12 +57,24 @@ def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
         log_ps.append(log_p)
     seen = watch.observation()
     gate = torch.cat(gates)
-    torch.testing.assert_close(seen.columns["gate"], (gate if counted is None else gate[counted]).mean(1))
-    return seen.record | seen.record["layers"][0], (hidden, targets, neighbors, gate, torch.cat(log_ps))
+    torch.testing.assert_close(
+        seen.columns["gate"], (gate if counted is None else gate[counted]).mean(1)
+    )
+    return seen.record | seen.record["layers"][0], (
+        hidden,
+        targets,
+        neighbors,
+        gate,
+        torch.cat(log_ps),
+    )
 
 
 @settings(max_examples=25)  # as of the other cuts of a stream: each example reads a model twice
-@given(st.sets(st.integers(1, TOKENS - 1), max_size=4).map(sorted), st.integers(1, STORED), st.booleans())
+@given(
+    st.sets(st.integers(1, TOKENS - 1), max_size=4).map(sorted),
+    st.integers(1, STORED),
+    st.booleans(),
+)
 def test_blocks_do_not_matter(model, cuts, number, some):
     counted = torch.arange(TOKENS) % 3 == 0 if some else None
     numbers = tuple(dict.fromkeys((number, 0, STORED)))
@@ -67,7 +84,10 @@ def test_blocks_do_not_matter(model, cuts, number, some):
     assert parts["sum"] == pytest.approx(whole["sum"], rel=1e-6)
     for name in ("tokens", "matches"):
         assert parts[name] == whole[name]
-    for name in ("token_histogram", "value_histogram"):  # a gate at the edge of a bin may fall on either side of it
+    for name in (
+        "token_histogram",
+        "value_histogram",
+    ):  # a gate at the edge of a bin may fall on either side of it
         assert sum(parts[name]) == sum(whole[name])
         assert np.abs(np.subtract(parts[name], whole[name])).sum() <= 2
     for one, other in zip(parts["passage"], whole["passage"], strict=True):
@@ -84,7 +104,10 @@ def test_a_record_holds_what_a_loop_finds(model):
     assert record["sum"] == pytest.approx(sum(float(gate[row].mean()) for row in rows), rel=1e-6)
     values = np.histogram(gate[counted].numpy(), np.arange(BINS + 1, dtype=np.float32) / BINS)[0]
     assert record["value_histogram"] == values.tolist()
-    right = {k: sum(int(targets[row]) in neighbors[row, :k].tolist() for row in rows) for k in (1, 2, 4, 5)}
+    right = {
+        k: sum(int(targets[row]) in neighbors[row, :k].tolist() for row in rows)
+        for k in (1, 2, 4, 5)
+    }
     assert record["matches"] == list(right.values()) and record["stored"] == STORED
     with torch.no_grad():
         plain, _ = model.log_prob(hidden, targets)
@@ -95,7 +118,9 @@ def test_a_record_holds_what_a_loop_finds(model):
     assert [token["token"] for token in shown] == targets[2:14].tolist()
     assert [token["neighbors"] for token in shown] == neighbors[2:14, :2].tolist()
     np.testing.assert_allclose([token["gate"] for token in shown], gate[2:14], atol=1e-6)
-    np.testing.assert_allclose([token["probability"] for token in shown], log_p[2:14].exp(), rtol=1e-6)
+    np.testing.assert_allclose(
+        [token["probability"] for token in shown], log_p[2:14].exp(), rtol=1e-6
+    )
     json.dumps(record)
 
 
@@ -106,7 +131,9 @@ def test_at_most_so_many_groups_cover_every_dimension(width):
     size = math.ceil(width / GROUPS)
     assert groups.shape[1] == math.ceil(width / size) <= GROUPS
     for number, group in enumerate(groups.T):
-        np.testing.assert_allclose(group, gate[:, number * size : (number + 1) * size].mean(1), rtol=1e-5)
+        np.testing.assert_allclose(
+            group, gate[:, number * size : (number + 1) * size].mean(1), rtol=1e-5
+        )
 
 
 def test_a_gate_at_either_end_is_counted():
@@ -125,8 +152,18 @@ def probe(*numbers):
 
 def record(tokens, nll):
     histogram = [tokens, *[0] * (BINS - 1)]
-    counts = {"token_histogram": histogram, "value_histogram": histogram, "matches": [1, 2], "nll": nll}
-    return {"tokens": tokens, "layers": [{"sum": 0.5 * tokens, **counts}], "passage": [], "stored": 2}
+    counts = {
+        "token_histogram": histogram,
+        "value_histogram": histogram,
+        "matches": [1, 2],
+        "nll": nll,
+    }
+    return {
+        "tokens": tokens,
+        "layers": [{"sum": 0.5 * tokens, **counts}],
+        "passage": [],
+        "stored": 2,
+    }
 
 
 def test_records_are_added_up():

@@ -33,14 +33,18 @@ class TestNgrams(ProbeContract):
 
     def test_it_counts_the_gates_of_each_block(self, probe, model):
         gates = []
-        hook = model.backbone.blocks[2].lookup.gate.register_forward_hook(lambda *call: gates.append(call[2].detach()))
+        hook = model.backbone.blocks[2].lookup.gate.register_forward_hook(
+            lambda *call: gates.append(call[2].detach())
+        )
         (seen,) = self.seen(probe, model, [24])
         hook.remove()
         found = torch.cat([one.flatten() for one in gates])
         first, second = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
         assert (first["block"], second["block"], len(found)) == (1, 3, 24)
         assert second["gate"] == pytest.approx(float(found.mean()), rel=1e-5)
-        assert second["histogram"] == [float(((found * 20).long() == part).sum()) / 24 for part in range(20)]
+        assert second["histogram"] == [
+            float(((found * 20).long() == part).sum()) / 24 for part in range(20)
+        ]
         assert len({*found.tolist()}) > 10
 
     def test_of_others_it_has_nothing_to_say(self):

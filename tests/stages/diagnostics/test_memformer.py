@@ -51,7 +51,10 @@ class TestMemformer(ProbeContract):
                     by_head.append(exp[0] / exp.sum())
                 shares.append(np.mean(by_head))
         figures = probe.metrics([json.loads(json.dumps(seen.record))])
-        assert (figures["writes"], len(shares)) == (TOKENS // CONTEXT - 1, SLOTS * (TOKENS // CONTEXT - 1))
+        assert (figures["writes"], len(shares)) == (
+            TOKENS // CONTEXT - 1,
+            SLOTS * (TOKENS // CONTEXT - 1),
+        )
         assert figures["self_attention"] == pytest.approx(np.mean(shares), rel=1e-5)
         assert figures["kept"] == pytest.approx(np.mean(np.array(shares) >= 0.5))
         assert sum(figures["histogram"]["slots"]) == len(shares)
@@ -60,7 +63,10 @@ class TestMemformer(ProbeContract):
 def test_where_nothing_was_written_there_are_no_figures():
     sums = {"counts": [0] * BINS, "total": 0.0, "writes": 0}
     figures = MemformerProbe((1,)).metrics([{"tokens": 2, "layers": [sums]}])
-    assert figures["kept"] is None and MemformerProbe.charts({"split": "test", "memformer": figures}, {}) == []
+    assert (
+        figures["kept"] is None
+        and MemformerProbe.charts({"split": "test", "memformer": figures}, {}) == []
+    )
     assert MemformerProbe.summary(figures) == "memformer: no segment was written"
 
 

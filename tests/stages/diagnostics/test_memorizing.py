@@ -28,7 +28,10 @@ class TestMemorizing(AttentionProbeContract):
             for query in range(one.read.shape[2]):
                 heaviest = (0.0, 0)
                 for head in range(2):
-                    weights, ages = one.weights[0, head, query].tolist(), one.ages[0, head, query].tolist()
+                    weights, ages = (
+                        one.weights[0, head, query].tolist(),
+                        one.ages[0, head, query].tolist(),
+                    )
                     scores = one.scores[0, head, query].tolist()
                     for weight, age in zip(weights, ages, strict=True):
                         by_age[age.bit_length() - 1] += weight
@@ -49,14 +52,20 @@ class TestMemorizing(AttentionProbeContract):
         total = sum(by_age.values())
         for age, share in figures["by_age"]:
             assert share == pytest.approx(by_age[age.bit_length() - 1] / total, abs=1e-6)
-        np.testing.assert_allclose(seen.columns["memory_weight"], [weight for weight, _ in column], rtol=1e-5)
+        np.testing.assert_allclose(
+            seen.columns["memory_weight"], [weight for weight, _ in column], rtol=1e-5
+        )
         assert seen.columns["memory_age"].tolist() == [age for _, age in column]
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
 def test_other_models_have_no_probe(backbone):
     assert (
-        opened(MemorizingProbe, parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT)) is None
+        opened(
+            MemorizingProbe,
+            parse_model({"width": 8, "heads": 2, "backbone": backbone}).sized(11, CONTEXT),
+        )
+        is None
     )
 
 
@@ -90,12 +99,21 @@ def test_charts_show_ages_and_cosines():
                     "by_age": [[1, 0.25], [2, 0.75]],
                     "by_cosine": [0.0] * 29 + [1.0] + [0.0] * 10,
                 },
-                {"block": 4, "gates": [0.5], "found": 0.0, "score": None, "by_age": [], "by_cosine": []},
+                {
+                    "block": 4,
+                    "gates": [0.5],
+                    "found": 0.0,
+                    "score": None,
+                    "by_age": [],
+                    "by_cosine": [],
+                },
             ]
         },
     }
     ages, cosines = MemorizingProbe.charts(metrics, {})
     assert ages.plot.lines[0].points == [(1, 0.25), (2, 0.75)]
     assert cosines.plot.mean == pytest.approx(0.475)
-    assert [row for row in cosines.plot.numbers[1:] if row[-1]] == [("block 3", pytest.approx(0.45), 0.5, 1.0)]
+    assert [row for row in cosines.plot.numbers[1:] if row[-1]] == [
+        ("block 3", pytest.approx(0.45), 0.5, 1.0)
+    ]
     assert MemorizingProbe.charts({"split": "test", "memorizing": None}, {}) == []

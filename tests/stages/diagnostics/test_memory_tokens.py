@@ -1,4 +1,6 @@
-"""What is reported of memory tokens: against attention weights of a slow network, segment by segment."""
+"""What is reported of memory tokens: against attention weights of a slow network, segment by
+segment.
+"""
 
 import json
 
@@ -22,8 +24,19 @@ class TestMemoryTokens(ProbeContract):
     @pytest.fixture(params=["shared", "controller", "bottleneck"])
     def model(self, request):
         torch.manual_seed(0)
-        sizes = {"width": 8, "layers": 2, "heads": 2, "ffn_width": 8, "mem_length": 4, "activation": "relu"}
-        chosen = {"backbone": "memory-transformer", "memory_tokens": M, "memory_rows": request.param}
+        sizes = {
+            "width": 8,
+            "layers": 2,
+            "heads": 2,
+            "ffn_width": 8,
+            "mem_length": 4,
+            "activation": "relu",
+        }
+        chosen = {
+            "backbone": "memory-transformer",
+            "memory_tokens": M,
+            "memory_rows": request.param,
+        }
         model = LanguageModel(parse_model(sizes | chosen).sized(11, CONTEXT)).eval()
         for parameter in model.backbone.parameters():
             parameter.data += 0.3 * torch.randn_like(parameter)
@@ -43,7 +56,10 @@ class TestMemoryTokens(ProbeContract):
         stream = torch.from_numpy(np.concatenate(([0], ids[:-1])))[None]
         backbone, kind = model.backbone, model.config.memory_rows
         named = [
-            {part: {n: p.detach().double().numpy() for n, p in module.named_parameters()} for part, module in rows}
+            {
+                part: {n: p.detach().double().numpy() for n, p in module.named_parameters()}
+                for part, module in rows
+            }
             for rows in ((("tokens", b.tokens), ("memory", b.rows)) for b in backbone.blocks)
         ]
         last = {n: p.detach().double().numpy() for n, p in backbone.norm.named_parameters()}
@@ -58,7 +74,9 @@ class TestMemoryTokens(ProbeContract):
             assert one["memory"] == pytest.approx(to_memory.sum(1).mean(), rel=1e-4)
             assert one["segment"] == pytest.approx(own.mean(), rel=1e-4)
             assert one["cached"] == pytest.approx(1 - one["memory"] - one["segment"], abs=1e-6)
-            by_place = np.mean([by[:, :M] for by in by_token], 0)  # a segment of 8 has every second part
+            by_place = np.mean(
+                [by[:, :M] for by in by_token], 0
+            )  # a segment of 8 has every second part
             np.testing.assert_allclose(np.array(one["read_by"])[:, ::2], by_place.T, rtol=1e-4)
             assert not np.array(one["read_by"])[:, 1::2].any()
             if kind != "bottleneck" and number == 1:
@@ -66,7 +84,9 @@ class TestMemoryTokens(ProbeContract):
                 continue
             of_memory = [by.mean(0) for by, _ in of_block]
             np.testing.assert_allclose(
-                np.array(one["reads"])[:, 0], np.mean([by[:, :M].sum(1) for by in of_memory], 0), rtol=1e-4
+                np.array(one["reads"])[:, 0],
+                np.mean([by[:, :M].sum(1) for by in of_memory], 0),
+                rtol=1e-4,
             )
             # Four positions lie before all but the first segment, each in a part of its own.
             before = np.sum([by[:, M:] for by in of_memory[1:]], 0) / len(of_memory)

@@ -52,12 +52,16 @@ class TestProductKeys(ProbeContract):
     def test_it_counts_what_the_layers_read(self, probe, model):
         (seen,) = self.seen(probe, model, [24])
         found = []
-        hook = model.backbone.blocks[2].ffn.lookup.register_forward_hook(lambda *call: found.append(call[2]))
+        hook = model.backbone.blocks[2].ffn.lookup.register_forward_hook(
+            lambda *call: found.append(call[2])
+        )
         self.seen(probe, model, [24])
         hook.remove()
         total, first = Counter(), Counter()
         for one in found:
-            for slots, weights in zip(one.slots.flatten(0, 2), one.weights.flatten(0, 2), strict=True):
+            for slots, weights in zip(
+                one.slots.flatten(0, 2), one.weights.flatten(0, 2), strict=True
+            ):
                 total.update(dict(zip(slots.tolist(), weights.tolist(), strict=True)))
                 first[int(slots[0])] += 1
         figures = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"][1]
@@ -73,11 +77,15 @@ class TestProductKeys(ProbeContract):
     def test_nobody_looks_on_afterwards(self, probe, model):
         self.seen(probe, model, [9, 24])
         assert not any(
-            block.ffn.lookup._forward_hooks for block in model.backbone.blocks if hasattr(block.ffn, "lookup")
+            block.ffn.lookup._forward_hooks
+            for block in model.backbone.blocks
+            if hasattr(block.ffn, "lookup")
         )
 
 
-@pytest.mark.parametrize("changes", [{}, {"backbone": "transformer-xl"}, {"backbone": "lstm", "layers": 1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"backbone": "transformer-xl"}, {"backbone": "lstm", "layers": 1}]
+)
 def test_other_models_have_no_probe(changes):
     sizes = {"width": 8} if changes.get("backbone") == "lstm" else {"width": 8, "heads": 2}
     assert opened(parse_model(sizes | changes).sized(11, 8)) is None

@@ -18,7 +18,13 @@ class TestCells(ProbeContract):
     @pytest.fixture
     def model(self) -> LanguageModel:
         torch.manual_seed(0)
-        sizes = {"backbone": "sru++", "width": 8, "layers": 3, "mem_length": 4, "attention_every": 2}
+        sizes = {
+            "backbone": "sru++",
+            "width": 8,
+            "layers": 3,
+            "mem_length": 4,
+            "attention_every": 2,
+        }
         model = LanguageModel(parse_model(sizes).sized(11, CONTEXT)).eval()
         for parameter in model.backbone.parameters():
             parameter.data += 0.5 * torch.randn_like(parameter)
@@ -33,12 +39,19 @@ class TestCells(ProbeContract):
 
     def test_it_counts_the_gates_of_each_block(self, probe, model):
         layer, terms = model.backbone.blocks[1], []
-        hook = layer.projection.register_forward_hook(lambda *call: terms.append(call[2].detach()[0].double().numpy()))
+        hook = layer.projection.register_forward_hook(
+            lambda *call: terms.append(call[2].detach()[0].double().numpy())
+        )
         (seen,) = self.seen(probe, model, [TOKENS])
         hook.remove()
         v_f, b_f, v_r, b_r = (
             part.detach().double().numpy()
-            for part in (layer.carry_forget, layer.forget_bias, layer.carry_highway, layer.highway_bias)
+            for part in (
+                layer.carry_forget,
+                layer.forget_bias,
+                layer.carry_highway,
+                layer.highway_bias,
+            )
         )
         c, kept, passed = np.zeros(8), [], []
         for term in np.concatenate(terms[::2]):  # the probe lets each pass run once more
@@ -49,10 +62,19 @@ class TestCells(ProbeContract):
             c = f * c + (1 - f) * u
         blocks = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
         assert ([one["block"] for one in blocks], len(passed)) == ([1, 2, 3], TOKENS)
-        assert [one["alpha"] for one in blocks] == [None, pytest.approx(float(layer.projection.alpha.detach())), None]
+        assert [one["alpha"] for one in blocks] == [
+            None,
+            pytest.approx(float(layer.projection.alpha.detach())),
+            None,
+        ]
         assert blocks[1]["highway"] == pytest.approx(np.mean(passed), rel=1e-5)
         assert blocks[1]["forget"] == pytest.approx(np.mean(kept), rel=1e-5)
-        assert blocks[1]["histogram"] == [np.mean([int(one * 20) == part for one in passed]) for part in range(20)]
+        assert blocks[1]["histogram"] == [
+            np.mean([int(one * 20) == part for one in passed]) for part in range(20)
+        ]
 
     def test_of_others_it_has_nothing_to_say(self):
-        assert opened(SRUProbe, parse_model({"backbone": "lstm", "width": 8}).sized(11, CONTEXT)) is None
+        assert (
+            opened(SRUProbe, parse_model({"backbone": "lstm", "width": 8}).sized(11, CONTEXT))
+            is None
+        )

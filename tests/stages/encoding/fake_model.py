@@ -57,7 +57,9 @@ class FakeModel(nn.Module):
 
 
 class AddingModel(FakeModel):
-    """hidden = the sum of all inputs so far, divided by 3, 7 and 10: in float32 it depends on how a stream is cut."""
+    """hidden = the sum of all inputs so far, divided by 3, 7 and 10: in float32 it depends on how a
+    stream is cut.
+    """
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__(vocabulary)

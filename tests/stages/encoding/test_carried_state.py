@@ -27,7 +27,10 @@ def test_the_past_reaches_as_far_back_as_was_asked_across_ranges():
         assert carried.tokens.tolist() == list(range(first, stop))
         assert carried.keys.keys() == {"hidden"}
         assert carried.keys["hidden"][:, 0].tolist() == list(range(first, stop))
-        assert (carried.state, carried.encoder_state) == ({"at": torch.tensor(stop)}, {"at": torch.tensor(-stop)})
+        assert (carried.state, carried.encoder_state) == (
+            {"at": torch.tensor(stop)},
+            {"at": torch.tensor(-stop)},
+        )
 
 
 def test_without_a_reach_states_alone_are_carried():
@@ -60,10 +63,14 @@ BACKWARDS = RANGES[::-1]
 def past(stop: int) -> CarriedState:
     """A state, that of another model, and ten positions, all told apart by the token behind them."""
     at = torch.tensor([float(stop)])
-    return CarriedState(stop, {"h": at, "c": -at}, {"h": at / 3}, {"hidden": at.expand(10, 1)}, torch.arange(10))
+    return CarriedState(
+        stop, {"h": at, "c": -at}, {"h": at / 3}, {"hidden": at.expand(10, 1)}, torch.arange(10)
+    )
 
 
-def kept(states: StateStore, folder: Path, number: int, carried: CarriedState, idle: str | None = None) -> Written:
+def kept(
+    states: StateStore, folder: Path, number: int, carried: CarriedState, idle: str | None = None
+) -> Written:
     output = ShardOutput(folder)
     states.keep(output, RANGES[number].key, carried, idle)
     return output.written(RANGES[number].key)
@@ -85,7 +92,10 @@ def test_another_run_finds_the_states_but_no_positions(tmp_path):
     found, lost = states.latest(BACKWARDS)
     assert lost == RANGES[2:]
     assert (found.start, found.keys, found.tokens) == (20, {}, None)
-    assert {name: part.tolist() for name, part in found.state.items()} == {"h": [20.0], "c": [-20.0]}
+    assert {name: part.tolist() for name, part in found.state.items()} == {
+        "h": [20.0],
+        "c": [-20.0],
+    }
     torch.testing.assert_close(found.encoder_state, {"h": torch.tensor([20.0]) / 3}, rtol=0, atol=0)
 
 
@@ -104,7 +114,10 @@ def test_no_more_ranges_are_looked_at_than_must_be(tmp_path):
 
 def test_states_that_no_run_needs_are_discarded_with_the_commit_of_the_next(tmp_path):
     states = StateStore(tmp_path, CPU)
-    first, second = kept(states, tmp_path, 0, past(10)), kept(states, tmp_path, 1, past(20), idle="tune-0")
+    first, second = (
+        kept(states, tmp_path, 0, past(10)),
+        kept(states, tmp_path, 1, past(20), idle="tune-0"),
+    )
     assert list(first.files) == second.discarded == ["scratch/state-tune-0.safetensors"]
     assert list(second.files) == ["scratch/state-tune-1.safetensors"]
 

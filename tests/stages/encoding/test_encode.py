@@ -22,11 +22,23 @@ EOS = 9
 
 
 def encode(
-    ids, start, stop, model=None, *, context=4, stride=2, batch_tokens=8, documents=None, by_document=False, **how
+    ids,
+    start,
+    stop,
+    model=None,
+    *,
+    context=4,
+    stride=2,
+    batch_tokens=8,
+    documents=None,
+    by_document=False,
+    **how,
 ):
     model = model or FakeModel(10)
     cutting = model.config.cutting(WindowSettings(context, stride), by_document)
-    examples = Streams(ids, EOS, cutting, np.array([0, ids.shape[0]]) if documents is None else documents)
+    examples = Streams(
+        ids, EOS, cutting, np.array([0, ids.shape[0]]) if documents is None else documents
+    )
     return list(encoded(model, examples.blocks(start, stop, batch_tokens), **how))
 
 
@@ -121,7 +133,14 @@ def test_documents_are_read_from_the_token_before_them():
 def segmented():
     """A Transformer-XL, whose segments and cached positions a range takes over from the one before."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "ffn_width": 8, "segment_length": 4, "mem_length": 5}
+    sizes = {
+        "vocab_size": 10,
+        "width": 8,
+        "heads": 2,
+        "ffn_width": 8,
+        "segment_length": 4,
+        "mem_length": 5,
+    }
     return LanguageModel(TransformerXLConfig(**sizes)).double().eval()
 
 
@@ -140,7 +159,9 @@ def test_ranges_that_hand_on_their_state_are_one_pass(cut, batch_tokens):
 
 def test_segments_are_counted_from_the_start_of_a_document():
     model, ids, documents = segmented(), np.arange(30) * 7 % 9, np.array([0, 6, 13, 30])
-    hidden = torch.cat([block.hidden for block in encode(ids, 0, 30, model, documents=documents, by_document=True)])
+    hidden = torch.cat(
+        [block.hidden for block in encode(ids, 0, 30, model, documents=documents, by_document=True)]
+    )
     for start, stop in ((6, 13), (13, 30)):
         with torch.no_grad():
             alone = model.encode(torch.from_numpy(ids[None, start - 1 : stop - 1])).hidden[0]
@@ -148,10 +169,19 @@ def test_segments_are_counted_from_the_start_of_a_document():
 
 
 def test_a_model_that_reads_documents_finds_nothing_of_another():
-    """In blocks, from the middle of a split on: as one pass that is given how far back each document reaches."""
+    """In blocks, from the middle of a split on: as one pass that is given how far back each
+    document reaches.
+    """
     torch.manual_seed(0)
     attention = MemorizingSettings(long_length=12, neighbors=2)
-    sizes = {"vocab_size": 10, "width": 8, "heads": 2, "segment_length": 4, "mem_length": 4, "attention": attention}
+    sizes = {
+        "vocab_size": 10,
+        "width": 8,
+        "heads": 2,
+        "segment_length": 4,
+        "mem_length": 4,
+        "attention": attention,
+    }
     model = LanguageModel(TransformerXLConfig(**sizes)).eval()
     ids, origins = np.random.default_rng(0).integers(0, 9, 30), np.array([0, 5, 19, 30])
     first = encode(ids, 0, 13, model, documents=origins)
@@ -187,7 +217,12 @@ def test_places_are_the_documents_of_tokens_and_the_windows_that_score_them():
 def test_by_document_no_window_holds_two_documents():
     places = reader(True).places("test", 5, 12)
     assert places.document_starts.tolist() == [0, 0, 7, 7, 7, 7, 11]
-    assert places.windows == [Window(0, 6, 0), Window(4, 7, 6), Window(7, 11, 7), Window(11, 17, 11)]
+    assert places.windows == [
+        Window(0, 6, 0),
+        Window(4, 7, 6),
+        Window(7, 11, 7),
+        Window(11, 17, 11),
+    ]
 
 
 @pytest.mark.parametrize("by_document", [False, True])
@@ -195,7 +230,11 @@ def test_tokens_are_encoded_in_the_windows_that_places_tells(by_document):
     one = reader(by_document)
     seen = read_by(one, FakeModel(10), 3, 17)[:, 1]
     places = one.places("test", 3, 17)
-    inside = [t - w.start + 1 for w in places.windows for t in range(max(3, w.scored_from), min(17, w.stop))]
+    inside = [
+        t - w.start + 1
+        for w in places.windows
+        for t in range(max(3, w.scored_from), min(17, w.stop))
+    ]
     assert seen.tolist() == inside
 
 
@@ -203,6 +242,10 @@ def test_tokens_are_encoded_in_the_windows_that_places_tells(by_document):
 def test_a_state_begins_anew_at_documents_only_where_that_is_asked_for(by_document):
     inputs = np.concatenate([[EOS], IDS[:-1]])
     sums = read_by(reader(by_document), AddingModel(10), 0, TOTAL)[:, 2]
-    starts = reader(by_document).places("test", 0, TOTAL).document_starts if by_document else np.zeros(TOTAL, int)
+    starts = (
+        reader(by_document).places("test", 0, TOTAL).document_starts
+        if by_document
+        else np.zeros(TOTAL, int)
+    )
     want = [inputs[start : at + 1].sum() / 10 for at, start in enumerate(starts)]
     np.testing.assert_allclose(sums, want, rtol=1e-6)

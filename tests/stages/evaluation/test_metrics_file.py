@@ -17,7 +17,12 @@ def model(*, steps: int = 7, **settings: Any) -> Any:
     config = TrainConfig.model_validate({**PLAIN, **settings}).stored()
     metrics = {"parameters": 5, "steps": steps, "tokens": 9}
     return SimpleNamespace(
-        config=config, metrics=metrics, reference="model/1", path=Path("model/1"), record=None, matches=lambda _: False
+        config=config,
+        metrics=metrics,
+        reference="model/1",
+        path=Path("model/1"),
+        record=None,
+        matches=lambda _: False,
     )
 
 
@@ -44,13 +49,20 @@ def differences(own: Any, theirs: Any) -> list[str]:
         ({"model": {"backbone": "lstm"}}, ["backbone transformer, not lstm"]),
     ],
 )
-def test_what_changes_a_perplexity_without_memory_is_named(settings: dict[str, Any], told: list[str]) -> None:
+def test_what_changes_a_perplexity_without_memory_is_named(
+    settings: dict[str, Any], told: list[str]
+) -> None:
     steps = settings.pop("steps", 7)
     assert differences(model(), model(steps=steps, **settings)) == told
 
 
-def test_a_split_of_another_form_than_the_training_text_is_told_of_models_that_are_trained_here() -> None:
-    wrapped, long = ({"characters": 700, "line_ends": n, "curly_quotes": 0, "straight_quotes": 0} for n in (10, 1))
+def test_a_split_of_another_form_than_the_training_text_is_told_of_models_that_are_trained_here() -> (
+    None
+):
+    wrapped, long = (
+        {"characters": 700, "line_ends": n, "curly_quotes": 0, "straight_quotes": 0}
+        for n in (10, 1)
+    )
     tokens = SimpleNamespace(metrics={"splits": {"train": wrapped}})
     model = SimpleNamespace(config={"steps": 7}, input=lambda role: tokens)
     scored = {"splits": {"train": wrapped, "test": long, "valid": wrapped}}

@@ -12,7 +12,9 @@ from stages.retrieval.weights import grid
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
-    """Scales tried by default are no part of an id: other ones under the same format would be answered `cached`."""
+    """Scales tried by default are no part of an id: other ones under the same format would be
+    answered `cached`.
+    """
     meaning = [
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,

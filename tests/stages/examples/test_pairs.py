@@ -15,7 +15,9 @@ def made(lengths: list[int], source_lengths: list[int]) -> Pairs:
     """Sentence i is i + 1 repeated, and its end; its source the same from 101 on."""
 
     def side(counts: list[int], first: int) -> tuple[np.ndarray, np.ndarray]:
-        ids = [token for i, count in enumerate(counts) for token in [first + i] * (count - 1) + [EOS]]
+        ids = [
+            token for i, count in enumerate(counts) for token in [first + i] * (count - 1) + [EOS]
+        ]
         return np.array(ids, np.uint16), np.cumsum([0, *counts])
 
     (ids, offsets), (source, source_offsets) = side(lengths, 1), side(source_lengths, 101)
@@ -27,8 +29,13 @@ SMALL = made([3, 1, 5, 2], [2, 4, 1, 6])
 
 def test_a_batch_is_padded_rows_with_their_sources() -> None:
     batch = SMALL.batch(np.array([3, 2]))
-    assert batch.targets[0, :2].tolist() == [4, EOS] and batch.targets[1].tolist() == [3] * 4 + [EOS]
-    assert batch.inputs[1].tolist() == [EOS, 3, 3, 3, 3] and batch.inputs[0, :2].tolist() == [EOS, 4]
+    assert batch.targets[0, :2].tolist() == [4, EOS] and batch.targets[1].tolist() == [3] * 4 + [
+        EOS
+    ]
+    assert batch.inputs[1].tolist() == [EOS, 3, 3, 3, 3] and batch.inputs[0, :2].tolist() == [
+        EOS,
+        4,
+    ]
     assert batch.mask is not None and batch.source is not None and batch.source_mask is not None
     assert batch.mask.sum(1).tolist() == [2, 5] and batch.source_mask.sum(1).tolist() == [6, 1]
     assert batch.source[0].tolist() == [104] * 5 + [EOS]
@@ -39,8 +46,12 @@ def test_a_batch_is_padded_rows_with_their_sources() -> None:
 def test_blocks_cover_a_range_however_it_is_cut(start: int, size: int, most: int) -> None:
     stop = min(11, start + size)
     blocks = list(SMALL.blocks(start, stop, most))
-    assert [block.start for block in blocks] == [start, *(block.stop for block in blocks[:-1])][: len(blocks)]
-    tokens = np.concatenate([block.batch.targets.numpy() for block in blocks]) if blocks else np.zeros(0)
+    assert [block.start for block in blocks] == [start, *(block.stop for block in blocks[:-1])][
+        : len(blocks)
+    ]
+    tokens = (
+        np.concatenate([block.batch.targets.numpy() for block in blocks]) if blocks else np.zeros(0)
+    )
     np.testing.assert_array_equal(tokens, SMALL.ids[start:stop])
     assert [w for block in blocks for w in block.windows] == SMALL.windows(start, stop)
     for block in blocks:
@@ -49,8 +60,13 @@ def test_blocks_cover_a_range_however_it_is_cut(start: int, size: int, most: int
             np.testing.assert_array_equal(row[: len(own)], own)
 
 
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60), st.integers(40, 200))
-def test_batches_hold_every_pair_once_and_no_more_tokens_than_asked(sizes: list[tuple[int, int]], most: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60),
+    st.integers(40, 200),
+)
+def test_batches_hold_every_pair_once_and_no_more_tokens_than_asked(
+    sizes: list[tuple[int, int]], most: int
+) -> None:
     lengths, sources = (np.array(side) for side in zip(*sizes, strict=True))
     longest = np.maximum(lengths, sources)
     order = by_length(lengths, longest, seed=3)

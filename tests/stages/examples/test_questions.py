@@ -19,7 +19,9 @@ def split() -> dict[str, np.ndarray]:
 
     ids, offsets = joined(TEXTS, [])
     questions, question_offsets = joined(ASKED, [EOS])
-    answers, answer_offsets = joined([text[a:b] for text, (a, b) in zip(TEXTS, SPANS, strict=True)], [EOS])
+    answers, answer_offsets = joined(
+        [text[a:b] for text, (a, b) in zip(TEXTS, SPANS, strict=True)], [EOS]
+    )
     return {
         "ids": ids,
         "doc_offsets": offsets,
@@ -52,5 +54,7 @@ def test_a_row_is_the_question_and_then_the_text_and_says_where_the_answer_is(co
         if last < len(read):
             assert read[first : last + 1] == text[slice(*SPANS[document])]
         own = batch.questions[row]
-        assert own.question.tolist() == asked and own.answer.tolist() == text[slice(*SPANS[document])]
+        assert (
+            own.question.tolist() == asked and own.answer.tolist() == text[slice(*SPANS[document])]
+        )
     assert [len(task.chosen) for task in examples.tasks()] == [2, 1]

@@ -27,9 +27,14 @@ def first_window_that_holds(token, total, context, stride):
 @given(settings())
 def test_each_token_is_scored_once_by_the_first_window_that_holds_it(case):
     total, context, stride, _, _ = case
-    scored = [(token, w.start) for w in windows(total, context, stride) for token in range(w.scored_from, w.stop)]
+    scored = [
+        (token, w.start)
+        for w in windows(total, context, stride)
+        for token in range(w.scored_from, w.stop)
+    ]
     assert scored == [
-        (token, stride * first_window_that_holds(token, total, context, stride)) for token in range(total)
+        (token, stride * first_window_that_holds(token, total, context, stride))
+        for token in range(total)
     ]
 
 
@@ -92,7 +97,9 @@ def test_document_windows_are_those_of_each_document_alone(lengths, context, dat
 def test_a_token_of_its_own_window_has_the_inputs_before_it_alone(case):
     total, context, _, start, stop = case
     made = own_windows(context, start, stop)
-    assert [(w.scored_from, w.stop) for w in made] == [(token, token + 1) for token in range(start, stop)]
+    assert [(w.scored_from, w.stop) for w in made] == [
+        (token, token + 1) for token in range(start, stop)
+    ]
     assert all(w.stop - w.start == min(context, w.stop) for w in made)
     later = [w for w in windows(total, context, 1, start, stop) if w.start > 0]
     assert later == [w for w in made if w.start > 0]

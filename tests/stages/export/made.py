@@ -21,16 +21,29 @@ def made(store: Store, stage, config: StageConfig, **references) -> Artifact:
 
 
 TRANSFORMER = {
-    **{"backbone": "transformer", "layers": 2, "width": 16, "heads": 2, "ffn_width": 24, "dropout": 0.1},
+    **{
+        "backbone": "transformer",
+        "layers": 2,
+        "width": 16,
+        "heads": 2,
+        "ffn_width": 24,
+        "dropout": 0.1,
+    },
     "max_positions": 16,
 }
 
 
 def random_model(store: Store, **settings) -> Artifact:
     """A tiny model with random weights; usually a Transformer, two layers of two heads."""
-    model = settings if settings.get("backbone", "transformer") != "transformer" else {**TRANSFORMER, **settings}
+    model = (
+        settings
+        if settings.get("backbone", "transformer") != "transformer"
+        else {**TRANSFORMER, **settings}
+    )
     memory = {"k": 4} if settings.get("gate") else None
-    return small_model(store, small_tokens(store), model={"vocab_size": VOCABULARY, **model}, memory=memory)
+    return small_model(
+        store, small_tokens(store), model={"vocab_size": VOCABULARY, **model}, memory=memory
+    )
 
 
 def texts(folder) -> dict[str, list[str]]:
@@ -66,4 +79,9 @@ def reloaded(folder, tokens: torch.Tensor) -> torch.Tensor:
     """Of the folder's model, read by transformers."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder).eval()(tokens).logits.log_softmax(-1).flatten(0, 1)
+    return (
+        AutoModelForCausalLM.from_pretrained(folder)
+        .eval()(tokens)
+        .logits.log_softmax(-1)
+        .flatten(0, 1)
+    )

@@ -27,7 +27,10 @@ def test_an_earlier_export_and_an_empty_folder_may_be_replaced(tmp_path):
     for name in ("none", "earlier", "empty"):
         with new_folder(tmp_path / name) as draft:
             (draft / "model.safetensors").write_bytes(b"new")
-        assert sorted(path.name for path in (tmp_path / name).iterdir()) == [RECORD, "model.safetensors"]
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == [
+            RECORD,
+            "model.safetensors",
+        ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier", "empty", "none"]
 
 
@@ -41,7 +44,10 @@ def test_what_somebody_saved_into_an_export_is_left_alone(tmp_path, name):
 
 def test_what_is_saved_there_while_an_export_is_written_is_left_alone(tmp_path):
     folder = written(tmp_path / "model")
-    with pytest.raises(UsageError, match=rf"holds config\.json, {NOT_WRITTEN}"), new_folder(folder) as draft:
+    with (
+        pytest.raises(UsageError, match=rf"holds config\.json, {NOT_WRITTEN}"),
+        new_folder(folder) as draft,
+    ):
         (draft / "config.json").write_text("new")
         (folder / "config.json").write_text("mine")
     assert (folder / "config.json").read_text() == "mine"
@@ -96,6 +102,10 @@ def test_a_text_begins_with_eos_and_has_the_same_ids(tmp_path, kind, lowercase):
     (tmp_path / "out/config.json").write_text('{"model_type": "gpt2"}')
     theirs, ours = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), token_text(tokens)
     assert theirs(TEXT).input_ids == [ours.eos, *ours.ids(TEXT)]
-    assert (theirs.bos_token_id, theirs.eos_token_id, theirs.model_max_length) == (ours.eos, ours.eos, 64)
+    assert (theirs.bos_token_id, theirs.eos_token_id, theirs.model_max_length) == (
+        ours.eos,
+        ours.eos,
+        64,
+    )
     if kind in ("byte", "bpe"):
         assert theirs.decode(theirs(TEXT).input_ids[1:]) == (TEXT.lower() if lowercase else TEXT)

@@ -1,4 +1,6 @@
-"""Exported models, read back by transformers: Transformers made here, and imported models given back."""
+"""Exported models, read back by transformers: Transformers made here, and imported models given
+back.
+"""
 
 import json
 
@@ -14,7 +16,15 @@ from stages.models.layers import FEED_FORWARD
 from stages.registry import Part
 from stages.train import Train
 from stages.training.config import TrainConfig
-from tests.stages.export.made import WORDS, imported, log_probs, made, random_model, reloaded, tokens_of
+from tests.stages.export.made import (
+    WORDS,
+    imported,
+    log_probs,
+    made,
+    random_model,
+    reloaded,
+    tokens_of,
+)
 from tests.stages.pretrained.tiny import V, saved
 from tests.stages.small_store import VOCABULARY
 
@@ -44,7 +54,9 @@ def test_log_probabilities_are_those_of_memlm(store, tmp_path, tied, positions, 
         "tokenizer.json",
         "tokenizer_config.json",
     ]
-    torch.testing.assert_close(reloaded(tmp_path / "out", TOKENS), log_probs(model, TOKENS), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        reloaded(tmp_path / "out", TOKENS), log_probs(model, TOKENS), rtol=0, atol=1e-5
+    )
 
 
 def test_sinusoidal_positions_are_as_many_as_a_segment_or_as_are_asked_for(store, tmp_path):
@@ -66,8 +78,14 @@ def test_learned_positions_are_what_they_are(store, tmp_path):
         ({"cutoffs": [4], "factor": 2}, "adaptive softmax .*train one with --set 'model.cutoffs="),
         ({"score_cap": 30.0}, "scales, shifts or caps its scores"),
         ({"gate": "vector"}, r"SPALM"),
-        ({"feed_forward": {"name": "slots", "layers": [2]}}, "'slots' as model.feed_forward in block 2"),
-        ({"lookup": {"name": "hashed-ngrams", "slots": 9}}, "'hashed-ngrams' as model.lookup in block 1"),
+        (
+            {"feed_forward": {"name": "slots", "layers": [2]}},
+            "'slots' as model.feed_forward in block 2",
+        ),
+        (
+            {"lookup": {"name": "hashed-ngrams", "slots": 9}},
+            "'hashed-ngrams' as model.lookup in block 1",
+        ),
         ({"backbone": "transformer-xl", **XL}, "transformers has no such model"),
         ({"backbone": "lstm", "width": 8}, "transformers has no such model"),
     ],
@@ -96,7 +114,9 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def with_bos(tmp_path_factory):
-    """The same of a tokenizer that begins texts with a token of their own, and the model that it came with."""
+    """The same of a tokenizer that begins texts with a token of their own, and the model that it
+    came with.
+    """
     folder = tmp_path_factory.mktemp("with_bos")
     model = saved(folder / "came", "llama", bos=True)
     return tokens_of(Store(folder / "store"), folder, folder / "came"), folder / "came", model
@@ -109,23 +129,37 @@ def given_back(tokens, tmp_path, family, **settings):
     return theirs
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma", "gemma2", "phi", "cohere", "opt", "mamba"])
+@pytest.mark.parametrize(
+    "family", ["llama", "gpt2", "gemma", "gemma2", "phi", "cohere", "opt", "mamba"]
+)
 def test_it_goes_out_as_it_came(text, tmp_path, family):
     theirs = given_back(text, tmp_path, family)
     with torch.no_grad():
-        assert torch.equal(reloaded(tmp_path / "out", IDS), theirs(IDS).logits.log_softmax(-1).flatten(0, 1))
+        assert torch.equal(
+            reloaded(tmp_path / "out", IDS), theirs(IDS).logits.log_softmax(-1).flatten(0, 1)
+        )
     came, out = (safe_open(tmp_path / name / "model.safetensors", "pt") for name in ("came", "out"))
     assert set(came.keys()) == set(out.keys())
-    settings = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("came", "out")]
+    settings = [
+        json.loads((tmp_path / name / "config.json").read_text()) for name in ("came", "out")
+    ]
     assert settings[0] == settings[1]
 
 
 def test_what_was_trained_further_goes_out_with_its_new_weights(with_bos, tmp_path):
     tokens, came, theirs = with_bos
     model = imported(tokens.store, tokens, came)
-    settings = {"steps": 2, "segment_length": 16, "batch_tokens": 32, "optimizer": {"lr": 1e-2}, "method": "trime"}
+    settings = {
+        "steps": 2,
+        "segment_length": 16,
+        "batch_tokens": 32,
+        "optimizer": {"lr": 1e-2},
+        "method": "trime",
+    }
     config = TrainConfig.model_validate(settings)
-    trained = made(tokens.store, Train(), config, source=tokens.reference, init_from=model.reference)
+    trained = made(
+        tokens.store, Train(), config, source=tokens.reference, init_from=model.reference
+    )
     export(trained, tmp_path / "out")
     new = reloaded(tmp_path / "out", IDS)
     torch.testing.assert_close(new, log_probs(trained, IDS), rtol=0, atol=1e-5)
@@ -137,14 +171,22 @@ def test_what_was_trained_further_goes_out_with_its_new_weights(with_bos, tmp_pa
 def test_its_tokenizer_gives_the_same_ids(with_bos, tmp_path):
     tokens, folder, _ = with_bos
     export(imported(tokens.store, tokens, folder), tmp_path / "out")
-    came, out = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tmp_path / "out"))
+    came, out = (
+        transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tmp_path / "out")
+    )
     assert out(WORDS).input_ids == came(WORDS).input_ids
-    assert (out.bos_token, out.eos_token) == (came.bos_token, came.eos_token) == ("<s>", "<|endoftext|>")
+    assert (
+        (out.bos_token, out.eos_token)
+        == (came.bos_token, came.eos_token)
+        == ("<s>", "<|endoftext|>")
+    )
 
 
 def test_half_precision_stays(text, tmp_path):
     saved(tmp_path / "came", "llama", tie_word_embeddings=False)
-    half = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "came", dtype=torch.bfloat16)
+    half = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "came", dtype=torch.bfloat16
+    )
     half.save_pretrained(tmp_path / "came")
     export(imported(text.store, text, tmp_path / "came"), tmp_path / "out")
     came, out = (safe_open(tmp_path / name / "model.safetensors", "pt") for name in ("came", "out"))
@@ -163,5 +205,7 @@ def test_a_model_that_transformers_would_read_otherwise_is_refused(text, tmp_pat
     model = imported(text.store, text, tmp_path / "came")
     model.manifest.config["model"]["architecture"]["logit_scale"] = 0.5
     (tmp_path / "out").mkdir()
-    with pytest.raises(ArtifactError, match=r"transformers would make other scores .*import the model again"):
+    with pytest.raises(
+        ArtifactError, match=r"transformers would make other scores .*import the model again"
+    ):
         write_imported(model, None, tmp_path / "out")

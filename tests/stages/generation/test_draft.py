@@ -12,7 +12,14 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.generation import GenerationRequest
-from stages.generation.generate import Stream, draft_exact, draw, generate, open_writer, probabilities
+from stages.generation.generate import (
+    Stream,
+    draft_exact,
+    draw,
+    generate,
+    open_writer,
+    probabilities,
+)
 from stages.index import BuildIndex
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig
@@ -23,7 +30,10 @@ from tests.stages.small_text import LSTM, TRANSFORMER_XL, text_model, text_token
 from tests.stages.test_evaluate import made
 
 BACKBONES = {"transformer": ModelConfig().model, "lstm": LSTM, "transformer-xl": TRANSFORMER_XL}
-EXACT = ("exact:matches=5,temperature=0.1,lambda=0.6", "exact-stream:matches=5,temperature=0.3,lambda=0.3")
+EXACT = (
+    "exact:matches=5,temperature=0.1,lambda=0.6",
+    "exact-stream:matches=5,temperature=0.3,lambda=0.3",
+)
 PROMPT = "the cat sees the dog and runs a hen and the pig"
 
 
@@ -47,17 +57,25 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def test_it_is_the_same_text_with_fewer_readings(
     tokens: Artifact, backbone: str, memory: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, readings, read_range = text_model(tokens.store, tokens, BACKBONES[backbone]), [], Stream.read_range
+    model, readings, read_range = (
+        text_model(tokens.store, tokens, BACKBONES[backbone]),
+        [],
+        Stream.read_range,
+    )
     request = Request(source=model.reference, memory=memory, device="cpu")
     writer = open_writer(request, tokens.store, "exact")
-    monkeypatch.setattr(Stream, "read_range", lambda *given: readings.append(len(given)) or read_range(*given))
+    monkeypatch.setattr(
+        Stream, "read_range", lambda *given: readings.append(len(given)) or read_range(*given)
+    )
     for temperature, seed in ((0, 0), (0.7, 1), (1.0, 2)):
         wanted = {"prompt": PROMPT, "max_tokens": 20, "temperature": temperature, "seed": seed}
         alone = list(generate(writer, GenerationRequest(**wanted)))
         readings.clear()
         drafted = list(generate(writer, GenerationRequest(**wanted, draft="exact")))
         assert [one.id for one in drafted] == [one.id for one in alone]
-        assert [one.probability for one in drafted] == pytest.approx([one.probability for one in alone], rel=1e-4)
+        assert [one.probability for one in drafted] == pytest.approx(
+            [one.probability for one in alone], rel=1e-4
+        )
         right = sum(one.drafted for one in drafted)
         assert len(readings) == len(drafted) - right
         if memory == EXACT and temperature == 0:
@@ -66,9 +84,13 @@ def test_it_is_the_same_text_with_fewer_readings(
 
 def test_a_draft_is_what_followed_the_longest_match(tokens: Artifact) -> None:
     model = text_model(tokens.store, tokens, ModelConfig().model)
-    writer = open_writer(Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact")
+    writer = open_writer(
+        Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact"
+    )
     stream = Stream(writer, writer.text.ids(PROMPT))
-    ids, offsets = (array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets"))
+    ids, offsets = (
+        array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets")
+    )
     asked, known = tuple(id + 2 for id in reversed(stream.tokens)), contexts(ids, offsets)
     lengths = [shared((*asked, 1), one) for one in known]
     places = [place for place, length in enumerate(lengths) if length == max(lengths)]
@@ -77,17 +99,28 @@ def test_a_draft_is_what_followed_the_longest_match(tokens: Artifact) -> None:
         draft = draft_exact(stream, most)
         assert 0 < len(draft) <= min(most, 8)
         pairs = zip(places, ends, strict=True)
-        assert draft in [ids[place : min(place + min(most, 8), end)].tolist() for place, end in pairs]
+        assert draft in [
+            ids[place : min(place + min(most, 8), end)].tolist() for place, end in pairs
+        ]
     assert draft_exact(stream, 0) == [] and draft_exact(Stream(writer, []), 5) == []
 
 
 def test_a_draft_ends_where_its_document_does(tokens: Artifact) -> None:
     model = text_model(tokens.store, tokens, ModelConfig().model)
-    writer = open_writer(Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact")
-    ids, offsets = (array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets"))
+    writer = open_writer(
+        Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact"
+    )
+    ids, offsets = (
+        array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets")
+    )
     assert len(offsets) > 2
-    for begin, end in pairwise(offsets.tolist()):  # all that is known of a document but its last two tokens
-        assert draft_exact(Stream(writer, ids[begin : end - 2].tolist()), 20) == ids[end - 2 : end].tolist()
+    for begin, end in pairwise(
+        offsets.tolist()
+    ):  # all that is known of a document but its last two tokens
+        assert (
+            draft_exact(Stream(writer, ids[begin : end - 2].tolist()), 20)
+            == ids[end - 2 : end].tolist()
+        )
 
 
 def test_it_names_no_passages() -> None:
@@ -95,7 +128,8 @@ def test_it_names_no_passages() -> None:
         GenerationRequest(draft="exact", attribute=True)
 
 
-# Whole numbers of nats: equals are common, and no sum lies by rounding alone on the other side of top-p.
+# Whole numbers of nats: equals are common, and no sum lies by rounding alone on the other side of
+# top-p.
 SCORES = st.lists(st.integers(-6, 0), min_size=1, max_size=12)
 
 
@@ -125,13 +159,17 @@ def test_a_temperature_near_zero_takes_the_likeliest(temperature):
 
 def test_tokens_that_are_impossible_are_never_drawn():
     log_p = np.array([-np.inf, np.log(0.5), -np.inf, np.log(0.5), -np.inf])
-    drawn = {draw(probabilities(log_p, temperature=3), np.random.default_rng(seed)) for seed in range(40)}
+    drawn = {
+        draw(probabilities(log_p, temperature=3), np.random.default_rng(seed)) for seed in range(40)
+    }
     assert drawn == {1, 3}
 
 
 def test_tokens_are_drawn_as_often_as_they_are_likely():
     random = np.random.default_rng(0)
-    counts = np.bincount([draw(np.array([0.1, 0.0, 0.6, 0.3]), random) for _ in range(4000)], minlength=4)
+    counts = np.bincount(
+        [draw(np.array([0.1, 0.0, 0.6, 0.3]), random) for _ in range(4000)], minlength=4
+    )
     np.testing.assert_allclose(counts / 4000, [0.1, 0, 0.6, 0.3], atol=0.03)
 
 

@@ -1,4 +1,6 @@
-"""Writing text: against a loop over the bare model, and against what an evaluation says of the same tokens."""
+"""Writing text: against a loop over the bare model, and against what an evaluation says of the same
+tokens.
+"""
 
 import numpy as np
 import pytest
@@ -37,7 +39,8 @@ BACKBONES = {
     "sru++": SRU,
     "memformer": MEMFORMER,
     "memory-transformer": MEMORY_TOKENS,
-    "hashed-ngrams": TRANSFORMER_XL | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
+    "hashed-ngrams": TRANSFORMER_XL
+    | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
 }
 CONTEXT = 8
 PROMPT = "the cat sees the dog and runs a hen and the pig"
@@ -60,11 +63,17 @@ def indexes(store: Store, models: dict[str, Artifact]) -> dict[str, Artifact]:
 
 
 def writer(store: Store, source: Artifact, *memory: str, **settings) -> MemoryReader:
-    return open_writer(Request(source=source.reference, memory=memory or None, device="cpu", **settings), store)
+    return open_writer(
+        Request(source=source.reference, memory=memory or None, device="cpu", **settings), store
+    )
 
 
-def slow_text(model: Artifact, prompt: list[int], number: int, seed: int, temperature: float) -> list[int]:
-    """Plain sampling: every token's context is read from its beginning, or as far back as a window goes."""
+def slow_text(
+    model: Artifact, prompt: list[int], number: int, seed: int, temperature: float
+) -> list[int]:
+    """Plain sampling: every token's context is read from its beginning, or as far back as a window
+    goes.
+    """
     network, random = load_model(model.path, "cpu"), np.random.default_rng(seed)
     ids = [model.input("tokens").metrics["eos_id"], *prompt]
     for _ in range(number):
@@ -95,15 +104,23 @@ MEMSIZER = ModelConfig().model | {"attention": {"name": "memsizer", "slots": 3}}
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("memory", ["none", "long:size=9,theta=0.3,lambda=0.3"])
 @pytest.mark.parametrize("draft", ["none", "exact"])
-def test_a_recurrent_model_reads_each_token_of_its_window_once(store, tokens, monkeypatch, positions, memory, draft):
-    """In float64: the same text and probabilities as of windows that are read anew, and so beyond the first window."""
+def test_a_recurrent_model_reads_each_token_of_its_window_once(
+    store, tokens, monkeypatch, positions, memory, draft
+):
+    """In float64: the same text and probabilities as of windows that are read anew, and so beyond
+    the first window.
+    """
     if draft == "exact":
         made(store, BuildIndex(), IndexConfig(index="exact"), tokens)
     model = text_model(store, tokens, MEMSIZER | {"positions": positions})
-    reader = open_writer(Request(source=model.reference, memory=(memory,), device="cpu"), store, draft)
+    reader = open_writer(
+        Request(source=model.reference, memory=(memory,), device="cpu"), store, draft
+    )
     reader.range_reader.model.double()
     read, encode = [], LanguageModel.encode
-    monkeypatch.setattr(LanguageModel, "encode", lambda *given: read.append(given[1].shape[1]) or encode(*given))
+    monkeypatch.setattr(
+        LanguageModel, "encode", lambda *given: read.append(given[1].shape[1]) or encode(*given)
+    )
     for prompt in ("", "the cat sees"):
         wanted = GenerationRequest(prompt=prompt, max_tokens=20, seed=3, draft=draft)
         read.clear()
@@ -116,13 +133,22 @@ def test_a_recurrent_model_reads_each_token_of_its_window_once(store, tokens, mo
             plain.setattr(writing, "in_pieces", lambda reader: False)
             same = list(generate(reader, wanted))
         assert [one.id for one in found] == [one.id for one in same]
-        np.testing.assert_allclose([one.probability for one in found], [one.probability for one in same], rtol=1e-10)
+        np.testing.assert_allclose(
+            [one.probability for one in found], [one.probability for one in same], rtol=1e-10
+        )
 
 
 def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):
-    reader = writer(store, indexes["transformer"], "external:k=5,lambda=0.3", "long:size=9,theta=0.2,lambda=0.2")
+    reader = writer(
+        store, indexes["transformer"], "external:k=5,lambda=0.3", "long:size=9,theta=0.2,lambda=0.2"
+    )
     texts = [
-        [written.id for written in generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, seed=seed))]
+        [
+            written.id
+            for written in generate(
+                reader, GenerationRequest(prompt=PROMPT, max_tokens=25, seed=seed)
+            )
+        ]
         for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
@@ -149,7 +175,10 @@ def forced(reader: MemoryReader, ids: np.ndarray, prompt: int) -> list[float]:
 
 CACHE = "long:size=20,theta=0.5,lambda=0.3"
 KNN = "external:k=6,temperature=2,lambda=0.4"
-JOINT_THEN_KNN = "long:size=9,theta=0.3,reader=joint,alpha=-1", "external:k=6,similarity=dot,temperature=2,lambda=0.4"
+JOINT_THEN_KNN = (
+    "long:size=9,theta=0.3,reader=joint,alpha=-1",
+    "external:k=6,similarity=dot,temperature=2,lambda=0.4",
+)
 
 
 @pytest.mark.parametrize(
@@ -188,14 +217,18 @@ def test_in_the_windows_that_are_asked_for(store, indexes, memory, stride):
 
 def test_neighbours_may_come_from_another_encoder_that_carries_state(store, models, indexes):
     memory = "external:k=6,temperature=2,lambda=0.4"
-    scores = evaluated(store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1)
+    scores = evaluated(
+        store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1
+    )
     reader = writer(store, models["transformer"], memory, index=indexes["lstm"].reference)
     ids = array(models["transformer"].input("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
     found = forced(reader, ids, 13)
     np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
 
 
-@pytest.mark.parametrize(("encoder", "memory"), [("transformer", ()), ("lstm", ("long:size=9,theta=0.3,lambda=0.2",))])
+@pytest.mark.parametrize(
+    ("encoder", "memory"), [("transformer", ()), ("lstm", ("long:size=9,theta=0.3,lambda=0.2",))]
+)
 def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, encoder, memory):
     index = built_index(store, models[encoder], {"key": "hidden"}, metric="ip")
     model = text_model(
@@ -205,19 +238,30 @@ def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, en
     scores = evaluated(store, model, *memory)
     ids = array(tokens, "tokens.zarr", "test/ids").astype(np.int64)
     reader = writer(store, model, *memory)
-    np.testing.assert_allclose(forced(reader, ids, 13), array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
+    np.testing.assert_allclose(
+        forced(reader, ids, 13), array(scores, "scores.zarr", "logp")[13:], atol=2e-5
+    )
     train = array(tokens, "tokens.zarr", "train/ids")
-    written = list(generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=9, top_k=3, attribute=True)))
+    written = list(
+        generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=9, top_k=3, attribute=True))
+    )
     assert any(one.attributed.entered for one in written)
-    assert all(train[near.source.row] == one.id for one in written for near in one.attributed.entered)
+    assert all(
+        train[near.source.row] == one.id for one in written for near in one.attributed.entered
+    )
 
 
 def test_an_end_of_text_that_stops_is_left_out(store, models):
     reader = writer(store, models["lstm"], "none")
-    whole = [written.id for written in generate(reader, GenerationRequest(prompt="", max_tokens=200, seed=0))]
+    whole = [
+        written.id
+        for written in generate(reader, GenerationRequest(prompt="", max_tokens=200, seed=0))
+    ]
     stopped = [
         written.id
-        for written in generate(reader, GenerationRequest(prompt="", max_tokens=200, seed=0, stop_at_eos=True))
+        for written in generate(
+            reader, GenerationRequest(prompt="", max_tokens=200, seed=0, stop_at_eos=True)
+        )
     ]
     assert reader.text.eos in whole
     assert stopped == whole[: whole.index(reader.text.eos)]
@@ -227,14 +271,21 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
     memory = "external:k=7,temperature=2,lambda=0.4", "long:size=11,theta=0.5,lambda=0.2"
     reader = writer(store, indexes["transformer"], *memory)
     prompt = reader.text.ids(PROMPT)
-    written = list(generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, attribute=True)))
+    written = list(
+        generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, attribute=True))
+    )
     train = array(indexes["transformer"].find("tokens"), "tokens.zarr", "train/ids")
-    stream, ids = Stream(writer(store, indexes["transformer"], "none"), prompt), prompt + [one.id for one in written]
+    stream, ids = (
+        Stream(writer(store, indexes["transformer"], "none"), prompt),
+        prompt + [one.id for one in written],
+    )
     told = 0
     for number, one in enumerate(written):
         model = np.exp(stream.each_log_probs(stream.read_range())[0][one.id])
         stream.put(one.id)
-        assert one.probability == pytest.approx(0.6 * 0.8 * model + sum(one.attributed.memories), abs=1e-5)
+        assert one.probability == pytest.approx(
+            0.6 * 0.8 * model + sum(one.attributed.memories), abs=1e-5
+        )
         for context in one.attributed.contexts:
             place, corpus = context.source.row, train if context.back is None else ids
             assert corpus[place] == one.id
@@ -245,7 +296,10 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
 
 
 def test_without_memory_nothing_is_attributed(store, models):
-    (one,) = generate(writer(store, models["lstm"], "none"), GenerationRequest(prompt="", max_tokens=1, attribute=True))
+    (one,) = generate(
+        writer(store, models["lstm"], "none"),
+        GenerationRequest(prompt="", max_tokens=1, attribute=True),
+    )
     assert (one.attributed.memories, one.attributed.contexts) == ([], [])
 
 

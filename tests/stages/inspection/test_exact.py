@@ -17,13 +17,18 @@ from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import text_model, text_tokens
 from tests.stages.test_evaluate import made
 
-MEMORY = ("exact:matches=5,temperature=0.1,lambda=0.5", "exact-stream:matches=5,temperature=0.1,lambda=0.5")
+MEMORY = (
+    "exact:matches=5,temperature=0.1,lambda=0.5",
+    "exact-stream:matches=5,temperature=0.1,lambda=0.5",
+)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     store = Store(tmp_path_factory.mktemp("store"))
-    return text_model(store, text_tokens(store, tmp_path_factory.mktemp("text")), ModelConfig().model)
+    return text_model(
+        store, text_tokens(store, tmp_path_factory.mktemp("text")), ModelConfig().model
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +41,16 @@ def request(model: Artifact, index: str | None = None) -> Request:
 
 
 def known(model: Artifact, split: str) -> tuple[list[int], list]:
-    ids, offsets = (array(model.input("tokens"), "tokens.zarr", f"{split}/{name}") for name in ("ids", "doc_offsets"))
+    ids, offsets = (
+        array(model.input("tokens"), "tokens.zarr", f"{split}/{name}")
+        for name in ("ids", "doc_offsets")
+    )
     return ids.tolist(), contexts(ids, offsets)
 
 
-def test_each_match_is_shown_with_its_length_and_its_place(model: Artifact, index: Artifact) -> None:
+def test_each_match_is_shown_with_its_length_and_its_place(
+    model: Artifact, index: Artifact
+) -> None:
     found = inspect_split(request(model, index=index.reference), model.store, "test", 0, 20, 4)
     (ids, asked), (text, held) = known(model, "test"), known(model, "train")
     lengths = set()
@@ -56,7 +66,9 @@ def test_each_match_is_shown_with_its_length_and_its_place(model: Artifact, inde
     assert max(lengths) > 2 and any(one.back for token in found.tokens for one in token.contexts)
 
 
-def test_a_written_token_names_the_matches_that_carried_it(model: Artifact, index: Artifact) -> None:
+def test_a_written_token_names_the_matches_that_carried_it(
+    model: Artifact, index: Artifact
+) -> None:
     wanted = GenerationRequest(prompt="the cat sees the dog and runs", max_tokens=6, attribute=True)
     written = list(generate(open_writer(request(model), model.store), wanted))
     contexts = [one for token in written for one in token.attributed.contexts]

@@ -19,21 +19,42 @@ from stages.web import strength
 EVIL = "<script>alert('x')</script>"
 
 
-def token(label: str, model: float, final: float, gain: float, gate: float | None = None) -> TokenView:
+def token(
+    label: str, model: float, final: float, gain: float, gate: float | None = None
+) -> TokenView:
     source = Excerpt("train", 70, 3, 7, f"before {EVIL} ", label, " after & beyond")
     contexts = [Context(0, 0.75, 0.3, True, None, source), Context(0, 0.25, 0.1, False, 4, source)]
     entered = [] if gate is None else [EnteredContext(True, source)]
     looked_up = [] if gate is None else [LookedUpContext(0.125, 3000, True, source)]
     columns = {} if gate is None else {"gate": gate}
     return TokenView(
-        **{"position": 5, "id": 1, "label": label, "text": f" {label}", "model": model, "final": final, "gain": gain},
-        **{"memories": [MemoryView(0.5, 0.4)], "columns": columns, "contexts": contexts, "entered": entered},
+        **{
+            "position": 5,
+            "id": 1,
+            "label": label,
+            "text": f" {label}",
+            "model": model,
+            "final": final,
+            "gain": gain,
+        },
+        **{
+            "memories": [MemoryView(0.5, 0.4)],
+            "columns": columns,
+            "contexts": contexts,
+            "entered": entered,
+        },
         looked_up=looked_up,
     )
 
 
 def inspected(*tokens: TokenView) -> Inspected:
-    memory = {"sources": ["external"], "reader": "interpolate", "k": 8, "lambda": 0.4, "numbers": "default"}
+    memory = {
+        "sources": ["external"],
+        "reader": "interpolate",
+        "k": 8,
+        "lambda": 0.4,
+        "numbers": "default",
+    }
     return Inspected("model/0123456789ab", "test", 5, [memory], list(tokens))
 
 
@@ -70,7 +91,9 @@ def test_it_is_complete_and_nothing_of_the_corpus_is_markup(gate):
 
 
 def test_numbers_of_probes_are_a_colouring_where_they_are_from_0_to_1():
-    one = replace(token("fox", 0.2, 0.4, 0.69, 0.25), columns={"memory_weight": 0.25, "memory_age": 3000.0})
+    one = replace(
+        token("fox", 0.2, 0.4, 0.69, 0.25), columns={"memory_weight": 0.25, "memory_age": 3000.0}
+    )
     made = page(inspected(one))
     assert "The memory_weight" in made
     assert "The memory_age" not in made
@@ -95,9 +118,26 @@ def test_colour_is_full_from_a_factor_of_ten_on():
 
 
 def test_what_is_unlikely_is_told_by_its_size():
-    assert [probability(value) for value in (0.72961, 0.0005, 3.002e-06, 0.0)] == ["0.7296", "0.0005", "3.0e-06", "0"]
-    memory = {"sources": ["long"], "reader": "interpolate", "similarity": "dot", "size": 2000, "theta": 0.0639912564}
-    found = Inspected("model/0123456789ab", "test", 5, [memory | {"numbers": "reported"}], [token("fox", 3e-6, 0.4, 1)])
+    assert [probability(value) for value in (0.72961, 0.0005, 3.002e-06, 0.0)] == [
+        "0.7296",
+        "0.0005",
+        "3.0e-06",
+        "0",
+    ]
+    memory = {
+        "sources": ["long"],
+        "reader": "interpolate",
+        "similarity": "dot",
+        "size": 2000,
+        "theta": 0.0639912564,
+    }
+    found = Inspected(
+        "model/0123456789ab",
+        "test",
+        5,
+        [memory | {"numbers": "reported"}],
+        [token("fox", 3e-6, 0.4, 1)],
+    )
     assert "similarity dot, size 2,000, theta 0.06399" in page(found)
     assert '<span data-name="model">3.0e-06</span>' in page(found)
 
@@ -113,7 +153,9 @@ def test_memories_are_called_by_what_they_are_and_white_space_is_seen():
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(1, 8))
-def test_windows_are_the_heaviest_that_are_left_each_time(values: list[int], most: int, length: int) -> None:
+def test_windows_are_the_heaviest_that_are_left_each_time(
+    values: list[int], most: int, length: int
+) -> None:
     length = min(length, len(values))
     found = heaviest(np.array(values, float), most, length)
     free = list(range(len(values) - length + 1))

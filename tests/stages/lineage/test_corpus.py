@@ -20,7 +20,9 @@ def store(tmp_path: Path) -> Store:
 
 def datastore(store: Store, tokens: Artifact, split: str) -> Artifact:
     references = {"source": small_model(store, tokens).reference}
-    return make(BuildDatastore(), DatastoreConfig(split=split), references, store, Execution("cpu")).artifact
+    return make(
+        BuildDatastore(), DatastoreConfig(split=split), references, store, Execution("cpu")
+    ).artifact
 
 
 @pytest.mark.parametrize(

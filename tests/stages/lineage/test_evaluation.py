@@ -25,7 +25,9 @@ def built_index(store: Store, tokens: Artifact) -> Artifact:
 
 
 def made(store: Store, stage: Any, config: Any, source: Artifact, **references: str) -> Artifact:
-    return make(stage, config, {"source": source.reference, **references}, store, Execution("cpu")).artifact
+    return make(
+        stage, config, {"source": source.reference, **references}, store, Execution("cpu")
+    ).artifact
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +35,19 @@ def index(store: Store) -> Artifact:
     return built_index(store, small_tokens(store))
 
 
-def found(store: Store, index: Artifact, tokens: Artifact | None = None, **settings: Any) -> Artifact:
+def found(
+    store: Store, index: Artifact, tokens: Artifact | None = None, **settings: Any
+) -> Artifact:
     references = {} if tokens is None else {"tokens": tokens.reference}
-    return made(store, PrecomputeNeighbors(), NeighborsConfig(**{"k": 2, **settings}), index, **references)
+    return made(
+        store, PrecomputeNeighbors(), NeighborsConfig(**{"k": 2, **settings}), index, **references
+    )
 
 
 @pytest.mark.parametrize("exclude", ["self", "window:5", "document"])
-def test_neighbours_that_leave_the_own_row_out_may_be_read(store: Store, index: Artifact, exclude: str) -> None:
+def test_neighbours_that_leave_the_own_row_out_may_be_read(
+    store: Store, index: Artifact, exclude: str
+) -> None:
     require_neighbors(found(store, index, exclude=exclude), "train", 2, FEWER)
 
 
@@ -56,7 +64,9 @@ def test_a_split_that_was_not_looked_up_is_refused(store: Store, index: Artifact
         require_neighbors(neighbors, "valid", 1, FEWER)
 
 
-def test_own_rows_of_a_text_that_was_tokenized_again_are_refused(store: Store, index: Artifact) -> None:
+def test_own_rows_of_a_text_that_was_tokenized_again_are_refused(
+    store: Store, index: Artifact
+) -> None:
     again = small_tokens(store, lengths={"train": 90, "test": 60})
     neighbors = found(store, index, again, exclude="none")
     with pytest.raises(ArtifactError, match=f"--exclude self --tokens {again.reference}"):
@@ -96,5 +106,7 @@ def test_everything_that_an_index_leads_to_is_read(store: Store, index: Artifact
     own = {"model": model.id, "tokens": model.input("tokens").id}
     read = {role: artifact.id for role, artifact in artifacts_read(model, index, {}, store).items()}
     assert read == own | datastore
-    read = {role: artifact.id for role, artifact in artifacts_read(model, neighbors, {}, store).items()}
+    read = {
+        role: artifact.id for role, artifact in artifacts_read(model, neighbors, {}, store).items()
+    }
     assert read == own | datastore | {"neighbors": neighbors.id}

@@ -6,7 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.entries import Entries, dense_log_sums, find_matches, first_match, held_log_sums, target_log_sums
+from stages.memory.entries import (
+    Entries,
+    dense_log_sums,
+    find_matches,
+    first_match,
+    held_log_sums,
+    target_log_sums,
+)
 from tests.oracles import memory as oracle
 
 VOCABULARY = 4
@@ -36,7 +43,9 @@ def log_or_absent(mass):
 def test_masses_agree_with_sums_of_exponentials(rows, scale, best_first, data):
     entries = cells_of(rows, best_first)
     k = entries.scores.shape[1]
-    targets = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))))
+    targets = torch.tensor(
+        data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    )
     cutoffs = sorted(data.draw(st.sets(st.integers(1, k + 2), min_size=1, max_size=4)))
     log_sums = target_log_sums(entries, find_matches(entries, targets), [scale], cutoffs)
     assert log_sums.total.shape == (1, len(cutoffs), len(rows))
@@ -54,7 +63,9 @@ def test_masses_agree_with_sums_of_exponentials(rows, scale, best_first, data):
 def test_an_entry_that_stands_for_several_counts_as_often(rows, scale, data):
     entries = cells_of(rows, best_first=False)
     n, k = entries.scores.shape
-    counts = data.draw(st.lists(st.lists(st.integers(1, 9), min_size=k, max_size=k), min_size=n, max_size=n))
+    counts = data.draw(
+        st.lists(st.lists(st.integers(1, 9), min_size=k, max_size=k), min_size=n, max_size=n)
+    )
     entries = Entries(entries.scores, entries.values, counts=torch.tensor(counts).float())
     cutoffs = sorted(data.draw(st.sets(st.integers(1, k), min_size=1, max_size=3)))
     targets = torch.zeros(n, dtype=torch.int64)
@@ -80,7 +91,9 @@ def test_at_least_so_many_cells_are_read_whatever_the_cutoff(rows, scale, data):
     cutoffs = sorted(data.draw(st.sets(st.integers(1, k), min_size=1, max_size=3)))
     entries = Entries(entries.scores, entries.values, torch.tensor(least))
     targets = torch.zeros(n, dtype=torch.int64)
-    log_prob = target_log_sums(entries, find_matches(entries, targets), [scale], cutoffs).log_prob.exp()
+    log_prob = target_log_sums(
+        entries, find_matches(entries, targets), [scale], cutoffs
+    ).log_prob.exp()
     for c, cutoff in enumerate(cutoffs):
         for i in range(n):
             row = entries.scores[i].tolist(), entries.values[i].tolist()
@@ -93,7 +106,9 @@ def test_at_least_so_many_cells_are_read_whatever_the_cutoff(rows, scale, data):
 def test_a_small_cutoff_keeps_its_digits_beside_a_far_better_cell():
     rows = [[(0.0, 1), (-0.5, 0), (700.0, 0)], [(-3e5, 1), (-3e5 - 0.5, 0), (3e5, 2)]]
     entries = cells_of(rows, best_first=False)
-    log_sums = target_log_sums(entries, find_matches(entries, torch.tensor([0, 0])), [1.0], [1, 2, 3])
+    log_sums = target_log_sums(
+        entries, find_matches(entries, torch.tensor([0, 0])), [1.0], [1, 2, 3]
+    )
     near = -0.5 - math.log1p(math.exp(-0.5))
     assert log_sums.log_prob[0, 0].tolist() == [-math.inf, -math.inf]
     assert log_sums.log_prob[0, 1].tolist() == pytest.approx([near, near], abs=1e-6)
@@ -107,7 +122,9 @@ def test_every_scale_gives_what_it_gives_alone():
     matches = find_matches(entries, torch.tensor([0, 2]))
     together = target_log_sums(entries, matches, [0.5, 2.0], [1, 3]).log_prob
     for s, scale in enumerate([0.5, 2.0]):
-        torch.testing.assert_close(together[s], target_log_sums(entries, matches, [scale], [1, 3]).log_prob[0])
+        torch.testing.assert_close(
+            together[s], target_log_sums(entries, matches, [scale], [1, 3]).log_prob[0]
+        )
 
 
 def test_an_absent_target_has_no_probability_and_an_empty_memory_is_flagged():
@@ -147,7 +164,9 @@ def test_dense_holds_the_masses_of_every_token(rows, scale, best_first):
         targets = torch.full((len(rows),), token)
         lone = target_log_sums(entries, find_matches(entries, targets), [scale], [5]).at(0, 0)
         for part in ("log_prob", "empty"):
-            torch.testing.assert_close(getattr(dense, part).expand(-1, VOCABULARY)[:, token], getattr(lone, part))
+            torch.testing.assert_close(
+                getattr(dense, part).expand(-1, VOCABULARY)[:, token], getattr(lone, part)
+            )
         torch.testing.assert_close(dense.max_score[:, 0], lone.max_score)
 
 

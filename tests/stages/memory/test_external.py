@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
+from stages.memory.external import (
+    Neighbors,
+    best_first,
+    external_entries,
+    scaled_dot,
+    scores_from_distances,
+)
 
 
 def test_neighbours_become_cells_and_missing_ones_stay_missing():
@@ -20,7 +26,9 @@ def test_a_missing_neighbour_has_no_score_in_either_metric():
 
 
 def test_recomputed_scores_are_put_in_order_with_ties_as_they_stood():
-    ids, scores = best_first(torch.tensor([[5, 6, 7, -1]]), torch.tensor([[1.0, 2.0, 1.0, -math.inf]]))
+    ids, scores = best_first(
+        torch.tensor([[5, 6, 7, -1]]), torch.tensor([[1.0, 2.0, 1.0, -math.inf]])
+    )
     assert ids.tolist() == [[6, 5, 7, -1]]
     assert scores.tolist() == [[2.0, 1.0, 1.0, -math.inf]]
 

@@ -41,7 +41,9 @@ def test_long_reads_the_last_positions_nearest_first(kind, before, size):
         read = oracle.positions_read(t, size=size)
         want = oracle.memory(keys.tolist(), tokens.tolist(), t, read, kind, 1.0)
         assert [v for _, v in written_out(entries, row)] == [v for _, v in want]
-        assert [s for s, _ in written_out(entries, row)] == pytest.approx([s for s, _ in want], abs=1e-5)
+        assert [s for s, _ in written_out(entries, row)] == pytest.approx(
+            [s for s, _ in want], abs=1e-5
+        )
         missing = entries.values[row, len(want) :]
         assert (missing == -1).all()
         assert entries.scores[row, len(want) :].isneginf().all()
@@ -63,15 +65,23 @@ def unions(draw):
 def test_a_union_reads_each_position_once(case, kind, theta, by_document):
     length, before, documents, windows, sizes, seed = case
     keys, tokens = stream(length, seed=seed)
-    starts = [max(d for d in documents if d <= t) if by_document else 0 for t in range(before, length)]
+    starts = [
+        max(d for d in documents if d <= t) if by_document else 0 for t in range(before, length)
+    ]
     opened = [max(w for w in windows if w <= t) for t in range(before, length)]
-    first = [max(start, t - sizes[-1]) for t, start in zip(range(before, length), starts, strict=True)]
-    at = Recent(keys, tokens, torch.tensor(first), kind, max(length, sizes[-1]), torch.tensor(opened))
+    first = [
+        max(start, t - sizes[-1]) for t, start in zip(range(before, length), starts, strict=True)
+    ]
+    at = Recent(
+        keys, tokens, torch.tensor(first), kind, max(length, sizes[-1]), torch.tensor(opened)
+    )
     matches = recent_matches(at)
     log_sums = target_log_sums(recent_entries(at), matches, [theta], sizes)
     for row, t in enumerate(range(before, length)):
         for c, size in enumerate(sizes):
-            read = oracle.positions_read(t, size=size, document_start=starts[row], window_start=opened[row])
+            read = oracle.positions_read(
+                t, size=size, document_start=starts[row], window_start=opened[row]
+            )
             entries = oracle.memory(keys.tolist(), tokens.tolist(), t, read, kind, theta)
             want = oracle.cache(entries, VOCABULARY)
             assert log_sums.empty[0, c, row].item() == (want is None)
@@ -106,7 +116,9 @@ def test_local_reads_its_window_whatever_its_size():
     [(1, 0, 3, 5), (2, 1, 3, 5), (9, 3, 40, 5), (9, 0, 1, 5), (9, 4, 4, 1)],
     ids=["empty", "one-entry", "larger-than-the-split", "size-one", "all-the-same-token"],
 )
-def test_both_readers_agree_with_the_papers_over_the_whole_vocabulary(reader, theta, length, before, size, vocabulary):
+def test_both_readers_agree_with_the_papers_over_the_whole_vocabulary(
+    reader, theta, length, before, size, vocabulary
+):
     keys, tokens = stream(length, vocabulary=vocabulary)
     scores = torch.randn(length - before, VOCABULARY, generator=torch.Generator().manual_seed(3))
     log_p, log_z = scores.log_softmax(-1), scores.logsumexp(-1, keepdim=True)
@@ -145,19 +157,26 @@ def test_squared_distances_keep_their_digits_when_all_keys_lie_far_out(offset):
     for row in range(20):
         past = keys[row : row + 40].flip(0).double()
         want = -(keys[row + 40].double() - past).square().sum(-1)
-        torch.testing.assert_close(entries.scores[row].double(), want, rtol=1e-5, atol=1e-3 if offset else 1e-4)
+        torch.testing.assert_close(
+            entries.scores[row].double(), want, rtol=1e-5, atol=1e-3 if offset else 1e-4
+        )
 
 
 def test_no_squared_distance_is_negative():
     keys = torch.full((6, 4), 1e4) + torch.arange(6)[:, None] // 3
-    entries = recent_entries(Recent(keys, torch.zeros(6, dtype=torch.int32), torch.arange(3, 6) - 3, "l2", 3))
+    entries = recent_entries(
+        Recent(keys, torch.zeros(6, dtype=torch.int32), torch.arange(3, 6) - 3, "l2", 3)
+    )
     assert (entries.scores <= 0).all()
 
 
 def test_half_precision_keys_are_compared_in_float32():
     keys = torch.randn(8, 64, generator=torch.Generator().manual_seed(2)).bfloat16()
     tokens = torch.zeros(8, dtype=torch.int32)
-    got, want = (recent_entries(Recent(k, tokens, torch.zeros(4).long(), "dot", 8)) for k in (keys, keys.float()))
+    got, want = (
+        recent_entries(Recent(k, tokens, torch.zeros(4).long(), "dot", 8))
+        for k in (keys, keys.float())
+    )
     assert got.scores.dtype == torch.float32
     torch.testing.assert_close(got.scores, want.scores)
 
@@ -173,8 +192,12 @@ def test_a_block_is_read_as_its_positions_are_one_at_a_time():
 
 
 def test_cells_stand_in_the_order_of_cutoffs_not_of_scores():
-    entries = recent_entries(Recent(torch.tensor([[9.0], [1.0], [1.0]]), torch.arange(3), torch.tensor([0]), "dot", 2))
+    entries = recent_entries(
+        Recent(torch.tensor([[9.0], [1.0], [1.0]]), torch.arange(3), torch.tensor([0]), "dot", 2)
+    )
     assert isinstance(entries, Entries)
     assert entries.scores.tolist() == [[1.0, 9.0]]
     log_sums = target_log_sums(entries, find_matches(entries, torch.tensor([1])), [1.0], [1, 2])
-    assert log_sums.log_prob[0, :, 0].tolist() == pytest.approx([0.0, -8 - math.log1p(math.exp(-8))])
+    assert log_sums.log_prob[0, :, 0].tolist() == pytest.approx(
+        [0.0, -8 - math.log1p(math.exp(-8))]
+    )

@@ -15,7 +15,9 @@ def inputs(seed: int = 0) -> torch.Tensor:
 
 
 def fit(x: torch.Tensor, y: torch.Tensor, seed: int = 0) -> SmallNetwork:
-    return fitted(SmallNetwork.constant(x, 0.3, seed), x, lambda rows, o: (o - y[rows]).square().mean(), seed)
+    return fitted(
+        SmallNetwork.constant(x, 0.3, seed), x, lambda rows, o: (o - y[rows]).square().mean(), seed
+    )
 
 
 def test_it_begins_at_one_number_for_all_whatever_the_seed():

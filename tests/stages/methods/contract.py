@@ -1,4 +1,6 @@
-"""What every training method keeps, registered here or from outside: subclass with a fixture `name`, the method's."""
+"""What every training method keeps, registered here or from outside: subclass with a fixture
+`name`, the method's.
+"""
 
 from dataclasses import dataclass
 
@@ -25,7 +27,13 @@ MODELS = [
     {"layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0},
     {"backbone": "lstm", "width": 8, "dropout": 0.0, "initial_range": 1.0},
     {
-        **{"backbone": "huggingface", "width": 8, "dropout": 0.0, "last_ffn": "layers.1.mlp", "prefix": 3},
+        **{
+            "backbone": "huggingface",
+            "width": 8,
+            "dropout": 0.0,
+            "last_ffn": "layers.1.mlp",
+            "prefix": 3,
+        },
         "architecture": {
             **{"model_type": "llama", "vocab_size": V, "hidden_size": 8, "intermediate_size": 8},
             **{"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16},
@@ -53,7 +61,11 @@ class MethodContract:
         model = {"vocab_size": V, **request.param}
         if IMPORTED in model.values():
             pytest.importorskip("transformers")
-        made = LanguageModel(METHODS.settings(name)().fitted(parse_model(model).sized(V, L))).double().eval()
+        made = (
+            LanguageModel(METHODS.settings(name)().fitted(parse_model(model).sized(V, L)))
+            .double()
+            .eval()
+        )
         for weight in made.backbone.parameters() if IMPORTED in model.values() else ():
             torch.nn.init.normal_(weight, std=0.5)  # undefined until weights are loaded
         return made
@@ -61,7 +73,11 @@ class MethodContract:
     @pytest.fixture
     def method(self, name, model):
         settings = METHODS.settings(name)().sized(model.config, Batches(ROWS))
-        tokens = np.random.default_rng(3).integers(-1, V, (TOKENS, settings.neighbors_read)).astype(np.int32)
+        tokens = (
+            np.random.default_rng(3)
+            .integers(-1, V, (TOKENS, settings.neighbors_read))
+            .astype(np.int32)
+        )
         side_inputs = SideInputs(np.arange(TOKENS // L), {TRAIN: tokens, VALID: tokens})
         return METHODS.load(name)(settings, side_inputs)
 
@@ -78,7 +94,11 @@ class MethodContract:
         return [method.batch(split, row, index) for row in self.order(method, model)[:2]]
 
     def test_nothing_but_what_is_abstract_is_overridden(self, name):
-        assert overridden(METHODS.load(name), Method) == overridden(METHODS.settings(name), MethodSettings) == []
+        assert (
+            overridden(METHODS.load(name), Method)
+            == overridden(METHODS.settings(name), MethodSettings)
+            == []
+        )
 
     def test_settings_name_the_method_and_survive_the_disk(self, name):
         settings = METHODS.settings(name)
@@ -89,9 +109,14 @@ class MethodContract:
     def test_order_is_a_permutation_drawn_from_seed_and_epoch(self, method):
         order = method.order(TOKENS // L, ROWS, 1, 0)
         assert order.shape == (TOKENS // L // ROWS, ROWS)
-        assert len(set(order.flatten())) == order.size and set(order.flatten()) <= set(range(TOKENS // L))
+        assert len(set(order.flatten())) == order.size and set(order.flatten()) <= set(
+            range(TOKENS // L)
+        )
         assert np.array_equal(order, method.order(TOKENS // L, ROWS, 1, 0))
-        assert any(not np.array_equal(order, method.order(TOKENS // L, ROWS, 1, epoch)) for epoch in range(1, 6))
+        assert any(
+            not np.array_equal(order, method.order(TOKENS // L, ROWS, 1, epoch))
+            for epoch in range(1, 6)
+        )
 
     def test_rows_that_belong_together_divide_a_batch(self, method, model):
         layout = method.layout(model.config)
@@ -107,7 +132,9 @@ class MethodContract:
         assert bool(carried.tensors()) == method.layout(model.config).streams
         assert torch.isfinite(method.loss(model, second, carried.each(torch.Tensor.detach))[0])
 
-    def test_the_first_loss_is_the_mean_of_log_p_with_or_without_what_the_method_adds(self, method, model, split):
+    def test_the_first_loss_is_the_mean_of_log_p_with_or_without_what_the_method_adds(
+        self, method, model, split
+    ):
         """Of segments 0 and 1, which validation reads in one piece as a stream, or as windows."""
         rows = [0] if model.config.carries_state else [0, 1]
         batch = method.batch(split, np.array(rows), FIRST)
@@ -123,9 +150,13 @@ class MethodContract:
 
     def test_gradient_reaches_all_that_it_says_is_learnt(self, method, model, split):
         loss, _ = method.loss(model, self.batches(method, model, split)[0], Carried())
-        learnt = [parameter for group in method.parameter_groups(model) for parameter in group.parameters]
+        learnt = [
+            parameter for group in method.parameter_groups(model) for parameter in group.parameters
+        ]
         assert learnt and len({id(parameter) for parameter in learnt}) == len(learnt)
-        assert {id(parameter) for parameter in learnt} <= {id(parameter) for parameter in model.parameters()}
+        assert {id(parameter) for parameter in learnt} <= {
+            id(parameter) for parameter in model.parameters()
+        }
         loss.backward()
         assert all(parameter.grad is not None for parameter in learnt)
 

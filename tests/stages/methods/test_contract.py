@@ -10,6 +10,8 @@ LEARN_TEXT = [name for name in METHODS.names() if METHODS.settings(name).learns 
 
 class TestEveryMethod(MethodContract):
     # One that changes a trained model's slots is in `lm/test_sparse.py`.
-    @pytest.fixture(params=[name for name in LEARN_TEXT if not METHODS.settings(name).reads_background])
+    @pytest.fixture(
+        params=[name for name in LEARN_TEXT if not METHODS.settings(name).reads_background]
+    )
     def name(self, request):
         return request.param

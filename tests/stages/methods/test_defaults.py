@@ -30,7 +30,9 @@ def read(store: Store, model: Artifact, encoder: Artifact | None = None) -> Mapp
     found = {"model": model, "tokens": model.input("tokens")}
     if encoder is None:
         return found
-    made = make(BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, Execution())
+    made = make(
+        BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, Execution()
+    )
     return found | {"encoder": encoder, "datastore": made.artifact}
 
 
@@ -45,7 +47,10 @@ def read(store: Store, model: Artifact, encoder: Artifact | None = None) -> Mapp
 )
 def test_a_model_is_read_as_it_was_trained_to_be(store, method, alone, with_datastore):
     tokens = small_tokens(store)
-    model, other = small_model(store, tokens, method=method), small_model(store, tokens, method=method, seed=5)
+    model, other = (
+        small_model(store, tokens, method=method),
+        small_model(store, tokens, method=method, seed=5),
+    )
     assert default_memory(read(store, model)) == alone
     assert default_memory(read(store, model, model)) == with_datastore
     assert default_memory(read(store, model, other)) == (*alone, "knn-lm")
@@ -63,11 +68,20 @@ def test_keys_are_compared_as_the_loss_did(store):
     tokens = small_tokens(store)
     plain, trained = small_model(store, tokens), small_model(store, tokens, method="trime")
     recurrent = small_model(store, tokens, method="trime-long", model=LSTM)
-    assert [default_key(model) for model in (plain, trained, recurrent)] == ["hidden", "ffn-input", "hidden"]
-    by_hidden = small_model(store, tokens, method="trime", memory={"key": "hidden", "temperature": 2.0})
+    assert [default_key(model) for model in (plain, trained, recurrent)] == [
+        "hidden",
+        "ffn-input",
+        "hidden",
+    ]
+    by_hidden = small_model(
+        store, tokens, method="trime", memory={"key": "hidden", "temperature": 2.0}
+    )
     assert (default_key(by_hidden), trained_temperature(by_hidden)) == ("hidden", 2.0)
     assert (trained_temperature(plain), trained_temperature(trained)) == (1.0, 1.0)
-    assert default_similarity(plain, "l2") == "l2" and default_similarity(trained, "l2") == "scaled-dot"
+    assert (
+        default_similarity(plain, "l2") == "l2"
+        and default_similarity(trained, "l2") == "scaled-dot"
+    )
 
 
 def test_a_datastore_has_the_key_that_its_model_was_trained_to_search_with(store):
@@ -79,7 +93,9 @@ def test_a_datastore_has_the_key_that_its_model_was_trained_to_search_with(store
         ({"model": LSTM}, "hidden"),
     ]:
         model = small_model(store, tokens, **settings)
-        made = make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution()).artifact
+        made = make(
+            BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution()
+        ).artifact
         assert (made.config["key"], stored_key(model)) == (key, key)
 
 
@@ -91,6 +107,8 @@ def test_what_a_models_method_says_can_be_read(method):
 
 
 def test_models_trained_with_memory_are_read_with_it():
-    trained = {name for name in METHODS.names() if METHODS.settings(name).evaluation.trained_with_memory}
+    trained = {
+        name for name in METHODS.names() if METHODS.settings(name).evaluation.trained_with_memory
+    }
     assert trained == {"trime", "trime-long", "trime-ext"}
     assert all(METHODS.settings(name).evaluation.alone for name in trained)

@@ -38,9 +38,15 @@ def test_segments_are_cut_at_multiples_and_the_rest_is_left_out():
 def test_documents_that_segments_hold_parts_of():
     """Documents of 3, 7, none and 5 tokens; segments of 4."""
     split = Streams(np.arange(15), EOS, Cutting("windows", 4, 4), np.array([0, 3, 10, 10, 15]))
-    assert [split.documents_in(np.array([segment])).tolist() for segment in range(3)] == [[0, 1], [1], [1, 2, 3]]
+    assert [split.documents_in(np.array([segment])).tolist() for segment in range(3)] == [
+        [0, 1],
+        [1],
+        [1, 2, 3],
+    ]
     assert split.documents_in(np.array([1, 0])).tolist() == [0, 1]
-    assert Streams(np.arange(15), EOS, Cutting("windows", 4, 4)).documents_in(np.array([0, 2])).tolist() == [0]
+    assert Streams(np.arange(15), EOS, Cutting("windows", 4, 4)).documents_in(
+        np.array([0, 2])
+    ).tolist() == [0]
 
 
 def test_order_depends_on_seed_and_epoch_and_repeats_no_segment(lm):
@@ -73,7 +79,9 @@ def test_loss_goes_on_from_the_state_that_is_handed_in(lm):
     split = Streams(np.arange(10, 26), EOS, Cutting("windows", 4, 4))
     first, second = (lm.batch(split, np.array(segments), TURN) for segments in ([0, 2], [1, 3]))
     a, carried = lm.loss(model, first, Carried())
-    whole = lm.batch(Streams(np.arange(10, 26), EOS, Cutting("windows", 8, 8)), np.array([0, 1]), TURN)
+    whole = lm.batch(
+        Streams(np.arange(10, 26), EOS, Cutting("windows", 8, 8)), np.array([0, 1]), TURN
+    )
     both = (a + lm.loss(model, second, carried)[0]) / 2
     torch.testing.assert_close(both, lm.loss(model, whole, Carried())[0])
 
@@ -82,7 +90,9 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     torch.manual_seed(0)
     config = TransformerConfig(vocab_size=30, width=8, heads=2, ffn_width=8, max_positions=4)
     model = LanguageModel(config).eval()
-    batch = lm.batch(Streams(np.arange(10, 24), EOS, Cutting("windows", 4, 4)), np.array([0, 2]), TURN)
+    batch = lm.batch(
+        Streams(np.arange(10, 24), EOS, Cutting("windows", 4, 4)), np.array([0, 2]), TURN
+    )
     scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
     loss, state = lm.loss(model, batch, Carried())
     torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))

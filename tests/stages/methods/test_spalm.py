@@ -24,7 +24,9 @@ TURN = BatchIndex(0, 0, 1, 0)
 SIZES = {"vocab_size": V, "width": 8, "dropout": 0.0, "gate": "vector"}
 BACKBONES = {
     "transformer": TransformerConfig(layers=2, heads=2, ffn_width=8, max_positions=L, **SIZES),
-    "transformer-xl": TransformerXLConfig(layers=2, heads=2, ffn_width=8, segment_length=L, mem_length=L, **SIZES),
+    "transformer-xl": TransformerXLConfig(
+        layers=2, heads=2, ffn_width=8, segment_length=L, mem_length=L, **SIZES
+    ),
     "lstm": LSTMConfig(initial_range=1.0, **SIZES),
 }
 VOCABULARIES = {"full": {}, "adaptive": {"cutoffs": (3, 7), "factor": 2}, "untied": {"tied": False}}
@@ -71,7 +73,9 @@ def segments():
 
 
 def read_with(lm, hidden, tokens, targets):
-    """log p of targets [N] given hidden states [N, d] and tokens of neighbours [N, k], by loops in float64."""
+    """log p of targets [N] given hidden states [N, d] and tokens of neighbours [N, k], by loops in
+    float64.
+    """
     embeddings = lm.vocabulary.embed(torch.arange(V)).detach().numpy()
     z = oracle.gated(hidden.detach().numpy(), tokens, embeddings, lm.gate.weight.detach().numpy())
     return lm.log_probs(torch.from_numpy(z)).gather(1, targets[:, None])[:, 0]
@@ -79,7 +83,9 @@ def read_with(lm, hidden, tokens, targets):
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-def test_loss_is_that_of_hidden_states_that_neighbours_have_entered(method, neighbors, backbone, vocabulary):
+def test_loss_is_that_of_hidden_states_that_neighbours_have_entered(
+    method, neighbors, backbone, vocabulary
+):
     lm = model(backbone, **VOCABULARIES[vocabulary])
     batch = method.batch(segments(), np.array([0, 4]), TURN)
     places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
@@ -120,14 +126,18 @@ def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neigh
     lm = model("transformer", tied=False)
     batch = method.batch(segments(), np.array([0]), TURN)
     method.loss(lm, batch, Carried())[0].backward()
-    read = set(batch.inputs.flatten().tolist()) | set(batch.neighbor_tokens.flatten().tolist()) - {-1}
+    read = set(batch.inputs.flatten().tolist()) | set(batch.neighbor_tokens.flatten().tolist()) - {
+        -1
+    }
     moved = lm.vocabulary.embedding.grad.abs().sum(1).nonzero().flatten().tolist()
     assert set(moved) == read
     assert lm.gate.weight.grad.abs().sum() > 0
 
 
 def test_some_positions_go_without_their_neighbours_in_training(neighbors):
-    dropping = METHODS.load("spalm")(SpalmConfig(k=K, neighbor_dropout=0.5), SideInputs(neighbor_tokens=neighbors))
+    dropping = METHODS.load("spalm")(
+        SpalmConfig(k=K, neighbor_dropout=0.5), SideInputs(neighbor_tokens=neighbors)
+    )
     lm = model()
     batch = dropping.batch(segments(), np.array([0, 4]), TURN)
     places = np.concatenate((np.arange(L), 4 * L + np.arange(L)))
@@ -138,7 +148,9 @@ def test_some_positions_go_without_their_neighbours_in_training(neighbors):
     torch.manual_seed(3)
     kept = (torch.rand(len(places), 1) >= 0.5).numpy()
     assert 0 < kept.sum() < len(places)
-    expected = read_with(lm, hidden, np.where(kept, neighbors["train"][places], -1), batch.targets.flatten())
+    expected = read_with(
+        lm, hidden, np.where(kept, neighbors["train"][places], -1), batch.targets.flatten()
+    )
     torch.manual_seed(3)
     torch.testing.assert_close(dropping.loss(lm, batch, Carried())[0], -expected.mean())
 
@@ -151,7 +163,9 @@ def test_neighbours_are_left_out_a_position_at_a_time_and_as_often_as_is_said():
     assert abs(out.double().mean() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
     before = torch.get_rng_state()
     assert without_some(tokens, 0.0) is tokens
-    assert torch.equal(torch.get_rng_state(), before)  # models of before the option have the same bytes
+    assert torch.equal(
+        torch.get_rng_state(), before
+    )  # models of before the option have the same bytes
 
 
 def test_half_of_the_positions_unless_it_is_said_or_the_gate_learns_alone():
@@ -160,7 +174,9 @@ def test_half_of_the_positions_unless_it_is_said_or_the_gate_learns_alone():
 
     assert chosen().neighbor_dropout == USUAL_DROPOUT == 0.5
     assert chosen(neighbor_dropout=0.1).neighbor_dropout == 0.1
-    assert chosen(only_gate=True).neighbor_dropout == chosen(neighbor_dropout=0).neighbor_dropout == 0
+    assert (
+        chosen(only_gate=True).neighbor_dropout == chosen(neighbor_dropout=0).neighbor_dropout == 0
+    )
 
 
 def learnt(method, lm):
@@ -169,14 +185,18 @@ def learnt(method, lm):
 
 def test_the_gate_alone_is_learnt_where_that_is_asked_for(neighbors):
     lm = model()
-    alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), SideInputs(neighbor_tokens=neighbors))
+    alone = METHODS.load("spalm")(
+        SpalmConfig(k=K, only_gate=True), SideInputs(neighbor_tokens=neighbors)
+    )
     assert [p is lm.gate.weight for p in learnt(alone, lm)] == [True]
     everything = METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
     assert len(learnt(everything, lm)) == len(list(lm.parameters()))
 
 
 def test_a_leak_is_learnt_at_once(neighbors):
-    """A neighbour that holds the answer drives the loss down: what excluding a token's own row is for."""
+    """A neighbour that holds the answer drives the loss down: what excluding a token's own row is
+    for.
+    """
     leaked, other = segments().ids[:, None].astype(np.int32), neighbors["train"][:, :1]
     assert loss_after_training(leaked) < 0.8 * loss_after_training(other)
 

@@ -1,4 +1,6 @@
-"""Sparse memory finetuning: which slots an update changes, beside loops, and that nothing else changes."""
+"""Sparse memory finetuning: which slots an update changes, beside loops, and that nothing else
+changes.
+"""
 
 import math
 from pathlib import Path
@@ -36,7 +38,9 @@ def test_chosen_slots_are_those_of_a_loop(seed: int) -> None:
     for count in (1, 6, 40):
         found = most_specific(torch.tensor(reads), torch.tensor(within), 10, count)
         assert sorted(np.flatnonzero(found.numpy()).tolist()) == sorted(ranked[:count])
-    assert not most_specific(torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.int64), 10, 2).any()
+    assert not most_specific(
+        torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.int64), 10, 2
+    ).any()
 
 
 def settings(method: str, layer: str = "product-keys", **more: object) -> TrainConfig:
@@ -47,7 +51,9 @@ def settings(method: str, layer: str = "product-keys", **more: object) -> TrainC
 
 def trained(store: Store, layer: str) -> Artifact:
     tokens = small_tokens(store)
-    return make(Train(), settings("lm", layer), {"source": tokens.reference}, store, Execution()).artifact
+    return make(
+        Train(), settings("lm", layer), {"source": tokens.reference}, store, Execution()
+    ).artifact
 
 
 def tuned(store: Store, init: Artifact, **memory: int) -> Artifact:
@@ -71,7 +77,9 @@ def test_only_a_few_slots_change(store: Store, layer: str) -> None:
             assert torch.equal(tensor, after[name]), name
 
 
-def test_an_update_changes_the_slots_that_it_chose_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_changes_the_slots_that_it_chose_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     init, steps = trained(store, "product-keys"), list[int]()
     step, read = SparseMemory.step, SparseMemory._read_background
 
@@ -91,7 +99,9 @@ def test_an_update_changes_the_slots_that_it_chose_alone(store: Store, monkeypat
     def background(method: SparseMemory, like: Batch) -> None:
         before = {name: reads.clone() for name, reads in method._reads.items()}
         read(method, like)
-        assert all(torch.equal(reads, before[name]) for name, reads in method._reads.items()), "the batch's own"
+        assert all(torch.equal(reads, before[name]) for name, reads in method._reads.items()), (
+            "the batch's own"
+        )
 
     monkeypatch.setattr(SparseMemory, "step", watched)
     monkeypatch.setattr(SparseMemory, "_read_background", background)

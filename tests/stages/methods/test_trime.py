@@ -12,7 +12,11 @@ from stages.methods.settings import TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memory_settings import CompressiveSettings, InfinitySettings, MemorizingSettings
+from stages.models.layers.memory_settings import (
+    CompressiveSettings,
+    InfinitySettings,
+    MemorizingSettings,
+)
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
 
@@ -55,7 +59,9 @@ def split(tokens=40):
 
 
 def scored(lm, batch, key):
-    """The model's own scores of a batch, and its keys: log p and log Z [B, L], keys [B, L, d]; differentiable."""
+    """The model's own scores of a batch, and its keys: log p and log Z [B, L], keys [B, L, d];
+    differentiable.
+    """
     encoding = lm.encode(batch.inputs)
     hidden = encoding.hidden.flatten(0, 1)
     dense = torch.stack([torch.as_tensor(row) for row in _dense(lm, hidden)])
@@ -92,7 +98,9 @@ def agree(method, lm, batch, cells, key="ffn-input", temperature=1.0, constant=F
     readable = keys.detach() if constant else keys
     expected = oracle.joint_loss(log_p, log_z, keys, batch.targets, cells, temperature, readable)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(got, torch.autograd.grad(expected, list(lm.parameters()), allow_unused=True))
+    torch.testing.assert_close(
+        got, torch.autograd.grad(expected, list(lm.parameters()), allow_unused=True)
+    )
     assert not state.tensors()
 
 
@@ -105,12 +113,16 @@ def test_trime_reads_the_segment_before_each_position(lm, temperature):
 
 def test_trime_with_the_hidden_state_as_key(lm):
     method = METHODS.load("trime")(TrimeConfig(key="hidden"))
-    agree(method, lm, method.batch(split(), np.array([2, 4]), LATE), oracle.local(2, L), key="hidden")
+    agree(
+        method, lm, method.batch(split(), np.array([2, 4]), LATE), oracle.local(2, L), key="hidden"
+    )
 
 
 @pytest.mark.parametrize("name", TRIME)
 def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
-    method = METHODS.load(name)(METHODS.settings(name)(backpropagate=False).sized(TransformerConfig(), WHOLE))
+    method = METHODS.load(name)(
+        METHODS.settings(name)(backpropagate=False).sized(TransformerConfig(), WHOLE)
+    )
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     cells = {
         "trime": oracle.local(4, L),
@@ -129,7 +141,9 @@ def documents(batch):
 @pytest.mark.parametrize("scope", ["document", "stream"])
 @pytest.mark.parametrize("together", [1, 2, 4])
 def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
-    settings = TrimeLongConfig(consecutive=together, scope=scope).sized(TransformerConfig(), Batches(4))
+    settings = TrimeLongConfig(consecutive=together, scope=scope).sized(
+        TransformerConfig(), Batches(4)
+    )
     method = METHODS.load("trime-long")(settings)
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     within = documents(batch) if scope == "document" else None
@@ -146,7 +160,9 @@ def test_trime_ext_reads_the_other_segments(lm, p):
 
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
 def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
-    """Loss and gradients are the means of a loop over groups, each read as its own draw of local memory says."""
+    """Loss and gradients are the means of a loop over groups, each read as its own draw of local
+    memory says.
+    """
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=p, groups=3))
     members = [[6, 0], [3, 5], [1, 2]]
     index = BatchIndex(number=3, update=50, updates=100, seed=0)
@@ -161,7 +177,8 @@ def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
         losses.append(alone.loss(lm, part, Carried())[0])
     parameters = list(lm.parameters())
     got, expected = (
-        torch.autograd.grad(made, parameters, allow_unused=True) for made in (loss, torch.stack(losses).mean())
+        torch.autograd.grad(made, parameters, allow_unused=True)
+        for made in (loss, torch.stack(losses).mean())
     )
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     torch.testing.assert_close(got, expected)
@@ -170,15 +187,23 @@ def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
 def test_each_group_draws_whether_it_reads_local_memory():
     method = METHODS.load("trime-ext")(TrimeExtConfig(local_dropout=0.7, groups=2))
     turns = [BatchIndex(number, number, 1000, 0) for number in range(1000)]
-    drawn = np.array([method.batch(split(), np.array([0, 1, 2, 3]), index).local.tolist() for index in turns])
+    drawn = np.array(
+        [method.batch(split(), np.array([0, 1, 2, 3]), index).local.tolist() for index in turns]
+    )
     assert (drawn[:, [0, 2]] == drawn[:, [1, 3]]).all()
     assert 0.26 < drawn.mean() < 0.34 and abs(np.corrcoef(drawn[:, 0], drawn[:, 2])[0, 1]) < 0.1
 
 
-@pytest.mark.parametrize(("groups", "processes", "nearest"), [(3, 1, 2), (9, 1, 6), (6, 4, 4), (12, 2, 6)])
-def test_groups_are_equal_parts_of_two_segments_or_more_and_whole_on_a_process(groups, processes, nearest):
+@pytest.mark.parametrize(
+    ("groups", "processes", "nearest"), [(3, 1, 2), (9, 1, 6), (6, 4, 4), (12, 2, 6)]
+)
+def test_groups_are_equal_parts_of_two_segments_or_more_and_whole_on_a_process(
+    groups, processes, nearest
+):
     with pytest.raises(UsageError, match=rf"memory\.groups.*\b{groups}\b.*\b{nearest}\b"):
-        TrimeExtConfig(groups=groups).sized(TransformerConfig(), Batches(16 if groups == 3 else 12, processes))
+        TrimeExtConfig(groups=groups).sized(
+            TransformerConfig(), Batches(16 if groups == 3 else 12, processes)
+        )
     assert TrimeExtConfig(groups=4).sized(TransformerConfig(), Batches(12, processes)).groups == 4
 
 
@@ -198,8 +223,13 @@ def test_nothing_to_read_is_the_plain_loss(lm):
 
 @pytest.mark.parametrize("name", TRIME)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
-    method = METHODS.load(name)(METHODS.settings(name)(warmup=0.05).sized(TransformerConfig(), Batches(2)))
-    plain = [method.batch(split(), np.array([0, 1]), BatchIndex(number, number, 100, 0)).plain for number in range(7)]
+    method = METHODS.load(name)(
+        METHODS.settings(name)(warmup=0.05).sized(TransformerConfig(), Batches(2))
+    )
+    plain = [
+        method.batch(split(), np.array([0, 1]), BatchIndex(number, number, 100, 0)).plain
+        for number in range(7)
+    ]
     assert plain == [True] * 5 + [False] * 2
     batch = method.batch(split(), np.array([0, 1]), BatchIndex(0, 0, 100, 0))
     expected = lm.loss(lm.encode(batch.inputs).hidden.flatten(0, 1), batch.targets.flatten())
@@ -264,7 +294,9 @@ def test_validation_reads_local_memory(lm):
     starts = torch.tensor([0] * L + [L] * L)
     with torch.no_grad():
         log_p = method.log_prob(lm, EncodedTokens, starts)
-        torch.testing.assert_close(-log_p.mean(), method.loss(lm, batch, Carried())[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            -log_p.mean(), method.loss(lm, batch, Carried())[0], rtol=1e-5, atol=1e-5
+        )
 
 
 class TestStreams:
@@ -279,7 +311,9 @@ class TestStreams:
         method = METHODS.load(name)(METHODS.settings(name)(key="hidden"))
         assert not method.layout(recurrent.config).streams
         batch = method.batch(split(), np.array([1, 4]), LATE)
-        cells = oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, bool(batch.local[0]))
+        cells = (
+            oracle.local(2, L) if name == "trime" else oracle.of_others(2, L, bool(batch.local[0]))
+        )
         agree(method, recurrent, batch, cells, key="hidden")
 
     def test_remember_the_segments_before_as_they_were(self, recurrent):
@@ -292,31 +326,45 @@ class TestStreams:
             encoding = recurrent.encode(batch.inputs, carried.state)
             loss, carried = method.loss(recurrent, batch, carried)
             parameters = list(recurrent.parameters())
-            got = torch.autograd.grad(loss, parameters, allow_unused=True)  # compression learns by a loss of its own
+            got = torch.autograd.grad(
+                loss, parameters, allow_unused=True
+            )  # compression learns by a loss of its own
             expected = self.with_past(recurrent, encoding, batch, constants[-2:], values[-2:])
             torch.testing.assert_close(loss, expected)
-            torch.testing.assert_close(got, torch.autograd.grad(expected, parameters, allow_unused=True))
+            torch.testing.assert_close(
+                got, torch.autograd.grad(expected, parameters, allow_unused=True)
+            )
             carried = carried.each(torch.Tensor.detach)
             constants.append(encoding.hidden.detach())
             values.append(batch.targets)
 
     def with_past(self, recurrent, encoding, batch, constants, values):
-        """The oracle's loss, of rows that begin with the constant segments before; those have no loss of their own."""
+        """The oracle's loss, of rows that begin with the constant segments before; those have no
+        loss of their own.
+        """
         before = sum(part.shape[1] for part in constants)
         keys = torch.cat((*constants, encoding.hidden), 1)
         targets = torch.cat((*values, batch.targets), 1)
         hidden = encoding.hidden.flatten(0, 1)
-        log_p = _dense(recurrent, hidden).gather(1, batch.targets.flatten()[:, None]).view_as(batch.targets)
+        log_p = (
+            _dense(recurrent, hidden)
+            .gather(1, batch.targets.flatten()[:, None])
+            .view_as(batch.targets)
+        )
         log_z = _head_log_z(recurrent, hidden).view_as(batch.targets)
         pad = torch.zeros(2, before, dtype=log_p.dtype)
         cells = {at: read for at, read in oracle.local(2, before + L).items() if at[1] >= before}
-        return oracle.joint_loss(torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells)
+        return oracle.joint_loss(
+            torch.cat((pad, log_p), 1), torch.cat((pad, log_z), 1), keys, targets, cells
+        )
 
     def test_have_two_consecutive_segments_unless_told_otherwise(self):
         assert TrimeLongConfig().sized(LSTMConfig(), Batches(20)).consecutive == 2
 
 
-@pytest.mark.parametrize(("consecutive", "processes", "nearest"), [(9, 1, 8), (5, 1, 4), (8, 2, 4), (3, 4, 2)])
+@pytest.mark.parametrize(
+    ("consecutive", "processes", "nearest"), [(9, 1, 8), (5, 1, 4), (8, 2, 4), (3, 4, 2)]
+)
 def test_consecutive_segments_divide_what_a_process_has_of_a_batch(consecutive, processes, nearest):
     with pytest.raises(UsageError, match=rf"memory\.consecutive.*\b{consecutive}\b.*\b{nearest}\b"):
         TrimeLongConfig(consecutive=consecutive).sized(TransformerConfig(), Batches(8, processes))
@@ -365,14 +413,26 @@ def test_groups_are_as_large_as_leaves_an_update_eight_documents(batches, groups
 
 @pytest.mark.parametrize(
     ("groups", "same", "measured"),
-    [(1, 1, 2.2), (4, 1, 5.0), (8, 1, 9.0), (1, 0.86, 3.7), (4, 0.86, 6.8), (1, 0.001, 17.1), (4, 0.001, 16.8)],
+    [
+        (1, 1, 2.2),
+        (4, 1, 5.0),
+        (8, 1, 9.0),
+        (1, 0.86, 3.7),
+        (4, 0.86, 6.8),
+        (1, 0.001, 17.1),
+        (4, 0.001, 16.8),
+    ],
 )
 def test_documents_of_an_update_are_about_those_measured(groups, same, measured):
-    """Runs and packed groups of 16 segments of WikiText-2: docs/results/trime.md, "Batches of few documents"."""
+    """Runs and packed groups of 16 segments of WikiText-2: docs/results/trime.md, "Batches of few
+    documents".
+    """
     assert Batches(16, **WIKITEXT_2).documents(groups, same) == pytest.approx(measured, abs=0.7)
 
 
 def test_the_plain_updates_are_whole_ones():
     method = METHODS.load("trime")(TrimeConfig(warmup=0.05))
     turns = [BatchIndex(number, number // 3, 30, 0) for number in range(9)]
-    assert [method.batch(split(), np.array([0]), index).plain for index in turns] == [True] * 6 + [False] * 3
+    assert [method.batch(split(), np.array([0]), index).plain for index in turns] == [True] * 6 + [
+        False
+    ] * 3

@@ -1,4 +1,6 @@
-"""TRIME with external memory on pairs (TRIME-MT): the loss of padded batches, against naive loops in float64."""
+"""TRIME with external memory on pairs (TRIME-MT): the loss of padded batches, against naive loops
+in float64.
+"""
 
 import math
 from typing import Any
@@ -23,7 +25,9 @@ LATE = BatchIndex(9, 9, 10, 0)
 
 def small() -> tuple[LanguageModel, Pairs]:
     torch.manual_seed(0)
-    config = EncoderDecoderConfig(vocab_size=V, width=8, heads=2, ffn_width=16, layers=1, encoder_layers=1, dropout=0.0)
+    config = EncoderDecoderConfig(
+        vocab_size=V, width=8, heads=2, ffn_width=16, layers=1, encoder_layers=1, dropout=0.0
+    )
     model = LanguageModel(config).double()
     pairs = made([3, 1, 5, 2], [2, 4, 1, 6])
     return model, Pairs(pairs.ids % 4, 0, pairs.offsets, pairs.source_ids % V, pairs.source_offsets)
@@ -39,7 +43,9 @@ def naive(model: LanguageModel, pairs: Pairs, wanted: TrimeExtConfig, which: lis
     for i in which:
         a, b = pairs.documents[i : i + 2]
         tokens = torch.from_numpy(pairs.ids[a:b].astype(np.int64))
-        source = torch.from_numpy(pairs.source_ids[slice(*pairs.sources[i : i + 2])].astype(np.int64))
+        source = torch.from_numpy(
+            pairs.source_ids[slice(*pairs.sources[i : i + 2])].astype(np.int64)
+        )
         read = model.encode(torch.cat((torch.tensor([0]), tokens[:-1]))[None], source=source[None])
         f += list(read.hidden[0])
         g += list(read.key("ffn-input")[0])
@@ -56,12 +62,16 @@ def naive(model: LanguageModel, pairs: Pairs, wanted: TrimeExtConfig, which: lis
         scores = [float_score.exp() for float_score, _ in cells]
         vocabulary = (model.vocabulary.embedding @ f[n]).exp()
         total = vocabulary.sum() + sum(scores)
-        hit = vocabulary[values[n]] + sum(s for s, (_, value) in zip(scores, cells, strict=True) if value == values[n])
+        hit = vocabulary[values[n]] + sum(
+            s for s, (_, value) in zip(scores, cells, strict=True) if value == values[n]
+        )
         losses.append(total.log() - hit.log())
     return torch.stack(losses)
 
 
-@pytest.mark.parametrize("changes", [{}, {"k": 3}, {"k": 0}, {"local_dropout": 0.0, "k": 0, "temperature": 1.0}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"k": 3}, {"k": 0}, {"local_dropout": 0.0, "k": 0, "temperature": 1.0}]
+)
 def test_loss_and_gradients_of_a_padded_batch_are_those_of_loops(changes: dict[str, Any]) -> None:
     model, pairs = small()
     wanted = settings(model, **changes)
@@ -88,7 +98,13 @@ def test_the_warm_up_is_the_plain_loss_of_the_tokens_that_count() -> None:
 def test_settings_left_open_are_those_for_translation() -> None:
     model, _ = small()
     found = settings(model)
-    assert (found.local_dropout, found.k, found.temperature, found.warmup, found.groups) == (1.0, 8, 10.0, 0.1, 1)
+    assert (found.local_dropout, found.k, found.temperature, found.warmup, found.groups) == (
+        1.0,
+        8,
+        10.0,
+        0.1,
+        1,
+    )
     assert settings(model, k=0, temperature=2.0).k == 0
     with pytest.raises(UsageError, match=r"memory\.groups"):
         settings(model, groups=2)

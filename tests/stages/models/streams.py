@@ -1,4 +1,6 @@
-"""Streams of embeddings, what a backbone makes of them piece by piece, and its weights as oracles take them."""
+"""Streams of embeddings, what a backbone makes of them piece by piece, and its weights as oracles
+take them.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -13,7 +15,9 @@ from stages.models.backbone import Backbone, Inputs, State
 
 def embeddings(length: int, rows: int = 2, width: int = 8) -> Tensor:
     """The same at each call, float64 [rows, length, width]."""
-    return torch.randn(rows, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        rows, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
 
 
 def arrays(module: nn.Module) -> dict[str, np.ndarray]:
@@ -21,7 +25,9 @@ def arrays(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: weight.detach().numpy() for name, weight in module.named_parameters()}
 
 
-def weights(backbone: Any, of: Callable[[nn.Module], dict[str, Any]] = arrays) -> tuple[list[dict[str, Any]], Any]:
+def weights(
+    backbone: Any, of: Callable[[nn.Module], dict[str, Any]] = arrays
+) -> tuple[list[dict[str, Any]], Any]:
     """Weights of each block, and of the last norm."""
     return list(map(of, backbone.blocks)), of(backbone.norm)
 

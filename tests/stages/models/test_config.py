@@ -23,7 +23,10 @@ class Holder(BaseModel):
         ({}, TransformerConfig()),
         ({"heads": 2}, TransformerConfig(heads=2)),
         ({"backbone": "transformer"}, TransformerConfig()),
-        ({"backbone": "lstm", "layers": 2, "cutoffs": [5, 9]}, LSTMConfig(layers=2, cutoffs=(5, 9))),
+        (
+            {"backbone": "lstm", "layers": 2, "cutoffs": [5, 9]},
+            LSTMConfig(layers=2, cutoffs=(5, 9)),
+        ),
         ({"backbone": "transformer-xl", "mem_length": 3}, TransformerXLConfig(mem_length=3)),
     ],
 )
@@ -41,16 +44,23 @@ def test_a_named_model_is_the_backbone_and_attention_that_it_stands_for(name, at
         "attention": {"name": attention, **settings.get("attention", {})},
         "backbone": "transformer-xl",
     }
-    assert parse_model({"backbone": name, **settings}) == parse_model(meant) == parse_model(meant | {"backbone": name})
-    assert Holder(model={"backbone": name, **settings}).model.model_dump(mode="json")["backbone"] == "transformer-xl"
+    assert (
+        parse_model({"backbone": name, **settings})
+        == parse_model(meant)
+        == parse_model(meant | {"backbone": name})
+    )
+    assert (
+        Holder(model={"backbone": name, **settings}).model.model_dump(mode="json")["backbone"]
+        == "transformer-xl"
+    )
 
 
 def test_a_named_model_with_other_attention_is_refused():
-    words = (
-        "'infinity-former' is a transformer-xl with attention 'infinity': leave it or model.attention.name=relative out"
-    )
+    words = "'infinity-former' is a transformer-xl with attention 'infinity': leave it or model.attention.name=relative out"
     with pytest.raises(UsageError, match=words):
-        validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"name": "relative"}}})
+        validated(
+            Holder, {"model": {"backbone": "infinity-former", "attention": {"name": "relative"}}}
+        )
     with pytest.raises(UsageError, match=r"'model.attention.basi'.*'model.attention.basis'"):
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"basi": 8}}})
 
@@ -58,7 +68,11 @@ def test_a_named_model_with_other_attention_is_refused():
 @pytest.mark.parametrize("place", ["lookup", "attention", "feed_forward"])
 def test_blocks_of_a_layer_are_in_order_and_once_however_they_are_named(place):
     def layers(*blocks):
-        names = {"lookup": "hashed-ngrams", "attention": "memorizing", "feed_forward": "product-keys"}
+        names = {
+            "lookup": "hashed-ngrams",
+            "attention": "memorizing",
+            "feed_forward": "product-keys",
+        }
         chosen = {"name": names[place], "layers": blocks}
         return parse_model({"backbone": "transformer-xl", "layers": 3, place: chosen})
 
@@ -100,15 +114,23 @@ def test_sizes_that_follow_from_tokens_and_segments():
 
 
 def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
-    assert (TransformerConfig().reads.keys, TransformerConfig().carries_state) == (("ffn-input", "hidden"), False)
+    assert (TransformerConfig().reads.keys, TransformerConfig().carries_state) == (
+        ("ffn-input", "hidden"),
+        False,
+    )
     assert (LSTMConfig().reads.keys, LSTMConfig().carries_state) == (("hidden",), True)
-    assert (TransformerXLConfig().reads.keys, TransformerXLConfig().carries_state) == (("ffn-input", "hidden"), True)
+    assert (TransformerXLConfig().reads.keys, TransformerXLConfig().carries_state) == (
+        ("ffn-input", "hidden"),
+        True,
+    )
 
 
 def test_only_segments_with_a_memory_of_a_length_change_at_test():
     xl = TransformerXLConfig(segment_length=8, mem_length=6)
     assert xl.reading(WindowSettings(5, 5)) == TransformerXLConfig(segment_length=5, mem_length=6)
-    assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(segment_length=5, mem_length=0)
+    assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(
+        segment_length=5, mem_length=0
+    )
     assert xl.lengths.carried == 6
     for other in (TransformerConfig(), LSTMConfig()):
         assert other.reading(WindowSettings(5, 5)) == other
@@ -125,6 +147,10 @@ def test_memory_is_in_one_block_three_quarters_up_unless_others_are_named(blocks
     found = parse_model({"backbone": "memorizing-transformer", "layers": blocks})
     assert found.blocks_with("attention") == (usual,)
     assert parse_model(found.model_dump(mode="json")) == found
-    named = parse_model({"backbone": "memorizing-transformer", "layers": blocks, "attention": {"layers": [1]}})
+    named = parse_model(
+        {"backbone": "memorizing-transformer", "layers": blocks, "attention": {"layers": [1]}}
+    )
     assert named.blocks_with("attention") == (1,)
-    assert parse_model({"backbone": "compressive-transformer", "layers": 2}).blocks_with("attention") == (1, 2)
+    assert parse_model({"backbone": "compressive-transformer", "layers": 2}).blocks_with(
+        "attention"
+    ) == (1, 2)

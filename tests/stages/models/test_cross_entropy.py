@@ -73,9 +73,13 @@ def test_a_target_of_no_probability_has_a_finite_loss():
 
 
 def memory_beside(n):
-    """A memory without the target, an empty one, one far ahead of the vocabulary, one far behind, others at random."""
+    """A memory without the target, an empty one, one far ahead of the vocabulary, one far behind,
+    others at random.
+    """
     generator = torch.Generator().manual_seed(n)
-    within, target, total = (torch.randn(n, dtype=torch.float64, generator=generator) for _ in range(3))
+    within, target, total = (
+        torch.randn(n, dtype=torch.float64, generator=generator) for _ in range(3)
+    )
     total = torch.logaddexp(total, target)
     target[::5] = -torch.inf
     total[::10] = -torch.inf
@@ -95,13 +99,17 @@ def test_a_joint_softmax_is_one_softmax_over_vocabulary_and_memory(problem, cap)
     torch.testing.assert_close(loss, -log_p.sum(), rtol=1e-12, atol=0)
     got = torch.autograd.grad(3 * loss, inputs)
     want = torch.autograd.grad(-3 * log_p.sum(), inputs)
-    torch.testing.assert_close(got, tuple(grad.nan_to_num() for grad in want), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(
+        got, tuple(grad.nan_to_num() for grad in want), rtol=1e-9, atol=1e-11
+    )
 
 
 def test_an_empty_memory_changes_nothing(problem):
     hidden, weight, targets = problem
     nothing = torch.full((len(targets),), -torch.inf, dtype=torch.float64)
-    joint = linear_cross_entropy(hidden, weight, targets, Beside(torch.zeros_like(nothing), nothing, nothing))
+    joint = linear_cross_entropy(
+        hidden, weight, targets, Beside(torch.zeros_like(nothing), nothing, nothing)
+    )
     plain = linear_cross_entropy(hidden, weight, targets)
     torch.testing.assert_close(joint, plain, rtol=1e-14, atol=0)
     assert torch.equal(torch.autograd.grad(joint, hidden)[0], torch.autograd.grad(plain, hidden)[0])
@@ -115,5 +123,10 @@ def test_gradients_of_log_prob_and_normalizer(problem, cap):
     log_prob, log_z = linear_log_prob(hidden, weight, targets, cap)
     got = torch.autograd.grad((log_prob * by_log_prob + log_z * by_log_z).sum(), (hidden, weight))
     scores = scores_of(hidden, weight, cap)
-    naive = -F.cross_entropy(scores, targets, reduction="none") * by_log_prob + scores.logsumexp(1) * by_log_z
-    torch.testing.assert_close(got, torch.autograd.grad(naive.sum(), (hidden, weight)), rtol=1e-10, atol=1e-12)
+    naive = (
+        -F.cross_entropy(scores, targets, reduction="none") * by_log_prob
+        + scores.logsumexp(1) * by_log_z
+    )
+    torch.testing.assert_close(
+        got, torch.autograd.grad(naive.sum(), (hidden, weight)), rtol=1e-10, atol=1e-12
+    )

@@ -28,7 +28,9 @@ SCALES = {"scaled": D**0.5, "raw": 1.0}
 
 def vocabulary(kind):
     torch.manual_seed(0)
-    made = make_vocabulary(TransformerConfig(vocab_size=V, width=D, heads=2, **KINDS[kind])).double()
+    made = make_vocabulary(
+        TransformerConfig(vocab_size=V, width=D, heads=2, **KINDS[kind])
+    ).double()
     if KINDS[kind].get("cutoffs"):
         made.sort_by(torch.arange(V) % 7)
     return made
@@ -98,7 +100,9 @@ def test_gradients_are_those_of_plain_autograd(words, kind, values):
     made = gate(kind, values)
     wanted = [hidden, made.weight, *words.parameters()]
     slow = spalm.differentiable(hidden, neighbors, words.embed, made.weight, SCALES[values])
-    torch.testing.assert_close(gradients(made(hidden, neighbors, words).hidden, wanted), gradients(slow, wanted))
+    torch.testing.assert_close(
+        gradients(made(hidden, neighbors, words).hidden, wanted), gradients(slow, wanted)
+    )
 
 
 def test_gradients_of_the_loss_are_those_of_plain_autograd(words, kind):
@@ -135,7 +139,9 @@ def test_gradients_are_finite_differences_whatever_the_blocks(monkeypatch, block
     values=st.sampled_from(list(SCALES)),
 )
 def test_any_shape_with_any_neighbours_missing(data, n, k, of, kind, values):
-    tokens = st.lists(st.lists(st.integers(-1, V - 1), min_size=k, max_size=k), min_size=n, max_size=n)
+    tokens = st.lists(
+        st.lists(st.integers(-1, V - 1), min_size=k, max_size=k), min_size=n, max_size=n
+    )
     neighbors = torch.tensor(data.draw(tokens))
     hidden, words, made = sample(n, k)[0], vocabulary(of), gate(kind, values)
     fast, slow = (
@@ -176,7 +182,9 @@ def test_large_scores_stay_finite():
     hidden = (hidden.detach() * 1e4).float().requires_grad_()
     got = made(hidden, neighbors, words.float()).hidden
     assert got.isfinite().all()
-    assert all(grad.isfinite().all() for grad in gradients(got, [hidden, made.weight, *words.parameters()]))
+    assert all(
+        grad.isfinite().all() for grad in gradients(got, [hidden, made.weight, *words.parameters()])
+    )
 
 
 def test_embeddings_that_enter_the_gate_are_not_dropped_out():
@@ -200,27 +208,42 @@ def test_embeddings_that_enter_the_gate_are_not_dropped_out():
 
 def test_the_gate_computes_in_float32_under_autocast():
     torch.manual_seed(0)
-    model = LanguageModel(TransformerConfig(vocab_size=V, width=D, heads=2, max_positions=4, gate="vector"))
+    model = LanguageModel(
+        TransformerConfig(vocab_size=V, width=D, heads=2, max_positions=4, gate="vector")
+    )
     hidden, neighbors = sample(9, 4)
     rounded = hidden.detach().bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = model.gated(rounded, neighbors)
     assert got.hidden.dtype == got.gate.dtype == torch.float32
-    want = spalm.gated(rounded.double().numpy(), neighbors.numpy(), embeddings(model.vocabulary), np.zeros((D, D)))
-    torch.testing.assert_close(got.hidden.detach().double(), torch.from_numpy(want), rtol=1e-5, atol=1e-5)
+    want = spalm.gated(
+        rounded.double().numpy(), neighbors.numpy(), embeddings(model.vocabulary), np.zeros((D, D))
+    )
+    torch.testing.assert_close(
+        got.hidden.detach().double(), torch.from_numpy(want), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_memory_does_not_grow_with_the_neighbours(monkeypatch):
     """What the backward pass keeps: two matrices [N, d], the embeddings, and [N, k]."""
     hidden, neighbors = sample(64, 16)
     words, kept = vocabulary("full"), []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: kept.append(tensor.numel()) or tensor, lambda t: t
+    ):
         gate("vector")(hidden, neighbors, words)
     assert max(kept) <= max(hidden.numel(), words.embedding.numel(), neighbors.numel())
 
 
 def test_a_stored_model_that_does_not_say_has_raw_values():
-    stored = {"backbone": "transformer", "vocab_size": V, "width": D, "heads": 2, "max_positions": 4, "gate": "vector"}
+    stored = {
+        "backbone": "transformer",
+        "vocab_size": V,
+        "width": D,
+        "heads": 2,
+        "max_positions": 4,
+        "gate": "vector",
+    }
     config = parse_model(stored)
     assert LanguageModel(config).gate.scale == 1
     scaled = parse_model(stored | {"gate_values": "scaled"})

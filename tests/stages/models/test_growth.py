@@ -1,4 +1,6 @@
-"""Growth: a wider model gives every token the same probability; a deeper one has each block again, in order."""
+"""Growth: a wider model gives every token the same probability; a deeper one has each block again,
+in order.
+"""
 
 import pytest
 import torch
@@ -37,7 +39,9 @@ def larger(model: LanguageModel, wider: int, deeper: int, noise: float) -> Langu
 def test_a_wider_model_is_the_same_function(wider: int, bias: bool, tied: bool) -> None:
     model = small(tied=tied, score_bias=bias)
     tokens = torch.randint(11, (3, 6))
-    before, after = (one.log_probs(one.encode(tokens).hidden) for one in (model, larger(model, wider, 1, 0.0)))
+    before, after = (
+        one.log_probs(one.encode(tokens).hidden) for one in (model, larger(model, wider, 1, 0.0))
+    )
     torch.testing.assert_close(after, before, rtol=1e-11, atol=1e-12)
     noisy = larger(model, wider, 1, 0.01)
     changed = noisy.log_probs(noisy.encode(tokens).hidden)
@@ -61,7 +65,9 @@ def test_each_block_is_there_again_behind_itself() -> None:
         assert torch.equal(block.ffn.up.weight, model.backbone.blocks[number // 2].ffn.up.weight)
 
 
-@pytest.mark.parametrize("other", [{"positions": "sinusoidal"}, {"feed_forward": {"name": "product-keys"}}])
+@pytest.mark.parametrize(
+    "other", [{"positions": "sinusoidal"}, {"feed_forward": {"name": "product-keys"}}]
+)
 def test_a_model_that_does_not_grow_is_refused(other: dict) -> None:
     with pytest.raises(UsageError, match="leave them out"):
         grown_config(parse_model({**SIZES, **other}).sized(11, 6), 2, 1)
@@ -70,9 +76,13 @@ def test_a_model_that_does_not_grow_is_refused(other: dict) -> None:
 def test_a_grown_model_begins_where_the_smaller_one_was(store: Store) -> None:
     tokens = small_tokens(store)
     common = {"segment_length": 8, "batch_tokens": 32, "seed": 1}
-    config = TrainConfig.model_validate(common | {"model": SIZES, "steps": 40, "optimizer": {"lr": 0.01}})
+    config = TrainConfig.model_validate(
+        common | {"model": SIZES, "steps": 40, "optimizer": {"lr": 0.01}}
+    )
     first = make(Train(), config, {"source": tokens.reference}, store, Execution()).artifact
-    config = TrainConfig.model_validate(common | {"wider": 2, "steps": 1, "optimizer": {"lr": 1e-9}})
+    config = TrainConfig.model_validate(
+        common | {"wider": 2, "steps": 1, "optimizer": {"lr": 1e-9}}
+    )
     references = {"source": tokens.reference, "init_from": first.reference}
     made = make(Train(), config, references, store, Execution()).artifact
     assert made.config["model"]["width"] == 16 and made.config["model"]["heads"] == 4

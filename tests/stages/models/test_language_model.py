@@ -58,7 +58,9 @@ def test_ffn_input_is_what_the_last_feed_forward_block_reads():
 def test_order_of_tokens_matters():
     a = tokens(1)
     net = model()
-    assert not torch.allclose(net.encode(a).hidden[0, -1], net.encode(a[:, [1, 0, *range(2, 12)]]).hidden[0, -1])
+    assert not torch.allclose(
+        net.encode(a).hidden[0, -1], net.encode(a[:, [1, 0, *range(2, 12)]]).hidden[0, -1]
+    )
 
 
 def test_a_window_longer_than_the_learned_positions_is_refused():
@@ -89,7 +91,9 @@ def test_head_computes_in_full_precision_under_autocast():
 def test_a_table_of_the_host_is_opened_there(tmp_path):
     """Never on the device, which may be smaller."""
     lookup = {"name": "hashed-ngrams", "slots": 20, "on_host": True}
-    net = LanguageModel(parse_model({"backbone": "transformer", "width": 8, "lookup": lookup}).sized(50, 8))
+    net = LanguageModel(
+        parse_model({"backbone": "transformer", "width": 8, "lookup": lookup}).sized(50, 8)
+    )
     save_weights(net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
     loaded = load_model(tmp_path, "meta")
@@ -151,7 +155,9 @@ def test_settings_of_another_model_than_the_manifests_are_damage(tmp_path, chang
 
 def test_weights_of_another_model_are_damage(tmp_path):
     save_weights(model(width=8).state_dict(), tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model": model().config.model_dump(mode="json")})
+    )
     with pytest.raises(ArtifactError, match="safetensors"):
         load_model(tmp_path, "cpu")
 

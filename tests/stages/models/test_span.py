@@ -26,7 +26,10 @@ def test_the_loss_is_half_of_the_log_probability_of_start_and_end() -> None:
     for row in range(3):
         for part in range(2):
             scores = {
-                place: sum(float(a) * float(b) for a, b in zip(hidden[row, place], weight[part], strict=True))
+                place: sum(
+                    float(a) * float(b)
+                    for a, b in zip(hidden[row, place], weight[part], strict=True)
+                )
                 for place in range(6)
                 if mask[row, place]
             }
@@ -44,7 +47,9 @@ def test_the_best_span_is_that_of_all_pairs() -> None:
     for row, found in enumerate(best_spans(scores).tolist()):
         log_p = scores[row].log_softmax(0)
         pairs = [(0, 0), *((a, b) for a in range(1, 6) for b in range(a, 6))]
-        assert tuple(found) == max(pairs, key=lambda pair: float(log_p[pair[0], 0] + log_p[pair[1], 1]))
+        assert tuple(found) == max(
+            pairs, key=lambda pair: float(log_p[pair[0], 0] + log_p[pair[1], 1])
+        )
 
 
 def test_no_answer_begins_before_the_text() -> None:

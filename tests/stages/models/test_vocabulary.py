@@ -67,7 +67,9 @@ def test_scores_are_scaled_shifted_and_capped():
     torch.nn.init.normal_(vocabulary.bias)
     hidden, _ = sample(8)
     scores = 1.5 * hidden @ vocabulary.embedding.T + vocabulary.bias
-    torch.testing.assert_close(vocabulary.log_probs(hidden), (2 * torch.tanh(scores / 2)).log_softmax(-1))
+    torch.testing.assert_close(
+        vocabulary.log_probs(hidden), (2 * torch.tanh(scores / 2)).log_softmax(-1)
+    )
 
 
 def test_what_bends_scores_is_of_a_full_softmax():
@@ -100,7 +102,9 @@ def test_untied_adaptive_softmax_equals_torch():
     torchs = torch.nn.AdaptiveLogSoftmaxWithLoss(D, V, [6, 15], div_value=2).double()
     with torch.no_grad():
         torchs.head.weight.copy_(torch.cat((ours.outputs[0], ours.clusters)))
-        for tail, projection, words in zip(torchs.tail, ours.tail_projections, list(ours.outputs)[1:], strict=True):
+        for tail, projection, words in zip(
+            torchs.tail, ours.tail_projections, list(ours.outputs)[1:], strict=True
+        ):
             tail[0].weight.copy_(projection.T)
             tail[1].weight.copy_(words)
     hidden, targets = sample()
@@ -127,7 +131,9 @@ def test_sorting_by_count_permutes_tokens_and_nothing_else():
     assert sorted_.rank[[29, 1, 2, 0, 3]].tolist() == [0, 26, 27, 28, 29]
     hidden, targets = sample()
     torch.testing.assert_close(sorted_.embed(targets), plain.embed(sorted_.rank[targets]))
-    torch.testing.assert_close(sorted_.loss(hidden, targets), plain.loss(hidden, sorted_.rank[targets]))
+    torch.testing.assert_close(
+        sorted_.loss(hidden, targets), plain.loss(hidden, sorted_.rank[targets])
+    )
 
 
 def test_sorting_tokens_that_are_sorted_changes_nothing():
@@ -152,7 +158,9 @@ def test_joint_loss_and_gradients_are_those_of_one_softmax(vocabulary):
     hidden, targets = sample()
     hidden = hidden.detach().requires_grad_()
     generator = torch.Generator().manual_seed(1)
-    memory_target, memory_total = torch.randn(2, len(targets), dtype=hidden.dtype, generator=generator)
+    memory_target, memory_total = torch.randn(
+        2, len(targets), dtype=hidden.dtype, generator=generator
+    )
     memory_target[::4] = -torch.inf
     loss = vocabulary.joint_loss(hidden, targets, memory_target, memory_total)
     log_p = vocabulary.log_probs(hidden).gather(1, targets[:, None]).squeeze(1)
@@ -161,4 +169,6 @@ def test_joint_loss_and_gradients_are_those_of_one_softmax(vocabulary):
     torch.testing.assert_close(loss, -joint.mean())
     parameters = [hidden, *vocabulary.parameters()]
     got = torch.autograd.grad(loss, parameters, allow_unused=True)
-    torch.testing.assert_close(got, torch.autograd.grad(-joint.mean(), parameters, allow_unused=True))
+    torch.testing.assert_close(
+        got, torch.autograd.grad(-joint.mean(), parameters, allow_unused=True)
+    )

@@ -18,7 +18,14 @@ from stages.pages.source import Source
 from stages.reports.remarks.table import REPORT, remarks_on
 
 BY_DEFAULT = {
-    **{"method": "lm", "split": "test", "score": "all", "tokens": 4321, "curves": [], "memories": []},
+    **{
+        "method": "lm",
+        "split": "test",
+        "score": "all",
+        "tokens": 4321,
+        "curves": [],
+        "memories": [],
+    },
     "read": {"tokens": "tokens/1", "model": "model/1"},
 }
 """Parts of `metrics.json` that every table reads."""
@@ -28,14 +35,22 @@ def source(report: Mapping[str, Any]) -> Source:
     """A report that is in no store, by the content of its `metrics.json`."""
     rows = [{"memories": [], "word_perplexity": None, **row} for row in report["rows"]]
     found = {**BY_DEFAULT, **report, "rows": rows}
-    return Source(Member("report/0123456789ab", None), found, {}, "", "", True, remarks_on(REPORT, found))
+    return Source(
+        Member("report/0123456789ab", None), found, {}, "", "", True, remarks_on(REPORT, found)
+    )
 
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 STATED = ("split", "score", "tokens", "method", "rows", "outside_repeated_paragraphs")
-READ_OF_A_REPORT = {"method": "lm", "split": "test", "score": "all", "memories": [], "rows": [{"row": "plain"}]}
+READ_OF_A_REPORT = {
+    "method": "lm",
+    "split": "test",
+    "score": "all",
+    "memories": [],
+    "rows": [{"row": "plain"}],
+}
 """What others expect in the manifest of every report."""
 READ_OF_A_ROW = {"perplexity": None, "nll": None}
 
@@ -69,7 +84,9 @@ class Made(SerialStage[MadeConfig]):
         if self.found is None:
             return _stated(job.config.metrics) if self.kind == "report" else job.config.metrics
         job.draft.add("metrics.json").write_text(json.dumps(self.found), "utf-8")
-        return _stated(job.config.metrics | {name: self.found[name] for name in STATED if name in self.found})
+        return _stated(
+            job.config.metrics | {name: self.found[name] for name in STATED if name in self.found}
+        )
 
 
 for _kind in KINDS:
@@ -83,12 +100,16 @@ def _stated(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
-    """An artifact; `files` and `metrics` by name, `found` of a report; what else is given are inputs by role."""
+    """An artifact; `files` and `metrics` by name, `found` of a report; what else is given are
+    inputs by role.
+    """
     files, found = parts.pop("files", {}), parts.pop("found", None)
     content = json.loads(files.get("metrics.json", "{}"))
     stated = {key: content[key] for key in STATED if key in content}
     metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
-    config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0), method=parts.pop("method", "lm"))
+    config = MadeConfig(
+        files=files, metrics=metrics, seed=parts.pop("seed", 0), method=parts.pop("method", "lm")
+    )
     references = {role: artifact.reference for role, artifact in parts.items()}
     artifact = make(Made(kind, found), config, references, store, Execution()).artifact
     if name:
@@ -109,7 +130,9 @@ def chain(store: Store, report: Mapping[str, Any] | None = None) -> Artifact:
         metrics={"parameters": 1234},
         tokens=tokens,
     )
-    datastore = made(store, "datastore", metrics={"rows": 900, "dim": 8}, encoder=model, corpus=tokens)
+    datastore = made(
+        store, "datastore", metrics={"rows": 900, "dim": 8}, encoder=model, corpus=tokens
+    )
     index = made(store, "index", metrics={"rows": 900}, datastore=datastore)
     read = {"model": model, "tokens": tokens, "index": index}
     told = metrics(report or {}, {role: artifact.reference for role, artifact in read.items()})
@@ -133,20 +156,39 @@ def training(steps: int) -> list[dict[str, Any]]:
 
 def row(name: str, perplexity: float | None, memories: Any = ()) -> dict[str, Any]:
     return {
-        **{"row": name, "perplexity": perplexity, "word_perplexity": perplexity, "nll": 1.5, "diverged": False},
-        **{"bits_per_character": 1.2345678, "tokens_per_second": 1234.5, "memories": list(memories)},
+        **{
+            "row": name,
+            "perplexity": perplexity,
+            "word_perplexity": perplexity,
+            "nll": 1.5,
+            "diverged": False,
+        },
+        **{
+            "bits_per_character": 1.2345678,
+            "tokens_per_second": 1234.5,
+            "memories": list(memories),
+        },
     }
 
 
 CACHE = {
-    **{"sources": ["long"], "reader": "interpolate", "similarity": "dot", "key": "hidden", "size": 500},
+    **{
+        "sources": ["long"],
+        "reader": "interpolate",
+        "similarity": "dot",
+        "key": "hidden",
+        "size": 500,
+    },
     **{"theta": 0.3, "lambda": 0.125, "tuned": ["theta", "lambda"], "tune_split": "valid"},
 }
 
 
 PASSAGE = {
     **{"split": "test", "start": 5, "stop": 7},
-    "tokens": [{"text": text, "probability": 0.5, "gate": [0.25], "neighbors": ["a"]} for text in ("the", "cat")],
+    "tokens": [
+        {"text": text, "probability": 0.5, "gate": [0.25], "neighbors": ["a"]}
+        for text in ("the", "cat")
+    ],
 }
 
 
@@ -157,7 +199,10 @@ def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, An
         "rows": [row("plain", 167.9187154621268), row("neural-cache", 113.5703, [CACHE])],
         "outside_repeated_paragraphs": {
             **{"tokens": 30, "repeated_tokens": 10, "repeated_share": 0.25, "texts": []},
-            "rows": [{"row": "plain", "perplexity": 174.25}, {"row": "neural-cache", "perplexity": 120.5}],
+            "rows": [
+                {"row": "plain", "perplexity": 174.25},
+                {"row": "neural-cache", "perplexity": 120.5},
+            ],
         },
         "frequency_buckets": {
             "counted_in": "train",
@@ -175,12 +220,27 @@ def metrics(changes: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, An
             {
                 "row": "neural-cache",
                 "over": "size",
-                "points": [{"size": 100, "perplexity": 140.5}, {"size": 500, "perplexity": 113.5703}],
+                "points": [
+                    {"size": 100, "perplexity": 140.5},
+                    {"size": 500, "perplexity": 113.5703},
+                ],
             }
         ],
         "grid": {
-            **{"split": "valid", "row": "neural-cache", "over": "size", "at": 500, "tokens": 30, "plain_nll": 5.0},
-            **{"scale_name": "theta", "scales": [0.1, 0.3], "weight_name": "lambda", "weights": [0.1, 0.125, 0.9]},
+            **{
+                "split": "valid",
+                "row": "neural-cache",
+                "over": "size",
+                "at": 500,
+                "tokens": 30,
+                "plain_nll": 5.0,
+            },
+            **{
+                "scale_name": "theta",
+                "scales": [0.1, 0.3],
+                "weight_name": "lambda",
+                "weights": [0.1, 0.125, 0.9],
+            },
             "nll": [[4.9, 4.8, 5.5], [4.7, 4.6, None]],
         },
         "gate": {
@@ -227,4 +287,6 @@ class Outline(HTMLParser):
 
     def values(self, name: str) -> list[str]:
         """Every value of an attribute."""
-        return [value for _, attributes in self.elements if (value := attributes.get(name)) is not None]
+        return [
+            value for _, attributes in self.elements if (value := attributes.get(name)) is not None
+        ]

@@ -15,12 +15,19 @@ from tests.stages.pages import made
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
     store = Store(tmp_path / "store")
-    return build_page(find_reports([made.chain(store).reference], store), lambda members: "", lambda report: [])
+    return build_page(
+        find_reports([made.chain(store).reference], store), lambda members: "", lambda report: []
+    )
 
 
 def test_a_page_replaces_a_page_and_nothing_else(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    for html, replaces in ((page.html, False), (page.html, False), (page.html + " ", True), (page.html, True)):
+    for html, replaces in (
+        (page.html, False),
+        (page.html, False),
+        (page.html + " ", True),
+        (page.html, True),
+    ):
         check_page_file("--output", path)
         assert write_page("--output", path, html) is replaces
         assert path.read_text("utf-8") == html

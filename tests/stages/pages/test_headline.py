@@ -15,12 +15,19 @@ from tests.stages.pages import made
 
 
 def rows_of(tmp_path: Path, changes: dict[str, object]) -> list[Row]:
-    reports = find_reports([made.chain(Store(tmp_path / "store"), changes).reference], Store(tmp_path / "store"))
+    reports = find_reports(
+        [made.chain(Store(tmp_path / "store"), changes).reference], Store(tmp_path / "store")
+    )
     return headline(read_sources(reports, lineage_of(reports), lambda report: []))
 
 
 def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) -> None:
-    told = [made.row("plain", 200.0), made.row("a", 150.0), made.row("b", 250.0), made.row("c", None)]
+    told = [
+        made.row("plain", 200.0),
+        made.row("a", 150.0),
+        made.row("b", 250.0),
+        made.row("c", None),
+    ]
     rows = rows_of(tmp_path, {"rows": told})
     assert [row.change for row in rows] == [None, pytest.approx(-0.25), pytest.approx(0.25), None]
     assert [row.best for row in rows] == [False, True, False, False]
@@ -32,12 +39,22 @@ def test_a_row_alone_is_not_the_best(tmp_path: Path) -> None:
 
 def test_a_change_has_its_interval(tmp_path: Path) -> None:
     told = [made.row("plain", 200.0), made.row("a", 150.0), made.row("b", 150.0)]
-    drawn = {"samples": 9, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 20}
+    drawn = {
+        "samples": 9,
+        "confidence": 0.95,
+        "unit": "document",
+        "block_tokens": None,
+        "units": 20,
+    }
     rows = [{"row": "a", "interval": [-0.3, -0.2], "on_new_text": None}]
     found = rows_of(tmp_path, {"rows": told, "change_intervals": {**drawn, "rows": rows}})
     assert [row.interval for row in found] == [None, [-0.3, -0.2], None]
     lines = list(csv.DictReader(io.StringIO(headline_csv(found))))
-    assert [(line["change_low"], line["change_high"]) for line in lines] == [("", ""), ("-0.3", "-0.2"), ("", "")]
+    assert [(line["change_low"], line["change_high"]) for line in lines] == [
+        ("", ""),
+        ("-0.3", "-0.2"),
+        ("", ""),
+    ]
 
 
 def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path) -> None:
@@ -59,7 +76,10 @@ def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path)
     reports = find_reports(references, store)
     (ranking,) = rankings(headline(read_sources(reports, lineage_of(reports), lambda report: [])))
     assert ranking.scored == "corpus test"
-    assert [(row.source.label, row.name) for row in ranking.rows] == [("low", "plain"), ("first", "a")]
+    assert [(row.source.label, row.name) for row in ranking.rows] == [
+        ("low", "plain"),
+        ("first", "a"),
+    ]
 
 
 def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_path: Path) -> None:
@@ -72,7 +92,10 @@ def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_p
 
 
 def test_of_a_cache_larger_than_what_was_scored_it_is_told_what_it_comes_to(tmp_path: Path) -> None:
-    for tokens, told in ((500, "cache size 500, all 500 of the split, θ 0.3"), (501, "cache size 500, θ 0.3")):
+    for tokens, told in (
+        (500, "cache size 500, all 500 of the split, θ 0.3"),
+        (501, "cache size 500, θ 0.3"),
+    ):
         (reading,) = rows_of(tmp_path / str(tokens), {"tokens": tokens})[1].notes
         assert told in reading.text.replace("\N{NO-BREAK SPACE}", " ")
 
@@ -98,17 +121,31 @@ def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
 
 def test_a_baseline_stands_above_and_every_change_is_against_it(tmp_path: Path) -> None:
     theirs = {"texts": [], "rows": [{"row": "plain", "perplexity": 120.0}]}
-    baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": made.row("plain", 100.0)}
+    baseline = {
+        "report": "report/7",
+        "model": "model/7",
+        "method": "lm",
+        "row": made.row("plain", 100.0),
+    }
     told = [made.row("plain", 200.0), made.row("neural-cache", 90.0)]
-    rows = rows_of(tmp_path, {"rows": told, "baseline": baseline | {"outside_repeated_paragraphs": theirs}})
+    rows = rows_of(
+        tmp_path, {"rows": told, "baseline": baseline | {"outside_repeated_paragraphs": theirs}}
+    )
     assert [row.name for row in rows] == [
         "plain (model/7)",
         "plain",
         "neural-cache",
     ]
     assert [row.change for row in rows] == [None, pytest.approx(1.0), pytest.approx(-0.1)]
-    assert [row.change_on_new_text for row in rows] == [None, pytest.approx(174.25 / 120 - 1), pytest.approx(0.5 / 120)]
-    other = baseline | {"outside_repeated_paragraphs": theirs | {"texts": [{"corpus": "tokens/9", "split": "train"}]}}
+    assert [row.change_on_new_text for row in rows] == [
+        None,
+        pytest.approx(174.25 / 120 - 1),
+        pytest.approx(0.5 / 120),
+    ]
+    other = baseline | {
+        "outside_repeated_paragraphs": theirs
+        | {"texts": [{"corpus": "tokens/9", "split": "train"}]}
+    }
     rows = rows_of(tmp_path / "other", {"rows": told, "baseline": other})
     assert [row.change_on_new_text for row in rows] == [None, None, None]
     assert rankings(rows) == []

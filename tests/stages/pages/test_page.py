@@ -35,7 +35,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 def page_of(store: Store, *references: str) -> Page:
-    return build_page(find_reports(references, store), lambda members: "\n".join(members), lambda report: [])
+    return build_page(
+        find_reports(references, store), lambda members: "\n".join(members), lambda report: []
+    )
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -67,15 +69,39 @@ def test_nothing_is_fetched_and_nothing_runs(page: Page) -> None:
 
 def test_every_part_has_its_section(page: Page) -> None:
     sections = [attributes.get("id") for attributes in made.Outline(page.html).all("section")]
-    assert sections == ["results", "memory", "tuning", "frequency", "gate", "training", "artifacts", "commands"]
+    assert sections == [
+        "results",
+        "memory",
+        "tuning",
+        "frequency",
+        "gate",
+        "training",
+        "artifacts",
+        "commands",
+    ]
     assert [figure.name for figure in page.figures] == [
-        *("perplexity-by-size", "retrieval-accuracy", "heat-map", "perplexity-by-lambda", "loss-by-frequency"),
-        *("gate-histogram", "gate-accuracy", "gate-passage", "training-loss", "learning-rate", "lineage"),
+        *(
+            "perplexity-by-size",
+            "retrieval-accuracy",
+            "heat-map",
+            "perplexity-by-lambda",
+            "loss-by-frequency",
+        ),
+        *(
+            "gate-histogram",
+            "gate-accuracy",
+            "gate-passage",
+            "training-loss",
+            "learning-rate",
+            "lineage",
+        ),
     ]
 
 
 def test_a_page_loads_nothing_that_draws_or_computes_beside_it() -> None:
-    program = "import sys, stages.pages.page; sys.exit(bool({'vl_convert', 'torch'} & set(sys.modules)))"
+    program = (
+        "import sys, stages.pages.page; sys.exit(bool({'vl_convert', 'torch'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
@@ -86,20 +112,28 @@ def test_numbers_are_those_of_the_report(page: Page) -> None:
         assert {row["perplexity"], row["bits_per_character"], row["tokens_per_second"]} <= told
     assert {174.25, 120.5, 20.0, 400.0, 19.0, 100.0} <= told
     results = table(page.tables["results"])
-    assert [float(line["perplexity"]) for line in results] == [row["perplexity"] for row in expected["rows"]]
+    assert [float(line["perplexity"]) for line in results] == [
+        row["perplexity"] for row in expected["rows"]
+    ]
     assert float(results[1]["change"]) == 113.5703 / 167.9187154621268 - 1
     assert "θ\N{NO-BREAK SPACE}0.3" in page.html and "θ, λ tuned" in page.html
 
 
 def test_every_figure_comes_as_a_drawing_and_with_its_numbers(page: Page) -> None:
-    files = {a["download"]: a["href"] or "" for a in made.Outline(page.html).all("a") if "download" in a}
+    files = {
+        a["download"]: a["href"] or "" for a in made.Outline(page.html).all("a") if "download" in a
+    }
     for figure in page.figures:
         drawing = base64.b64decode(files[f"{figure.name}.svg"].partition(",")[2]).decode()
         assert drawing == figure.svg
         assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
-        assert base64.b64decode(files[f"{figure.name}.csv"].partition(",")[2]).decode() == figure.csv
+        assert (
+            base64.b64decode(files[f"{figure.name}.csv"].partition(",")[2]).decode() == figure.csv
+        )
     by_name = {figure.name: table(figure.csv) for figure in page.figures}
-    losses = [float(line["loss, nats"]) for line in by_name["training-loss"] if line["line"] == "train"]
+    losses = [
+        float(line["loss, nats"]) for line in by_name["training-loss"] if line["line"] == "train"
+    ]
     assert losses == [5 / step for step in range(1, 61)]
     assert [line["perplexity"] for line in by_name["perplexity-by-size"]] == ["140.5", "113.5703"]
     assert {line["accuracy@K"] for line in by_name["retrieval-accuracy"]} == {"0.125", "0.5"}
@@ -109,7 +143,11 @@ def test_every_figure_comes_as_a_drawing_and_with_its_numbers(page: Page) -> Non
 
 def test_what_comes_from_data_is_escaped(store: Store) -> None:
     memory = made.CACHE | {"tune_split": EVIL, "reader": EVIL}
-    curve = {"row": EVIL, "over": EVIL, "points": [{EVIL: 1, "perplexity": 3.0}, {EVIL: 2, "perplexity": 2.0}]}
+    curve = {
+        "row": EVIL,
+        "over": EVIL,
+        "points": [{EVIL: 1, "perplexity": 3.0}, {EVIL: 2, "perplexity": 2.0}],
+    }
     changes = {
         **{"split": EVIL, "method": EVIL, "curves": [curve]},
         "rows": [made.row("plain", 10.0), made.row(EVIL, 5.0, [memory])],
@@ -136,7 +174,9 @@ def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
 
 def make_again(artifact: Artifact) -> None:
     """Change an artifact as if it had been made again, with other bytes."""
-    restate(artifact.path, lambda manifest: manifest["files"]["config.json"].update(blake2b="0" * 128))
+    restate(
+        artifact.path, lambda manifest: manifest["files"]["config.json"].update(blake2b="0" * 128)
+    )
 
 
 def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
@@ -158,7 +198,9 @@ def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -
 
 
 def test_a_report_of_one_row_has_no_comparison(store: Store) -> None:
-    nothing = dict.fromkeys(("curves", "grid", "retrieval_accuracy", "gate", "outside_repeated_paragraphs"))
+    nothing = dict.fromkeys(
+        ("curves", "grid", "retrieval_accuracy", "gate", "outside_repeated_paragraphs")
+    )
     alone = {"rows": [made.row("plain", None)], "frequency_buckets": None, **nothing, "curves": []}
     page = page_of(store, made.chain(store, alone).reference)
     assert [figure.name for figure in page.figures] == ["training-loss", "learning-rate", "lineage"]
@@ -186,8 +228,12 @@ def test_figures_of_reports_with_like_names_are_told_apart(store: Store) -> None
     assert "a.b: neural-cache" in page.html
 
 
-@pytest.mark.parametrize(("method", "told"), [("lm", False), ("trime-long", True), ("elsewhere", False)])
-def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(store: Store, method: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("method", "told"), [("lm", False), ("trime-long", True), ("elsewhere", False)]
+)
+def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(
+    store: Store, method: str, told: bool
+) -> None:
     found = {"parameters": 1234, "valid_perplexity": 49.04}
     tokens = made.chain(store).input("tokens")
     model = made.made(store, "model", metrics=found, method=method, tokens=tokens)
@@ -201,8 +247,13 @@ def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
     assert "scaled-dot" not in said
 
 
-def test_what_a_terminal_says_of_a_report_stands_on_the_page_and_what_is_severe_above_its_rows(store: Store) -> None:
-    unknown = {"rate": 0.2, "rows": [{"row": "plain", "perplexity_without": 90.0, "share_of_gain": None}]}
+def test_what_a_terminal_says_of_a_report_stands_on_the_page_and_what_is_severe_above_its_rows(
+    store: Store,
+) -> None:
+    unknown = {
+        "rate": 0.2,
+        "rows": [{"row": "plain", "perplexity_without": 90.0, "share_of_gain": None}],
+    }
     told = {
         **{"exclude": "self", "training": {"passes": 0.5, "still_falling": True}},
         **{"unknown_rate": 0.2, "unknown_tokens": unknown},
@@ -213,7 +264,11 @@ def test_what_a_terminal_says_of_a_report_stands_on_the_page_and_what_is_severe_
     page = build_page(reports, lambda members: "", lambda report: more)
     said = "".join(made.Outline(page.html).text)
     (source,) = read_sources(reports, lineage_of(reports), lambda report: more)
-    assert {"scored-datastore-text", "undertrained", "unknown-tokens", "plan"} <= {one.code for one in source.remarks}
+    assert {"scored-datastore-text", "undertrained", "unknown-tokens", "plan"} <= {
+        one.code for one in source.remarks
+    }
     assert all(one.text in said for one in source.remarks)
     rows = said.index("Change is against the first row")
-    assert all((said.index(one.text) < rows) == (one.severity == Severity.SEVERE) for one in source.remarks)
+    assert all(
+        (said.index(one.text) < rows) == (one.severity == Severity.SEVERE) for one in source.remarks
+    )

@@ -21,11 +21,15 @@ def test_splits_are_told_with_their_files(tmp_path: Path, given: str) -> None:
     config = TokenizeConfig(tokenizer="word", min_count=1)
     read = {"train": list(files.values()), "test": [files["a"]]}
     if given == "source":
-        config = TokenizeConfig(tokenizer="word", min_count=1, documents="line", split=(0.5, 0.25, 0.25))
+        config = TokenizeConfig(
+            tokenizer="word", min_count=1, documents="line", split=(0.5, 0.25, 0.25)
+        )
         (tmp_path / "a.txt").write_text("one two\n" * 20)
         read = {"source": [files["a"]]}
     tokens = make(Tokenize(), config, read, Store(tmp_path / "store"), Execution()).artifact
-    lines = list(text_lines([Member(tokens.reference, tokens), Member("tokens/0123456789ab", None)]))
+    lines = list(
+        text_lines([Member(tokens.reference, tokens), Member("tokens/0123456789ab", None)])
+    )
     if given == "source":
         assert lines == ["a.txt: train 30, valid 15, test 15 tokens"]
     else:

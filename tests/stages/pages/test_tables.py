@@ -26,7 +26,9 @@ REPORT = {
     "split": "test",
     "tokens": 4321,
     "rows": [row("plain", 80.0), row("knn-lm", 72.0)],
-    "memories": [memory("external", k=1024, temperature=12.5, **{"lambda": 0.25}, tuned=["lambda"])],
+    "memories": [
+        memory("external", k=1024, temperature=12.5, **{"lambda": 0.25}, tuned=["lambda"])
+    ],
     "outside_repeated_paragraphs": {
         "repeated_share": 0.2,
         "rows": [{"row": "plain", "perplexity": 100.0}, {"row": "knn-lm", "perplexity": 95.0}],
@@ -55,8 +57,16 @@ CACHE = {
         {**memory("local", theta=1.5, alpha=-2.0, tuned=["alpha"]), "reader": "joint"},
     ],
     "curves": [
-        {"row": "neural-cache", "over": "size", "points": [cache_point(100, 0.4, 81.6), cache_point(2000, 0.3, 68.9)]},
-        {"row": "unigram-cache", "over": "size", "points": [cache_point(100, 0.0, 90.0), cache_point(2000, 0.0, None)]},
+        {
+            "row": "neural-cache",
+            "over": "size",
+            "points": [cache_point(100, 0.4, 81.6), cache_point(2000, 0.3, 68.9)],
+        },
+        {
+            "row": "unigram-cache",
+            "over": "size",
+            "points": [cache_point(100, 0.0, 90.0), cache_point(2000, 0.0, None)],
+        },
     ],
     "retrieval_accuracy": None,
 }
@@ -91,7 +101,15 @@ def lines(report: dict, *names: str) -> list[list[str]]:
 
 def test_every_row_is_compared_with_the_first() -> None:
     assert results(REPORT).columns == [
-        *("Memory", "perplexity", "change", "bits/char", "new text", "change, new text", "tokens/s"),
+        *(
+            "Memory",
+            "perplexity",
+            "change",
+            "bits/char",
+            "new text",
+            "change, new text",
+            "tokens/s",
+        ),
     ]
     assert results(REPORT).lines == [
         ["plain", "80.00", "", "1.5000", "100.00", "", "1,234"],
@@ -100,7 +118,13 @@ def test_every_row_is_compared_with_the_first() -> None:
 
 
 def test_counting_stands_in_the_row_of_what_it_read() -> None:
-    counted = {"perplexity": 24.7, "perplexity_on_new_text": 31.5, "texts": [], "past": None, "weight": None}
+    counted = {
+        "perplexity": 24.7,
+        "perplexity_on_new_text": 31.5,
+        "texts": [],
+        "past": None,
+        "weight": None,
+    }
     rows = [row("plain", 80.0), {**row("knn-lm", 72.0), "control": {**counted, "tune_split": None}}]
     found = lines({**REPORT, "rows": rows}, "counting", "counting, new text")
     assert found == [["", ""], ["24.70", "31.50"]]
@@ -109,7 +133,9 @@ def test_counting_stands_in_the_row_of_what_it_read() -> None:
 
 def test_an_interval_stands_behind_every_change_that_has_one() -> None:
     drawn = {"row": "knn-lm", "interval": [-0.12, -0.081], "on_new_text": [-0.07, 0.002]}
-    table = results({**REPORT, "change_intervals": {"units": 57, "unit": "document", **DRAWN, "rows": [drawn]}})
+    table = results(
+        {**REPORT, "change_intervals": {"units": 57, "unit": "document", **DRAWN, "rows": [drawn]}}
+    )
     cells = [row.cells for row in table.rows]
     assert [cell.plain for cell in (cells[0][2], cells[1][2], cells[1][5])] == [
         *("", "-10.0% [-12.0, -8.1]", "-5.0% [-7.0, +0.2]"),
@@ -136,7 +162,10 @@ def test_without_new_text_there_is_no_column_for_it(outside: dict | None) -> Non
 
 
 def test_last_words_have_an_accuracy() -> None:
-    rows = [{**row("plain", 4000.0), "accuracy": 0.0}, {**row("neural-cache", 130.0), "accuracy": 0.125}]
+    rows = [
+        {**row("plain", 4000.0), "accuracy": 0.0},
+        {**row("neural-cache", 130.0), "accuracy": 0.125},
+    ]
     report = {"score": "last-word", "tokens": 700, "words": 500, "rows": rows}
     assert lines(report, "perplexity", "accuracy") == [["4,000", "0.0%"], ["130.00", "12.5%"]]
 
@@ -159,18 +188,24 @@ def test_frequencies_stand_side_by_side_and_those_of_few_tokens_in_parentheses()
     assert [line[-1] for line in table.lines] == ["2", "-", "-"] and "fewer than 10" in table.title
 
 
-@pytest.mark.parametrize(("perplexity", "shown"), [(None, ""), (123_456.0, "123,456"), (2.5e30, "2.5e+30")])
+@pytest.mark.parametrize(
+    ("perplexity", "shown"), [(None, ""), (123_456.0, "123,456"), (2.5e30, "2.5e+30")]
+)
 def test_a_row_that_diverges_is_called_so(perplexity: float | None, shown: str) -> None:
     broken = {**row("trime", 0.0), "perplexity": perplexity, "diverged": True}
     found = lines(
-        {**REPORT, "rows": [row("plain", 80.0), broken], "outside_repeated_paragraphs": None}, "perplexity", "change"
+        {**REPORT, "rows": [row("plain", 80.0), broken], "outside_repeated_paragraphs": None},
+        "perplexity",
+        "change",
     )
     assert found[1] == [shown, "diverges"]
 
 
 def test_a_word_perplexity_that_means_nothing_is_not_shown() -> None:
     rows = [{**row("plain", 80.0), "word_perplexity": value} for value in (321.5, 2.968e210, None)]
-    rows += [{**row("plain", 80.0), "word_perplexity": 321.5, "bits_per_character": 0.3}]  # words of 28 characters
+    rows += [
+        {**row("plain", 80.0), "word_perplexity": 321.5, "bits_per_character": 0.3}
+    ]  # words of 28 characters
     assert lines({"rows": rows}, "word perplexity") == [["321.50"], [""], [""], [""]]
 
 
@@ -182,14 +217,23 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     baseline = {"report": "report/7", "model": "model/7", "method": "lm", "row": first}
     report = {**REPORT, "outside_repeated_paragraphs": outside, "method": "trime"}
     report["baseline"] = baseline | {"outside_repeated_paragraphs": theirs}
-    found = lines({**report, "read": {"model": "model/9", "tokens": "tokens/1"}}, "Memory", "perplexity", "change")
+    found = lines(
+        {**report, "read": {"model": "model/9", "tokens": "tokens/1"}},
+        "Memory",
+        "perplexity",
+        "change",
+    )
     assert found == [
         ["plain (model/7) best", "60.00", ""],
         ["plain", "80.00", "+33.3%"],
         ["knn-lm", "72.00", "+20.0%"],
     ]
     table = results({**report, "read": {"model": "model/9", "tokens": "tokens/1"}})
-    assert [line[table.columns.index("new text")] for line in table.lines] == [new, "100.00", "95.00"]
+    assert [line[table.columns.index("new text")] for line in table.lines] == [
+        new,
+        "100.00",
+        "95.00",
+    ]
     assert table.lines[2][table.columns.index("new text") + 1] == ("-13.6%" if new else "")
 
 
@@ -201,7 +245,10 @@ def test_a_row_has_a_note_of_each_memory_that_it_was_read_with() -> None:
     datastore, cache = REPORT["memories"][0], memory("long", size=50, **{"lambda": 0.1})
     off = memory("long", size=50, theta=0.0, **{"lambda": 0.0}, tuned=["size", "lambda"])
     memories = {"both": [datastore, {**cache, "lambda": 0.02}], "cache": [cache], "off": [off]}
-    rows = [row("plain", 80.0), *({**row(name, 70.0), "memories": of} for name, of in memories.items())]
+    rows = [
+        row("plain", 80.0),
+        *({**row(name, 70.0), "memories": of} for name, of in memories.items()),
+    ]
     notes = [[note.plain for note in one.notes] for one in results({**REPORT, "rows": rows}).rows]
     assert notes == [
         [],
@@ -223,7 +270,9 @@ def test_means_over_seeds_stand_in_a_group_each() -> None:
 
     group = {"method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"]}
     groups = [{**group, "rows": [over_seeds("plain", 80.0), over_seeds("knn-lm", 72.0)]}]
-    groups += [{**group, "seeds": [0], "reports": ["report/3"], "rows": [over_seeds("plain", 90.0, 1)]}]
+    groups += [
+        {**group, "seeds": [0], "reports": ["report/3"], "rows": [over_seeds("plain", 90.0, 1)]}
+    ]
     table = seeds_table({"split": "test", "confidence": 0.95, "groups": groups}, ["A", "B"])
     assert table.lines == [
         ["A", *[""] * 4],

@@ -32,8 +32,20 @@ def another(store: Store, first: Artifact, name: str = "", **changes: object) ->
     return made.made(store, "report", name, files={"metrics.json": json.dumps(told)}, **read)
 
 
-DRAWN = {"confidence": 0.95, "samples": 9, "seed": 0, "unit": "document", "block_tokens": None, "units": 30}
-BASELINE = {"report": "report/7", "model": "model/7", "method": "lm", "row": made.row("plain", 80.0)}
+DRAWN = {
+    "confidence": 0.95,
+    "samples": 9,
+    "seed": 0,
+    "unit": "document",
+    "block_tokens": None,
+    "units": 30,
+}
+BASELINE = {
+    "report": "report/7",
+    "model": "model/7",
+    "method": "lm",
+    "row": made.row("plain", 80.0),
+}
 BASELINE |= {"outside_repeated_paragraphs": None}
 
 
@@ -49,7 +61,13 @@ def short(store: Store, reference: str) -> str:
 
 def counted(control: float, new: float | None) -> list[dict[str, object]]:
     """Rows of which the second is held against counting."""
-    one = {"perplexity": control, "perplexity_on_new_text": new, "texts": [], "past": None, "weight": None}
+    one = {
+        "perplexity": control,
+        "perplexity_on_new_text": new,
+        "texts": [],
+        "past": None,
+        "weight": None,
+    }
     return [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": one}]
 
 
@@ -75,16 +93,29 @@ def titles(store: Store) -> Iterator[tuple[str, str]]:
         yield told(f"trigram {trigram:g}, valid {valid}", trigram=control, valid_perplexity=valid)
     ours = report.json("metrics.json")["outside_repeated_paragraphs"]
     new = next(row["perplexity"] for row in ours["rows"] if row["row"] == "neural-cache")
-    yield told("hardly better than counting", rows=counted(114.0, None), outside_repeated_paragraphs=None)
+    yield told(
+        "hardly better than counting", rows=counted(114.0, None), outside_repeated_paragraphs=None
+    )
     yield told("hardly better than counting on new text", rows=counted(200.0, new + 1))
-    yield told("several, hardly better than counting", report, rows=counted(114.0, None), split="test")
+    yield told(
+        "several, hardly better than counting", report, rows=counted(114.0, None), split="test"
+    )
     yield told("better than counting on new text alone", rows=counted(100.0, new + 5))
     yield told("worse than counting on new text", rows=counted(120.0, new - 1))
-    yield told("hardly any text read before", outside_repeated_paragraphs={**ours, "repeated_share": 0.01})
+    yield told(
+        "hardly any text read before", outside_repeated_paragraphs={**ours, "repeated_share": 0.01}
+    )
     ties = {"a": None, "b": [-0.01, 0.02], "c": [0.1, 0.3]}
-    rows = [{"row": row, "interval": None, "on_new_text": None, "above_lowest": edges} for row, edges in ties.items()]
+    rows = [
+        {"row": row, "interval": None, "on_new_text": None, "above_lowest": edges}
+        for row, edges in ties.items()
+    ]
     values = {"plain": 200.0, "a": 150.0, "b": 151.0, "c": 180.0}
-    yield told("a tie", rows=[made.row(*row) for row in values.items()], change_intervals={**DRAWN, "rows": rows})
+    yield told(
+        "a tie",
+        rows=[made.row(*row) for row in values.items()],
+        change_intervals={**DRAWN, "rows": rows},
+    )
     knn = [made.row("plain", 100.0), made.row("knn-lm", 90.0)]
     yield told("several", report, rows=knn, change_intervals=drawn("knn-lm", -0.2, -0.0004))
     yield told("no gain", rows=[made.row("plain", 80.0), made.row("knn-lm", 90.0)])
@@ -94,7 +125,9 @@ def titles(store: Store) -> Iterator[tuple[str, str]]:
     above = drawn("trime", 0.1, 0.15)
     yield told("worse than a baseline", rows=trime, change_intervals=above, baseline=BASELINE)
     yield told("without memory, worse than a baseline", rows=trime[:1], baseline=BASELINE)
-    yield told("better than a baseline", rows=[made.row("plain", 79.0), trime[1]], baseline=BASELINE)
+    yield told(
+        "better than a baseline", rows=[made.row("plain", 79.0), trime[1]], baseline=BASELINE
+    )
     worse = another(store, report, rows=trime, baseline=BASELINE)
     yield told("several, worse than a baseline", worse, rows=trime[:1], baseline=BASELINE)
     small = seeds_of(store, report, "small", [100.0, 102.0, 104.0], [90.0, 91.8, 93.6])
@@ -105,7 +138,9 @@ def titles(store: Store) -> Iterator[tuple[str, str]]:
 
 def test_titles_say_what_came_out(store: Store) -> None:
     text = "".join(f"{case}: {said}\n" for case, said in titles(store))
-    assert same_as(Path(__file__).with_name("titles.txt"), text)  # MEMLM_UPDATE_SNAPSHOTS=1 pytest writes it again
+    assert same_as(
+        Path(__file__).with_name("titles.txt"), text
+    )  # MEMLM_UPDATE_SNAPSHOTS=1 pytest writes it again
 
 
 def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
@@ -114,17 +149,34 @@ def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:
     others = [another(store, report, tokens=tokens) for tokens in (41, 42)]
     reports = find_reports([one.reference for one in (report, *others)], store)
     sources = read_sources(reports, lineage_of(reports), lambda report: [])
-    assert [source.label for source in sources] == [f"lm, neural-cache{number}" for number in ("", " (2)", " (3)")]
+    assert [source.label for source in sources] == [
+        f"lm, neural-cache{number}" for number in ("", " (2)", " (3)")
+    ]
 
 
-def seeds_of(store: Store, first: Artifact, name: str, plain: Sequence[float], knn: Sequence[float]) -> list[Artifact]:
+def seeds_of(
+    store: Store, first: Artifact, name: str, plain: Sequence[float], knn: Sequence[float]
+) -> list[Artifact]:
     """Reports of models that differ by their seed, on the tokens of a report."""
     tokens, reports = first.input("tokens"), []
     for seed, values in enumerate(zip(plain, knn, strict=True)):
-        model = made.made(store, "model", metrics={"parameters": 1234}, seed=seed, files={"x": name}, tokens=tokens)
-        rows = [made.row(row, value) for row, value in zip(("plain", "knn-lm"), values, strict=True)]
+        model = made.made(
+            store,
+            "model",
+            metrics={"parameters": 1234},
+            seed=seed,
+            files={"x": name},
+            tokens=tokens,
+        )
+        rows = [
+            made.row(row, value) for row, value in zip(("plain", "knn-lm"), values, strict=True)
+        ]
         told = made.metrics({"rows": rows}, {"tokens": tokens.reference, "model": model.reference})
-        reports.append(made.made(store, "report", name if seed == 0 else "", found=told, tokens=tokens, model=model))
+        reports.append(
+            made.made(
+                store, "report", name if seed == 0 else "", found=told, tokens=tokens, model=model
+            )
+        )
     return reports
 
 
@@ -134,14 +186,23 @@ def test_means_over_seeds_are_held_against_counting_on_new_text(store: Store) ->
     tokens, (_, counting) = first.input("tokens"), counted(70.0, 90.0)
     for seed, (value, new) in enumerate([(60.0, 80.0), (90.0, 91.0)]):
         model = made.made(store, "model", metrics={"parameters": 1234}, seed=seed, tokens=tokens)
-        rows = [made.row("plain", 100.0), {**made.row("knn-lm", value), "control": counting["control"]}]
-        outside = {"repeated_share": 0.25, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
+        rows = [
+            made.row("plain", 100.0),
+            {**made.row("knn-lm", value), "control": counting["control"]},
+        ]
+        outside = {
+            "repeated_share": 0.25,
+            "rows": [{"row": "knn-lm", "perplexity": new}],
+            "texts": [],
+        }
         read = {"tokens": tokens.reference, "model": model.reference}
         told = made.metrics({"rows": rows, "outside_repeated_paragraphs": outside}, read)
         reports.append(made.made(store, "report", found=told, tokens=tokens, model=model))
     (table,) = seeds = seed_tables(reports)
     assert table["groups"][0]["rows"][1]["against_counting"] == (85.5, 90.0)
-    rows = headline(read_sources(reports, lineage_of(reports), lambda report: []), means_over_seeds(seeds))
+    rows = headline(
+        read_sources(reports, lineage_of(reports), lambda report: []), means_over_seeds(seeds)
+    )
     assert [row.against_counting for row in rows if row.name == "knn-lm"] == [(85.5, 90.0)] * 2
 
 
@@ -154,15 +215,27 @@ def test_the_luckiest_seed_is_not_the_lowest_report(store: Store) -> None:
     sources = read_sources(reports, lineage_of(reports), lambda report: [])
     rows = headline(sources, means_over_seeds(seeds))
     (ranking,) = rankings(rows)
-    assert [(row.source.label, row.typical) for row in ranking.rows] == [("large", 88.5), ("small", 90.0)]
+    assert [(row.source.label, row.typical) for row in ranking.rows] == [
+        ("large", 88.5),
+        ("small", 90.0),
+    ]
     assert [row.values["perplexity"] for row in rows if row.best] == [88.0, 89.0]
 
 
 def test_a_remark_of_several_reports_is_made_once(store: Store) -> None:
     first = made.chain(store)
-    others = [another(store, first, "b"), another(store, first, "c", outside_repeated_paragraphs=None)]
+    others = [
+        another(store, first, "b"),
+        another(store, first, "c", outside_repeated_paragraphs=None),
+    ]
     reports = find_reports([one.reference for one in (first, *others)], store)
     more = {first.reference: [remark("plan", {"line": "x 0.9"})]}
-    sources = read_sources(reports, lineage_of(reports), lambda report: more.get(report.reference, []))
+    sources = read_sources(
+        reports, lineage_of(reports), lambda report: more.get(report.reference, [])
+    )
     labels = {remark.code: of for of, remark in shared_remarks(sources)}
-    assert (labels["compared-with"], labels["repeated-text"], labels["plan"]) == ([], ["first", "b"], ["first"])
+    assert (labels["compared-with"], labels["repeated-text"], labels["plan"]) == (
+        [],
+        ["first", "b"],
+        ["first"],
+    )

@@ -19,16 +19,23 @@ pytest.importorskip("transformers")
 def hidden_states(theirs, tokens, config):
     """Of windows between [CLS] and [SEP], by transformers from ids, [B, L + 2, d]."""
     (before,), (after,) = config.before, config.after
-    inputs = torch.nn.functional.pad(torch.nn.functional.pad(tokens, (1, 0), value=before), (0, 1), value=after)
+    inputs = torch.nn.functional.pad(
+        torch.nn.functional.pad(tokens, (1, 0), value=before), (0, 1), value=after
+    )
     with torch.no_grad():
-        return theirs.base_model(input_ids=inputs, attention_mask=torch.ones_like(inputs)).last_hidden_state
+        return theirs.base_model(
+            input_ids=inputs, attention_mask=torch.ones_like(inputs)
+        ).last_hidden_state
 
 
 def sentence_settings(folder, pooling, *modules, longest=30):
     """What sentence-transformers writes beside a model."""
     names = ["Transformer", "Pooling", *modules]
     paths = ["", *(f"{place}_{name}" for place, name in enumerate(names[1:], 1))]
-    listed = [{"idx": i, "path": paths[i], "type": f"sentence_transformers.models.{n}"} for i, n in enumerate(names)]
+    listed = [
+        {"idx": i, "path": paths[i], "type": f"sentence_transformers.models.{n}"}
+        for i, n in enumerate(names)
+    ]
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": longest}))
     (folder / "1_Pooling").mkdir()
@@ -38,7 +45,9 @@ def sentence_settings(folder, pooling, *modules, longest=30):
 TOKENS = torch.randint(2, 300, (3, 12), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # which DeBERTa calls
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script. is deprecated:DeprecationWarning"
+)  # which DeBERTa calls
 @pytest.mark.parametrize("family", ENCODERS)
 def test_keys_are_the_mean_of_what_transformers_computes(tmp_path, family):
     theirs, ours = saved_encoder(tmp_path, family), imported(tmp_path)
@@ -67,7 +76,10 @@ def test_a_document_is_read_by_itself_whatever_it_is_padded_with(tmp_path, famil
 @pytest.mark.parametrize(
     ("pooling", "vector"),
     [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, lambda hidden: hidden[:, 0]),
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+            lambda hidden: hidden[:, 0],
+        ),
         ({"pooling_mode_max_tokens": True}, lambda hidden: hidden.amax(1)),
         ({"pooling_mode": "mean"}, lambda hidden: hidden.mean(1)),
     ],
@@ -79,17 +91,31 @@ def test_settings_of_sentence_transformers_are_followed(tmp_path, pooling, vecto
     wanted = vector(hidden_states(theirs, TOKENS, ours.config))
     with torch.no_grad():
         found = ours.encode(TOKENS).hidden[:, 0]
-    torch.testing.assert_close(found, wanted / wanted.norm(dim=1, keepdim=True), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        found, wanted / wanted.norm(dim=1, keepdim=True), rtol=1e-5, atol=1e-5
+    )
     assert ours.config.reads.longest_context == 28
 
 
 @pytest.mark.parametrize(
     ("pooling", "modules", "message"),
     [
-        ({"pooling_mode_weightedmean_tokens": True}, (), "pools hidden states in a way that is unknown"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, (), "known are: mean, cls, max, one of"),
+        (
+            {"pooling_mode_weightedmean_tokens": True},
+            (),
+            "pools hidden states in a way that is unknown",
+        ),
+        (
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            (),
+            "known are: mean, cls, max, one of",
+        ),
         ({"pooling_mode": "lasttoken"}, (), "pools hidden states in a way that is unknown"),
-        ({"pooling_mode_mean_tokens": True}, ("Dense",), r"a layer Dense above its hidden states, unknown here"),
+        (
+            {"pooling_mode_mean_tokens": True},
+            ("Dense",),
+            r"a layer Dense above its hidden states, unknown here",
+        ),
     ],
 )
 def test_settings_that_are_not_known_are_refused(tmp_path, pooling, modules, message):
@@ -123,7 +149,9 @@ def test_a_checkpoint_with_a_head_is_read_without_it(tmp_path):
     assert not [name for name in ours.state_dict() if "cls" in name or "pooler" in name]
     with torch.no_grad():
         found = ours.encode(TOKENS).hidden[:, 0]
-    torch.testing.assert_close(found, hidden_states(theirs, TOKENS, ours.config).mean(1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        found, hidden_states(theirs, TOKENS, ours.config).mean(1), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_weights_that_were_saved_are_loaded_and_score_nothing(tmp_path):
@@ -131,7 +159,9 @@ def test_weights_that_were_saved_are_loaded_and_score_nothing(tmp_path):
     ours = imported(tmp_path / "theirs")
     (tmp_path / "ours").mkdir()
     save_weights(ours.state_dict(), tmp_path / "ours/model.safetensors")
-    (tmp_path / "ours/config.json").write_text(json.dumps({"model": ours.config.model_dump(mode="json")}))
+    (tmp_path / "ours/config.json").write_text(
+        json.dumps({"model": ours.config.model_dump(mode="json")})
+    )
     again = load_model(tmp_path / "ours", "cpu")
     with torch.no_grad():
         hidden = again.encode(TOKENS).hidden
@@ -166,10 +196,16 @@ def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
     saved_encoder(tmp_path)
     location, file = locate(str(tmp_path)), tmp_path / "model.safetensors"
     weights = load_file(file)
-    save_file({n: w for n, w in weights.items() if "layer.1.output" not in n}, file, {"format": "pt"})
+    save_file(
+        {n: w for n, w in weights.items() if "layer.1.output" not in n}, file, {"format": "pt"}
+    )
     with pytest.raises(DataError, match=r"lacks weights .*layer\.1\.output"):
         read_weights(location, describe(location, None))
-    save_file({n: w * float("nan") if "layer.1" in n else w for n, w in weights.items()}, file, {"format": "pt"})
+    save_file(
+        {n: w * float("nan") if "layer.1" in n else w for n, w in weights.items()},
+        file,
+        {"format": "pt"},
+    )
     with pytest.raises(DataError, match="no numbers"):
         read_weights(location, describe(location, None))
     (tmp_path / "tokenizer.json").unlink()

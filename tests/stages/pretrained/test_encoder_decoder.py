@@ -1,4 +1,6 @@
-"""Encoder-decoders of transformers, taken apart: the same logits, and the same translations by beam search."""
+"""Encoder-decoders of transformers, taken apart: the same logits, and the same translations by beam
+search.
+"""
 
 from pathlib import Path
 
@@ -55,10 +57,14 @@ def test_logits_and_translations_are_those_of_transformers(family: str, tmp_path
     own_sources, own_mask = padded(SOURCES, filler=1)
     encoding = model.encode(inputs, source=own_sources, source_mask=own_mask)
     found = model.log_probs(encoding.hidden.flatten(0, 1))
-    torch.testing.assert_close(found, wanted[:, len(prompt) - 1 :].log_softmax(-1).flatten(0, 1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        found, wanted[:, len(prompt) - 1 :].log_softmax(-1).flatten(0, 1), rtol=1e-4, atol=1e-4
+    )
     assert encoding.ffn_input is not None and encoding.ffn_input.shape == encoding.hidden.shape
     forced = {"forced_bos_token_id": prompt[1]} if len(prompt) > 1 else {}
-    alpha = 0.0 if forced else 0.8  # transformers counts the forced language as a token of the translation
+    alpha = (
+        0.0 if forced else 0.8
+    )  # transformers counts the forced language as a token of the translation
     generated = theirs.generate(
         input_ids=sources,
         attention_mask=mask.long(),
@@ -74,7 +80,9 @@ def test_logits_and_translations_are_those_of_transformers(family: str, tmp_path
     )
     decoder = ModelDecoder(model, eos=0, never=(1, 7))
     translations = beam_search(decoder, own_sources, own_mask, [8] * 3, BeamSettings(3, alpha))
-    for one, ids, score in zip(translations, generated.sequences, generated.sequences_scores, strict=True):
+    for one, ids, score in zip(
+        translations, generated.sequences, generated.sequences_scores, strict=True
+    ):
         tokens = ids[len(prompt) :].tolist()
         ended = tokens.index(0) if 0 in tokens else len(tokens)
         assert one.tokens == tokens[:ended]
@@ -85,7 +93,9 @@ def test_logits_and_translations_are_those_of_transformers(family: str, tmp_path
 def test_keys_are_inputs_of_the_last_feed_forward_block_of_the_decoder(tmp_path: Path) -> None:
     theirs = saved_translator(tmp_path, "marian")
     model, seen = imported(tmp_path, Languages()), []
-    theirs.model.decoder.layers[-1].fc1.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    theirs.model.decoder.layers[-1].fc1.register_forward_pre_hook(
+        lambda _, given: seen.append(given[0])
+    )
     source, mask = padded(SOURCES[:1])
     theirs(input_ids=source, decoder_input_ids=torch.tensor([[1, 8, 9]]))
     encoding = model.encode(torch.tensor([[0, 8, 9]]), source=source, source_mask=mask)
@@ -99,14 +109,24 @@ def test_token_by_token_gives_what_a_whole_sentence_gives(tmp_path: Path) -> Non
     model = imported(tmp_path, Languages())
     source, mask = padded(SOURCES, filler=9)
     targets = torch.tensor([[4, 5, 6, 7]]).expand(3, -1)
-    whole = model.encode(torch.cat((torch.zeros(3, 1, dtype=torch.long), targets), 1), source=source, source_mask=mask)
+    whole = model.encode(
+        torch.cat((torch.zeros(3, 1, dtype=torch.long), targets), 1),
+        source=source,
+        source_mask=mask,
+    )
     decoder = ModelDecoder(model, 0, "ffn-input")
     rows, state = torch.arange(3), decoder.begin(source, mask)
     for place, token in enumerate((decoder.start, 4, 5, 6, 7)):
         step = decoder.step(torch.full((len(rows),), token), state)
-        assert set(step.tokens.tolist()) == {token if place else 0}  # as in a text, `<eos>` stands before the first
-        torch.testing.assert_close(step.key, whole.key("ffn-input")[rows, place], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(step.log_probs, model.log_probs(whole.hidden[rows, place]), rtol=1e-4, atol=1e-5)
+        assert set(step.tokens.tolist()) == {
+            token if place else 0
+        }  # as in a text, `<eos>` stands before the first
+        torch.testing.assert_close(
+            step.key, whole.key("ffn-input")[rows, place], rtol=1e-4, atol=1e-5
+        )
+        torch.testing.assert_close(
+            step.log_probs, model.log_probs(whole.hidden[rows, place]), rtol=1e-4, atol=1e-5
+        )
         chosen = torch.tensor([2, 2, 0]) if place == 1 else torch.arange(len(rows))
         rows, state = rows[chosen], select_rows(step.state, chosen)
 
@@ -122,7 +142,11 @@ def test_languages_that_a_model_lacks_or_needs_are_named(tmp_path: Path) -> None
 
 def test_a_vocabulary_for_each_side_is_refused(tmp_path: Path) -> None:
     saved_translator(
-        tmp_path, "marian", share_encoder_decoder_embeddings=False, decoder_vocab_size=V - 20, tie_word_embeddings=False
+        tmp_path,
+        "marian",
+        share_encoder_decoder_embeddings=False,
+        decoder_vocab_size=V - 20,
+        tie_word_embeddings=False,
     )
     with pytest.raises(DataError, match="share one"):
         describe(locate(str(tmp_path)), None)

@@ -19,7 +19,9 @@ def test_log_probabilities_are_those_of_the_model_that_was_written(tmp_path):
     tokens = torch.randint(V, (3, 30), generator=torch.Generator().manual_seed(1))
     ours = imported(tmp_path / "tiny.gguf")
     wanted = theirs(tokens).logits.log_softmax(-1)
-    torch.testing.assert_close(ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5)
+    torch.testing.assert_close(
+        ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5
+    )
     assert ours.config.reads.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
 
 
@@ -36,7 +38,9 @@ def test_its_tokenizer_gives_the_ids_that_were_written(tmp_path, bos):
 
 
 @pytest.mark.parametrize("kept", [0.999, 0.9, 0.5, 0.01])
-@pytest.mark.parametrize("read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)])
+@pytest.mark.parametrize(
+    "read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)]
+)
 def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
     file = tmp_path / "tiny.gguf"
     saved_gguf(file)
@@ -52,7 +56,9 @@ def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
 
 
 @pytest.mark.parametrize(("place", "size"), [(8, 8), (16, 8), (24, 8), (None, 8)])
-def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(tmp_path, place, size):
+def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(
+    tmp_path, place, size
+):
     """Of weights, of settings, of the letters of a name, and of the texts of a list."""
     file = tmp_path / "tiny.gguf"
     saved_gguf(file)
@@ -60,13 +66,20 @@ def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(tm
     if place is None:
         place = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
     file.write_bytes(content[:place] + (1 << 62).to_bytes(size, "little") + content[place + size :])
-    for read in (lambda: describe(locate(str(file)), None), lambda: read_tokenizer(locate(str(file)), None)):
+    for read in (
+        lambda: describe(locate(str(file)), None),
+        lambda: read_tokenizer(locate(str(file)), None),
+    ):
         with pytest.raises(DataError, match="cut short or damaged"):
             read()
 
 
-@pytest.mark.parametrize("read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)])
-def test_a_list_of_numbers_that_the_file_cannot_hold_is_refused_before_it_is_read(tmp_path, monkeypatch, read):
+@pytest.mark.parametrize(
+    "read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)]
+)
+def test_a_list_of_numbers_that_the_file_cannot_hold_is_refused_before_it_is_read(
+    tmp_path, monkeypatch, read
+):
     """Behind the file, the reader of gguf would go on with numbers of no bytes."""
     file, name = tmp_path / "tiny.gguf", b"tokenizer.ggml.token_type"
     saved_gguf(file)
@@ -82,7 +95,9 @@ def test_a_list_of_numbers_that_the_file_cannot_hold_is_refused_before_it_is_rea
 @pytest.mark.parametrize("content", [b"", b"GG", b"no GGUF file, but text"])
 def test_a_file_of_another_kind_is_told(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)
-    with pytest.raises(DataError, match=r"tiny\.gguf is no GGUF file: it does not begin with the letters GGUF\."):
+    with pytest.raises(
+        DataError, match=r"tiny\.gguf is no GGUF file: it does not begin with the letters GGUF\."
+    ):
         describe(locate(str(tmp_path / "tiny.gguf")), None)
 
 

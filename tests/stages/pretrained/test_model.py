@@ -12,7 +12,16 @@ from stages.models.backbones.huggingface import HuggingFace
 from stages.models.weights import load_model, save_weights
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, model_size, read_weights
-from tests.stages.pretrained.tiny import FAMILIES, D, V, imported, saved, saved_encoder, saved_translator, tiny_model
+from tests.stages.pretrained.tiny import (
+    FAMILIES,
+    D,
+    V,
+    imported,
+    saved,
+    saved_encoder,
+    saved_translator,
+    tiny_model,
+)
 
 pytest.importorskip("transformers")
 
@@ -35,7 +44,9 @@ def test_g_is_what_enters_the_last_feed_forward_block(tmp_path):
     theirs = saved(tmp_path, "llama")
     tokens = torch.randint(V, (2, 9), generator=torch.Generator().manual_seed(1))
     seen = []
-    theirs.model.layers[-1].post_attention_layernorm.register_forward_hook(lambda *found: seen.append(found[2]))
+    theirs.model.layers[-1].post_attention_layernorm.register_forward_hook(
+        lambda *found: seen.append(found[2])
+    )
     with torch.no_grad():
         theirs(tokens)
         torch.testing.assert_close(imported(tmp_path).encode(tokens).ffn_input, seen[0])
@@ -46,7 +57,9 @@ def test_a_prefix_stands_before_every_window_and_leaves_no_row(tmp_path):
     tokens = torch.randint(V, (2, 9), generator=torch.Generator().manual_seed(1))
     ours = imported(tmp_path, prefix=1)
     with torch.no_grad():
-        wanted = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[:, 1:]
+        wanted = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[
+            :, 1:
+        ]
         encoding = ours.encode(tokens)
     assert encoding.hidden.shape == encoding.ffn_input.shape == (2, 9, D)
     torch.testing.assert_close(ours.log_probs(encoding.hidden), wanted, rtol=1e-4, atol=1e-5)
@@ -59,7 +72,9 @@ def test_a_window_that_begins_with_the_prefix_gets_no_second_one(tmp_path):
     tokens[1, 0] = 1
     ours = imported(tmp_path, prefix=1)
     with torch.no_grad():
-        within = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[:, 1:]
+        within = theirs(torch.nn.functional.pad(tokens, (1, 0), value=1)).logits.log_softmax(-1)[
+            :, 1:
+        ]
         first = theirs(tokens[1:2]).logits.log_softmax(-1)[0]
         found = ours.log_probs(ours.encode(tokens).hidden)
     torch.testing.assert_close(found[1], first, rtol=1e-4, atol=1e-5)
@@ -107,7 +122,9 @@ def test_a_model_that_reads_ahead_and_is_not_known_as_an_encoder_is_refused(tmp_
     saved_encoder(tmp_path, kind="AutoModelForMaskedLM")
     monkeypatch.setattr("stages.pretrained.model.is_encoder", lambda settings: False)
     location = locate(str(tmp_path))
-    with pytest.raises(DataError, match=r"\(bert\) reads tokens behind the one that it scores, so no perplexity"):
+    with pytest.raises(
+        DataError, match=r"\(bert\) reads tokens behind the one that it scores, so no perplexity"
+    ):
         read_weights(location, describe(location, None))
 
 
@@ -121,7 +138,9 @@ def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
 
 
 def test_a_model_whose_scores_differ_is_refused(tmp_path):
-    """A scale that the settings do not tell, as of a model that computes in a way that is not known."""
+    """A scale that the settings do not tell, as of a model that computes in a way that is not
+    known.
+    """
     saved(tmp_path, "granite")
     config = json.loads((tmp_path / "config.json").read_text())
     location = locate(str(tmp_path))
@@ -135,14 +154,24 @@ def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
     saved(tmp_path, "llama")
     location, file = locate(str(tmp_path)), tmp_path / "model.safetensors"
     weights = load_file(file)
-    save_file({name: w for name, w in weights.items() if "layers.1.mlp.up" not in name}, file, {"format": "pt"})
+    save_file(
+        {name: w for name, w in weights.items() if "layers.1.mlp.up" not in name},
+        file,
+        {"format": "pt"},
+    )
     with pytest.raises(DataError, match=r"lacks weights .*layers\.1\.mlp\.up_proj"):
         read_weights(location, describe(location, None))
-    save_file({n: w * float("nan") if "norm" in n else w for n, w in weights.items()}, file, {"format": "pt"})
+    save_file(
+        {n: w * float("nan") if "norm" in n else w for n, w in weights.items()},
+        file,
+        {"format": "pt"},
+    )
     with pytest.raises(DataError, match="no numbers"):
         read_weights(location, describe(location, None))
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(DataError, match=r"model\.safetensors is cut short or damaged: its 1,000 bytes are not"):
+    with pytest.raises(
+        DataError, match=r"model\.safetensors is cut short or damaged: its 1,000 bytes are not"
+    ):
         read_weights(location, describe(location, None))
 
 
@@ -160,7 +189,8 @@ def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     location = locate(str(tmp_path))
     with pytest.raises(
-        DataError, match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config"
+        DataError,
+        match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config",
     ):
         read_weights(location, describe(location, None))
 
@@ -168,7 +198,10 @@ def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantized \(gptq\).*or a GGUF file of it\.$"),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            r"quantized \(gptq\).*or a GGUF file of it\.$",
+        ),
         ({"num_hidden_layers": "two"}, "Validation error for field 'num_hidden_layers': .*two"),
     ],
 )

@@ -36,14 +36,18 @@ def test_what_ends_a_document_begins_a_split_and_stands_before_a_window(folder):
         read_tokenizer(locate(str(path)), "<no>")
 
 
-def test_ids_are_those_of_transformers_across_lines_with_an_end_behind_each_document(folder, tmp_path):
+def test_ids_are_those_of_transformers_across_lines_with_an_end_behind_each_document(
+    folder, tmp_path
+):
     path, _ = folder
     files = []
     for number, text in enumerate(TEXT):
         file = tmp_path / f"{number}.txt"
         file.write_text(text)
         files.append(TextFile(str(file), "txt", file_digest(str(file)), 10**6))
-    (shard,) = write_spool(read_corpus(files, "file"), 0, lambda name: _below(tmp_path / "spool", name))
+    (shard,) = write_spool(
+        read_corpus(files, "file"), 0, lambda name: _below(tmp_path / "spool", name)
+    )
     pieces = Spool(tmp_path / "spool").pieces(TextRange(shard.number, 0, shard.pieces))
     theirs = transformers.AutoTokenizer.from_pretrained(path)
     wanted = [id for text in TEXT for id in (*theirs(text, add_special_tokens=False).input_ids, 0)]
@@ -60,7 +64,9 @@ def test_what_was_written_is_opened_as_the_same(folder, tmp_path):
     assert isinstance(again, PretrainedTokenizer) and again.special == tokenizer.special
     assert again.encode_texts(TEXT)[0].tolist() == tokenizer.encode_texts(TEXT)[0].tolist()
     assert same_tokenizer(locate(str(path)), tokenizer.special, tmp_path / "tokenizer.json")
-    other = (tmp_path / "tokenizer.json").read_text().replace('"the"', '"teh"').replace("Ġsat", "Ġtas")
+    other = (
+        (tmp_path / "tokenizer.json").read_text().replace('"the"', '"teh"').replace("Ġsat", "Ġtas")
+    )
     (tmp_path / "tokenizer.json").write_text(other)
     assert not same_tokenizer(locate(str(path)), tokenizer.special, tmp_path / "tokenizer.json")
 
@@ -68,7 +74,9 @@ def test_what_was_written_is_opened_as_the_same(folder, tmp_path):
 def unigram(pre_tokenizer):
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizer
-    trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=["<unk>", "</s>"], unk_token="<unk>")
+    trainer = trainers.UnigramTrainer(
+        vocab_size=60, special_tokens=["<unk>", "</s>"], unk_token="<unk>"
+    )
     trainer.show_progress = False
     tokenizer.train_from_iterator(TEXT * 3, trainer)
     return tokenizer
@@ -76,9 +84,14 @@ def unigram(pre_tokenizer):
 
 def word_piece():
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    tokenizer.normalizer, tokenizer.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     special = ["[UNK]", "[CLS]", "[SEP]"]
-    tokenizer.train_from_iterator(TEXT * 3, trainers.WordPieceTrainer(special_tokens=special, show_progress=False))
+    tokenizer.train_from_iterator(
+        TEXT * 3, trainers.WordPieceTrainer(special_tokens=special, show_progress=False)
+    )
     return tokenizer
 
 
@@ -90,21 +103,37 @@ def byte_level(**settings):
 
 KINDS = {
     "byte-level": (lambda: byte_level(add_prefix_space=False), "<|endoftext|>", True),
-    "byte-level, a space before each text": (lambda: byte_level(add_prefix_space=True), "<|endoftext|>", False),
-    "byte-level, in one part": (lambda: byte_level(add_prefix_space=False, use_regex=False), "<|endoftext|>", False),
+    "byte-level, a space before each text": (
+        lambda: byte_level(add_prefix_space=True),
+        "<|endoftext|>",
+        False,
+    ),
+    "byte-level, in one part": (
+        lambda: byte_level(add_prefix_space=False, use_regex=False),
+        "<|endoftext|>",
+        False,
+    ),
     "Metaspace": (lambda: unigram(pre_tokenizers.Metaspace()), "</s>", False),
     "Metaspace, in one part": (
-        *(lambda: unigram(pre_tokenizers.Metaspace(prepend_scheme="first", split=False)), "</s>", False),
+        *(
+            lambda: unigram(pre_tokenizers.Metaspace(prepend_scheme="first", split=False)),
+            "</s>",
+            False,
+        ),
     ),
     "WordPiece": (word_piece, "[SEP]", False),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path, monkeypatch, kind):
+def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(
+    tmp_path, monkeypatch, kind
+):
     """Many cuts would change them, and where none is safe there is none."""
     make_tokenizer, end, cut = KINDS[kind]
-    transformers.PreTrainedTokenizerFast(tokenizer_object=make_tokenizer(), eos_token=end).save_pretrained(tmp_path)
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=make_tokenizer(), eos_token=end
+    ).save_pretrained(tmp_path)
     monkeypatch.setattr("stages.text.spool.SHARD_CHARACTERS", 60)
     monkeypatch.setattr(spooling, "LONG", 200)
     written, write_spool = [], spooling.write_spool
@@ -130,10 +159,16 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     ends = [theirs.eos_token_id]
     wanted = [theirs(text, add_special_tokens=False).input_ids + ends for text in (long, TEXT[0])]
     assert tokens.zarr("tokens.zarr")["train/ids"][:].tolist() == [*wanted[0], *wanted[1]]
-    assert tokens.zarr("tokens.zarr")["train/doc_offsets"][:].tolist() == [0, len(wanted[0]), sum(map(len, wanted))]
+    assert tokens.zarr("tokens.zarr")["train/doc_offsets"][:].tolist() == [
+        0,
+        len(wanted[0]),
+        sum(map(len, wanted)),
+    ]
     assert len(written) > 3 if cut else len(written) == 2
     said = f"a document of {len(long):,} characters stays whole"
-    assert [said in warning for warning in notes.warnings if "whole" in warning] == ([] if cut else [True])
+    assert [said in warning for warning in notes.warnings if "whole" in warning] == (
+        [] if cut else [True]
+    )
 
 
 def _below(folder, name):

@@ -12,8 +12,17 @@ from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 
 V, D, LAYERS = 320, 16, 2
-TEXT = ["The cat sat on the mat.\n\nThe dog sat.\n", "  def f(x):\n\treturn x\n\n\n", "Grüße aus Köln, 你好\n"]
-_LLAMA = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+TEXT = [
+    "The cat sat on the mat.\n\nThe dog sat.\n",
+    "  def f(x):\n\treturn x\n\n\n",
+    "Grüße aus Köln, 你好\n",
+]
+_LLAMA = {
+    "hidden_size": D,
+    "intermediate_size": 24,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 2,
+}
 _GROUPED = {**_LLAMA, "num_key_value_heads": 1, "max_position_embeddings": 40}
 _HALVES = {**_LLAMA, "num_key_value_heads": 2, "max_position_embeddings": 40}
 _EXPERTS = {"num_local_experts": 3, "num_experts_per_tok": 2}
@@ -24,7 +33,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {**_GROUPED, **_EXPERTS},
     "qwen2": _HALVES,
     "qwen3": {**_HALVES, "head_dim": 8},
-    "qwen3_moe": {**_GROUPED, "head_dim": 8, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 12},
+    "qwen3_moe": {
+        **_GROUPED,
+        "head_dim": 8,
+        "num_experts": 3,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 12,
+    },
     "gpt_neox": {**_LLAMA, "max_position_embeddings": 40},
     "opt": {
         **{"hidden_size": D, "word_embed_proj_dim": 8, "ffn_dim": 24, "num_hidden_layers": LAYERS},
@@ -38,7 +53,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "gemma3_text": {**_GROUPED, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 8},
     "recurrent_gemma": {
-        **{**_LLAMA, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 8},  # the third has the attention
+        **{
+            **_LLAMA,
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 1,
+            "head_dim": 8,
+        },  # the third has the attention
         **{"lru_width": D, "attention_window_size": 8},
     },
     "phi": {**_HALVES, "partial_rotary_factor": 0.5},
@@ -54,16 +74,32 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "stablelm": _HALVES,
     "smollm3": {**_GROUPED, "pad_token_id": 0},
     "falcon": {
-        **{"hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "max_position_embeddings": 40}
+        **{
+            "hidden_size": D,
+            "num_hidden_layers": LAYERS,
+            "num_attention_heads": 2,
+            "max_position_embeddings": 40,
+        }
     },
     "mpt": {"d_model": D, "n_layers": LAYERS, "n_heads": 2, "max_seq_len": 40},
-    "xglm": {"d_model": D, "ffn_dim": 24, "num_layers": LAYERS, "attention_heads": 2, "max_position_embeddings": 40},
+    "xglm": {
+        "d_model": D,
+        "ffn_dim": 24,
+        "num_layers": LAYERS,
+        "attention_heads": 2,
+        "max_position_embeddings": 40,
+    },
     "granite": {**_GROUPED, "logits_scaling": 4.0},
     "cohere": {**_GROUPED, "logit_scale": 0.25},
     "glm4": {**_GROUPED, "head_dim": 8, "pad_token_id": 0},
     "olmo2": _HALVES,
     "olmo3": {**_HALVES, "sliding_window": 8},
-    "lfm2": {**_GROUPED, "full_attn_idxs": [1], "block_auto_adjust_ff_dim": False, "block_ff_dim": 24},
+    "lfm2": {
+        **_GROUPED,
+        "full_attn_idxs": [1],
+        "block_auto_adjust_ff_dim": False,
+        "block_ff_dim": 24,
+    },
     "jamba": {
         **{**_GROUPED, "mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False},
         **{"attn_layer_period": 2, "attn_layer_offset": 1},
@@ -86,12 +122,16 @@ def tiny_model(family: str, **settings: Any) -> Any:
     """A causal model with random weights."""
     from transformers import AutoConfig
 
-    config = AutoConfig.for_model(family, **{"vocab_size": V, **FAMILIES.get(family, {}), **settings})
+    config = AutoConfig.for_model(
+        family, **{"vocab_size": V, **FAMILIES.get(family, {}), **settings}
+    )
     return tiny_model_of(config, "AutoModelForCausalLM")
 
 
 def tiny_model_of(settings: Any, kind: str) -> Any:
-    """A model of a class of transformers, whose outputs are far enough apart to tell one formula from another."""
+    """A model of a class of transformers, whose outputs are far enough apart to tell one formula
+    from another.
+    """
     import transformers
 
     torch.manual_seed(0)
@@ -102,38 +142,80 @@ def tiny_model_of(settings: Any, kind: str) -> Any:
     return model
 
 
-_BERT = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+_BERT = {
+    "hidden_size": D,
+    "intermediate_size": 24,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 2,
+}
 ENCODERS: dict[str, dict[str, Any]] = {
     "bert": {**_BERT, "max_position_embeddings": 40},
     "roberta": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
     "xlm-roberta": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
     "mpnet": {**_BERT, "max_position_embeddings": 42, "pad_token_id": 1},
-    "distilbert": {"dim": D, "hidden_dim": 24, "n_layers": LAYERS, "n_heads": 2, "max_position_embeddings": 40},
+    "distilbert": {
+        "dim": D,
+        "hidden_dim": 24,
+        "n_layers": LAYERS,
+        "n_heads": 2,
+        "max_position_embeddings": 40,
+    },
     "electra": {**_BERT, "embedding_size": D, "max_position_embeddings": 40},
     "modernbert": {**_BERT, "max_position_embeddings": 40, "pad_token_id": 0, "local_attention": 8},
-    "deberta-v2": {**_BERT, "max_position_embeddings": 40, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+    "deberta-v2": {
+        **_BERT,
+        "max_position_embeddings": 40,
+        "relative_attention": True,
+        "pos_att_type": ["c2p", "p2c"],
+    },
 }
 """Settings of one tiny encoder of each kind; all read 40 tokens, those around a text among them."""
 
 
-def saved_encoder(folder: Path, family: str = "bert", kind: str = "AutoModel", **settings: Any) -> Any:
-    """A folder with an encoder and a tokenizer that puts [CLS] and [SEP] around a text; returns the model."""
+def saved_encoder(
+    folder: Path, family: str = "bert", kind: str = "AutoModel", **settings: Any
+) -> Any:
+    """A folder with an encoder and a tokenizer that puts [CLS] and [SEP] around a text; returns the
+    model.
+    """
     from transformers import AutoConfig, PreTrainedTokenizerFast
 
-    model = tiny_model_of(AutoConfig.for_model(family, **{"vocab_size": V, **ENCODERS[family], **settings}), kind)
+    model = tiny_model_of(
+        AutoConfig.for_model(family, **{"vocab_size": V, **ENCODERS[family], **settings}), kind
+    )
     model.save_pretrained(folder)
     tokenizer = tiny_tokenizer()
     tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
     around = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=around
+    )
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="[CLS]", sep_token="[SEP]")
     fast.save_pretrained(folder)
     return model
 
 
-_SIDES = {"encoder_layers": 3, "decoder_layers": LAYERS, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-_TRANSLATOR = {**_SIDES, "d_model": D, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 40}
-_T5 = {"d_model": D, "d_kv": 8, "d_ff": 24, "num_layers": 3, "num_decoder_layers": LAYERS, "num_heads": 2}
+_SIDES = {
+    "encoder_layers": 3,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+}
+_TRANSLATOR = {
+    **_SIDES,
+    "d_model": D,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 40,
+}
+_T5 = {
+    "d_model": D,
+    "d_kv": 8,
+    "d_ff": 24,
+    "num_layers": 3,
+    "num_decoder_layers": LAYERS,
+    "num_heads": 2,
+}
 _TOKENS = {"eos_token_id": 0, "pad_token_id": 1, "bos_token_id": 1, "decoder_start_token_id": 1}
 TRANSLATORS: dict[str, dict[str, Any]] = {
     "marian": {**_TRANSLATOR, "forced_eos_token_id": None},
@@ -157,15 +239,21 @@ def tiny_translator(family: str, **settings: Any) -> Any:
 
 
 def saved_translator(folder: Path, family: str, **settings: Any) -> Any:
-    """A folder with an encoder-decoder and its tokenizer, which knows two languages; returns the model."""
+    """A folder with an encoder-decoder and its tokenizer, which knows two languages; returns the
+    model.
+    """
     from transformers import PreTrainedTokenizerFast
 
     model = tiny_translator(family, **settings)
     model.save_pretrained(folder)
-    model = type(model).from_pretrained(folder)  # positions of sinusoids are not saved, and made anew without noise
+    model = type(model).from_pretrained(
+        folder
+    )  # positions of sinusoids are not saved, and made anew without noise
     tokenizer = tiny_tokenizer()
     tokenizer.add_special_tokens(["deu_Latn", "__en__"])
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<s>", eos_token="<|endoftext|>")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<s>", eos_token="<|endoftext|>"
+    )
     fast.save_pretrained(folder)
     return model
 
@@ -184,7 +272,9 @@ def tiny_tokenizer(bos: bool = False) -> Tokenizer:
     )
     tokenizer.train_from_iterator(TEXT * 3, trainer)
     if bos:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
     return tokenizer
 
 
@@ -225,7 +315,9 @@ def saved_gguf(file: Path, bos: bool = False) -> Any:
     writer.add_token_list([token for token, _ in types] + padding)
     normal, control, unused = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
     writer.add_token_types([control] * 2 + [normal] * (len(types) - 2) + [unused] * len(padding))
-    writer.add_token_merges([" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]])
+    writer.add_token_merges(
+        [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+    )
     writer.add_eos_token_id(0)
     writer.add_bos_token_id(1)
     writer.add_add_bos_token(bos)
@@ -263,7 +355,9 @@ def _gguf_name(name: str) -> str:
 
 def _gguf_order(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
     """llama.cpp rotates neighbouring rows of queries and keys, transformers rows half a head apart."""
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(
+        name.split(".")[-2]
+    )
     if heads is None:
         return weight
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()

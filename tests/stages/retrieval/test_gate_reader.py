@@ -29,20 +29,26 @@ def stored(folder: Path, model: dict | None, index: dict, **settings) -> Artifac
     """A neighbors artifact of a split that its datastore does not hold."""
     store = Store(folder)
     tokens = small_tokens(store, lengths={"train": 200, "valid": 60})
-    artifact = small_model(store, tokens) if model is None else small_model(store, tokens, model=model)
+    artifact = (
+        small_model(store, tokens) if model is None else small_model(store, tokens, model=model)
+    )
     for stage, config in (
         (BuildDatastore(), DatastoreConfig()),
         (BuildIndex(), IndexConfig(**index)),
         (PrecomputeNeighbors(), NeighborsConfig(k=K, queries=("valid",), **settings)),
     ):
-        artifact = make(stage, config, {"source": artifact.reference}, store, Execution("cpu")).artifact
+        artifact = make(
+            stage, config, {"source": artifact.reference}, store, Execution("cpu")
+        ).artifact
     return artifact
 
 
 def searched(neighbors: Artifact, k: int = K) -> SearchedNeighbors:
     """The same text, as one that nothing is stored of; its reader has windows of its own."""
     group = neighbors.input("queries").zarr("tokens.zarr")
-    reader = SplitReader(Corpus(group, EOS), WindowSettings(3, 3), True, torch.device("cpu"), "fp32")
+    reader = SplitReader(
+        Corpus(group, EOS), WindowSettings(3, 3), True, torch.device("cpu"), "fp32"
+    )
     return SearchedNeighbors(neighbors, reader, k)
 
 
@@ -75,7 +81,9 @@ def test_a_state_of_one_split_is_none_of_another(tmp_path):
     np.testing.assert_array_equal(found.find("valid", 20, 60), want[20:])
 
 
-def test_a_stream_is_read_on_from_where_it_was_left_and_the_last_range_is_not_searched_again(tmp_path, monkeypatch):
+def test_a_stream_is_read_on_from_where_it_was_left_and_the_last_range_is_not_searched_again(
+    tmp_path, monkeypatch
+):
     found = searched(stored(tmp_path, LSTM, PLAIN))
     read, past, encode = [], KeyEncoder.state_past, KeyEncoder.encode
 

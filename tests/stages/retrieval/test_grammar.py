@@ -2,7 +2,13 @@ import pytest
 
 from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
-from stages.retrieval.grammar import NAMED, composition_name, parse_reading, parse_readings, reading_name
+from stages.retrieval.grammar import (
+    NAMED,
+    composition_name,
+    parse_reading,
+    parse_readings,
+    reading_name,
+)
 from stages.retrieval.sources import SOURCES
 
 
@@ -19,7 +25,9 @@ def test_sources_stand_in_one_order():
 @pytest.mark.parametrize("name", sorted({*NAMED} - {"knn-mt"}))
 def test_a_named_row_parses_and_keeps_its_name(name):
     readings = parse_readings((name,))
-    assert composition_name([(reading.sources, reading.reader) for reading in readings], True) == name
+    assert (
+        composition_name([(reading.sources, reading.reader) for reading in readings], True) == name
+    )
     if len(readings) == 1:
         assert reading_name(readings[0], trained=True) == name
 
@@ -27,7 +35,9 @@ def test_a_named_row_parses_and_keeps_its_name(name):
 def test_a_row_without_a_name_is_called_by_its_sources():
     assert named("local:lambda=0.5", True) == "local"
     assert named("long+exact-stream:size=9,reader=joint", True) == "long+exact-stream (joint)"
-    assert composition_name([(("long",), "interpolate"), (("external",), "interpolate")], True) is None
+    assert (
+        composition_name([(("long",), "interpolate"), (("external",), "interpolate")], True) is None
+    )
     assert named("external:reader=joint", True) == "knn-lm (joint)"
 
 

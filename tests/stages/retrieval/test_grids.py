@@ -47,7 +47,9 @@ def slow_nll(readings, targets, p_lm):
     return total
 
 
-GRID = ReadingGrid(Interpolate(), scales=(0.0, 0.5, 2.0), cutoffs=(1, 2, 5), weights=(0.0, 0.3, 0.9))
+GRID = ReadingGrid(
+    Interpolate(), scales=(0.0, 0.5, 2.0), cutoffs=(1, 2, 5), weights=(0.0, 0.3, 0.9)
+)
 SECOND = ReadingGrid(Interpolate(), scales=(1.0, 3.0), cutoffs=(4,), weights=(0.1, 0.6))
 
 
@@ -65,13 +67,17 @@ def test_sums_over_the_grid_are_those_of_every_point(seed):
 
 def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_it_to_the_last_bit():
     entries, targets, p_lm = random_case(5)
-    grid = ReadingGrid(Interpolate(), GRID.scales, GRID.cutoffs, weights=(0.3, 0.9), off=0.0, tries_off=True)
+    grid = ReadingGrid(
+        Interpolate(), GRID.scales, GRID.cutoffs, weights=(0.3, 0.9), off=0.0, tries_off=True
+    )
     got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [grid])
     assert got.shape == (3, 3, 3)
     assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
     best = best_point(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
     assert points_at([grid], best) == (Point(1, 0.0, 0.0),)
-    assert interior([grid], best, [(1, 2, 5)]) == [{}]  # with no memory read, no scale is better than another
+    assert interior([grid], best, [(1, 2, 5)]) == [
+        {}
+    ]  # with no memory read, no scale is better than another
 
 
 def test_two_readings_make_the_product_of_their_grids():
@@ -114,7 +120,9 @@ def test_several_points_agree_with_one_after_the_other():
     entries, targets, p_lm = random_case(3)
     alone, retrieved = (p_lm.log(), torch.zeros(6)), retrieve(entries, targets)
     points = [Point(1, 2.0, 0.3), Point(2, 0.5, 0.9), Point(5, 2.0, 0.3)]
-    for point, (log_p, log_p_mem) in zip(points, read_points(*alone, retrieved, GRID, points), strict=True):
+    for point, (log_p, log_p_mem) in zip(
+        points, read_points(*alone, retrieved, GRID, points), strict=True
+    ):
         want, memory = compose(*alone, [(retrieved, GRID, point, point.weight)])
         torch.testing.assert_close(log_p, want)
         torch.testing.assert_close(log_p_mem, memory[:, 0])
@@ -164,7 +172,9 @@ def test_a_number_without_a_choice_has_no_edge():
 
 
 def test_temperatures_are_measured_by_the_distance_to_the_last_neighbour():
-    scores = torch.tensor([[-1.0, -4.0], [-2.0, -6.0], [-1.0, -torch.inf], [-torch.inf, -torch.inf]])
+    scores = torch.tensor(
+        [[-1.0, -4.0], [-2.0, -6.0], [-1.0, -torch.inf], [-torch.inf, -torch.inf]]
+    )
     assert score_spread(scores, "l2") == 4.0
     assert score_spread(scores, "dot") == 3.0
 

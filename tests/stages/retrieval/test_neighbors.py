@@ -32,7 +32,9 @@ def test_ranges_that_are_searched_for_together_find_what_each_finds(
     own = {"train": OwnRows(Runs.whole(40), 0, OFFSETS)}
     retrieval = IndexSearch(searcher_of(index, "l2", None), 6, own, exclude)
     searches, search = [], Searcher.search
-    monkeypatch.setattr(Searcher, "search", lambda *given: (searches.append(given), search(*given))[1])
+    monkeypatch.setattr(
+        Searcher, "search", lambda *given: (searches.append(given), search(*given))[1]
+    )
     for split in ("train", "test"):
         found = retrieval.find_each(split, RANGES, [keys[a:b] for a, b in RANGES])
         assert len(searches) == 1
@@ -46,12 +48,18 @@ def test_ranges_that_are_searched_for_together_find_what_each_finds(
 VALUES = np.array([7, 0, 65_536, 3], np.int32)
 
 
-@given(any_array(np.int64, st.tuples(st.integers(0, 5), st.integers(0, 4)), elements=st.integers(-1, 3)))
+@given(
+    any_array(
+        np.int64, st.tuples(st.integers(0, 5), st.integers(0, 4)), elements=st.integers(-1, 3)
+    )
+)
 def test_every_neighbour_becomes_the_token_of_its_row(ids: np.ndarray) -> None:
     tokens = neighbor_tokens(ids, VALUES)
 
     assert tokens.dtype == np.int64
-    assert tokens.tolist() == [[-1 if i < 0 else int(VALUES[i]) for i in row] for row in ids.tolist()]
+    assert tokens.tolist() == [
+        [-1 if i < 0 else int(VALUES[i]) for i in row] for row in ids.tolist()
+    ]
 
 
 def test_a_mapped_file_serves_as_values(tmp_path) -> None:
@@ -68,16 +76,25 @@ class Exhaustive:
     keys: np.ndarray
     metric = "l2"
 
-    def search(self, queries: np.ndarray, k: int, forbidden: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        found = [nearest(q, self.keys, range(len(self.keys)), k, forbidden, i) for i, q in enumerate(queries)]
+    def search(
+        self, queries: np.ndarray, k: int, forbidden: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        found = [
+            nearest(q, self.keys, range(len(self.keys)), k, forbidden, i)
+            for i, q in enumerate(queries)
+        ]
         ids, distances = (
-            (np.array(one).reshape(-1, k) for one in zip(*found, strict=True)) if found else np.zeros((2, 0, k))
+            (np.array(one).reshape(-1, k) for one in zip(*found, strict=True))
+            if found
+            else np.zeros((2, 0, k))
         )
         return ids.astype(np.int64), distances.astype(np.float32)
 
 
 def nearest(query, keys, rows, k, forbidden, place):
-    legal = [r for r in rows if forbidden is None or not forbidden[place, 0] <= r < forbidden[place, 1]]
+    legal = [
+        r for r in rows if forbidden is None or not forbidden[place, 0] <= r < forbidden[place, 1]
+    ]
     ranked = sorted((float(((query - keys[r]) ** 2).sum()), r) for r in legal)[:k]
     missing = k - len(ranked)
     return [r for _, r in ranked] + [-1] * missing, [d for d, _ in ranked] + [np.inf] * missing
@@ -95,15 +112,26 @@ def walked(tokens, values, keys, queries, k, fewest, start, forbidden):
         if forbidden is not None:
             ahead = [r for r in ahead if not forbidden[i, 0] <= r < forbidden[i, 1]]
         searched = len(ahead) < fewest
-        ids, distances = nearest(query, keys, range(len(keys)) if searched else ahead, k, forbidden, i)
+        ids, distances = nearest(
+            query, keys, range(len(keys)) if searched else ahead, k, forbidden, i
+        )
         rows = [r for r in ids if r >= 0]
         out.append((set(rows), sorted(distances), searched))
     return out
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 30), st.integers(1, 40), st.integers(1, 5), st.integers(1, 6), st.booleans(), st.integers(0))
-def test_they_are_those_of_a_walk(start: int, n: int, fewest: int, k: int, hides: bool, seed: int) -> None:
+@given(
+    st.integers(0, 30),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.integers(1, 6),
+    st.booleans(),
+    st.integers(0),
+)
+def test_they_are_those_of_a_walk(
+    start: int, n: int, fewest: int, k: int, hides: bool, seed: int
+) -> None:
     random, stop = np.random.default_rng(seed), start + n
     values, tokens = random.integers(0, 3, 25).astype(np.int32), random.integers(0, 3, stop)
     keys, queries = random.random((25, 4), np.float32), random.random((n, 4), np.float32)
@@ -121,7 +149,9 @@ def test_they_are_those_of_a_walk(start: int, n: int, fewest: int, k: int, hides
         )
         want = walked(tokens[start:stop], values, keys, queries, k, fewest, start, forbidden)
     assert [set(row[row >= 0].tolist()) for row in found.ids] == [rows for rows, _, _ in want]
-    np.testing.assert_allclose(found.distances, np.array([distances for _, distances, _ in want]), rtol=1e-5)
+    np.testing.assert_allclose(
+        found.distances, np.array([distances for _, distances, _ in want]), rtol=1e-5
+    )
     assert found.searches == sum(searched for *_, searched in want)
 
 

@@ -28,7 +28,10 @@ def test_each_query_finds_the_nearest_tokens_of_its_own_sentence_alone(metric: s
     # Small whole numbers: distances are exact, and many are equal.
     sizes, first = (9, 0, 2, 30), iter([50, 0, 10, 200])
     found = [
-        PairKeys(next(first) + random.permutation(size), random.integers(-2, 3, (size, D)).astype(np.float32))
+        PairKeys(
+            next(first) + random.permutation(size),
+            random.integers(-2, 3, (size, D)).astype(np.float32),
+        )
         for size in sizes
     ]
     sentences = np.array([3, 0, 1, 2, 3, 0, 2])
@@ -56,7 +59,9 @@ def ended(some: list[list[int]]) -> list[np.ndarray]:
 
 def held(some: list[list[int]]) -> SimilarSentences:
     ids = ended(some)
-    return SimilarSentences(np.concatenate(ids), np.append(0, np.cumsum([len(one) for one in ids])), V)
+    return SimilarSentences(
+        np.concatenate(ids), np.append(0, np.cumsum([len(one) for one in ids])), V
+    )
 
 
 def best(scores: np.ndarray, count: int, without: int | None = None) -> list[int]:

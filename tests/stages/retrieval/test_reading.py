@@ -11,18 +11,33 @@ from stages.retrieval.grammar import parse_reading, parse_readings, reading_name
     ("typed", "spelled"),
     [
         ("external:k=1024,lambda=0.25", "external:lambda=0.25,k=1024"),
-        ("external:lambda=.10/0.2/0.3,temperature=tune", "external:temperature=tune,lambda=0.1/0.2/0.3"),
-        ("external:lambda=tune,reader=interpolate,exact=false", "external:temperature=tune,lambda=tune"),
+        (
+            "external:lambda=.10/0.2/0.3,temperature=tune",
+            "external:temperature=tune,lambda=0.1/0.2/0.3",
+        ),
+        (
+            "external:lambda=tune,reader=interpolate,exact=false",
+            "external:temperature=tune,lambda=tune",
+        ),
         ("external:lambda=learned", "external:temperature=tune,lambda=learned"),
         ("external:lambda=tune,temperature=1", "external:temperature=1,lambda=tune"),
         ("external:lambda=tune,theta=0.5", "external:theta=0.5,lambda=tune"),
         ("external:lambda=0.1/0.2", "external:lambda=0.1/0.2"),
         ("external:theta=0,lambda=0,exact=true", "external:theta=0,lambda=0,exact=true"),
         ("external+local:k=8/4,lambda=0.1", "local+external:lambda=0.1,k=4/8"),
-        ("external+long+local:size=2/1,reader=joint,k=8", "local+long+external:reader=joint,size=1/2,k=8"),
+        (
+            "external+long+local:size=2/1,reader=joint,k=8",
+            "local+long+external:reader=joint,size=1/2,k=8",
+        ),
         ("long:size=2000,theta=.30,lambda=0.1", "long:theta=0.3,lambda=0.1,size=2000"),
-        ("long:size=50/100,scope=document,lambda=tune", "long:temperature=tune,lambda=tune,size=50/100,scope=document"),
-        ("long+local:size=8,reader=joint,alpha=-2/0/1.5", "local+long:reader=joint,alpha=-2/0/1.5,size=8"),
+        (
+            "long:size=50/100,scope=document,lambda=tune",
+            "long:temperature=tune,lambda=tune,size=50/100,scope=document",
+        ),
+        (
+            "long+local:size=8,reader=joint,alpha=-2/0/1.5",
+            "local+long:reader=joint,alpha=-2/0/1.5,size=8",
+        ),
         ("long:size=8,reader=joint,alpha=0,scope=stream", "long:reader=joint,size=8"),
         ("local:lambda=0.1234567890123456", "local:lambda=0.1234567890123456"),
     ],
@@ -42,7 +57,10 @@ SIZES = "128/256/512/1024/2048/4096/8192/12288"
         ("knn-lm", ["external:temperature=tune,lambda=tune"]),
         ("neural-cache", ["long:theta=tune,lambda=tune,size=tune"]),
         ("trime", ["local:reader=joint,similarity=scaled-dot,temperature=tune"]),
-        ("trime-long", [f"local+long:reader=joint,similarity=scaled-dot,temperature=tune,size={SIZES}"]),
+        (
+            "trime-long",
+            [f"local+long:reader=joint,similarity=scaled-dot,temperature=tune,size={SIZES}"],
+        ),
         (
             "trime-ext",
             [
@@ -58,8 +76,16 @@ def test_a_name_stands_for_its_readings(name, spelled):
 
 def test_values_have_the_types_of_the_contract():
     reading = parse_reading("external:k=8/16,lambda=0.25,temperature=2,similarity=dot,key=hidden")
-    assert (reading.value("k"), reading.weight, reading.comparison.temperature) == ((8, 16), (0.25,), (2.0,))
-    assert (reading.comparison.similarity, reading.comparison.key, reading.value("exact")) == ("dot", "hidden", False)
+    assert (reading.value("k"), reading.weight, reading.comparison.temperature) == (
+        (8, 16),
+        (0.25,),
+        (2.0,),
+    )
+    assert (reading.comparison.similarity, reading.comparison.key, reading.value("exact")) == (
+        "dot",
+        "hidden",
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +93,10 @@ def test_values_have_the_types_of_the_contract():
     [
         ("external:lamda=0.2", "unknown key 'lamda'; did you mean 'lambda'"),
         ("extrenal:lambda=0.2", "no source is called 'extrenal'; did you mean 'external'"),
-        ("trime-ext:k=3", "'trime-ext' stands for local.*joint.* --memory external:.*; write that out"),
+        (
+            "trime-ext:k=3",
+            "'trime-ext' stands for local.*joint.* --memory external:.*; write that out",
+        ),
         ("knn-l", "did you mean 'knn-lm'"),
         ("external:reader=jont", "no reader is called 'jont'; did you mean 'joint'"),
         ("external", "lambda is missing: give lambda=0.25, or lambda=tune"),
@@ -122,7 +151,15 @@ LISTS = st.lists(NUMBERS, min_size=1, max_size=3).map(tuple)
 COUNTS = st.lists(st.integers(1, 10**6), min_size=1, max_size=3)
 
 
-SOURCES = ["local", "long", "external", "local+long", "long+local", "external+local", "local+long+external"]
+SOURCES = [
+    "local",
+    "long",
+    "external",
+    "local+long",
+    "long+local",
+    "external+local",
+    "local+long+external",
+]
 
 
 @st.composite
@@ -188,7 +225,9 @@ def test_choices_are_what_is_tuned():
 def test_only_the_first_reading_may_be_joint():
     first = ("local:reader=joint", "external:lambda=0.1")
     assert [r.reader for r in parse_readings(first)] == ["joint", "interpolate"]
-    with pytest.raises(UsageError, match=r"--memory local:reader=joint: only the first reading may be joint"):
+    with pytest.raises(
+        UsageError, match=r"--memory local:reader=joint: only the first reading may be joint"
+    ):
         parse_readings(first[::-1])
 
 
@@ -214,7 +253,10 @@ def test_a_learned_weight_is_a_choice_beside_the_numbers_it_begins_at():
 def test_only_the_last_reading_may_learn_its_weight():
     learned, cache = "external:lambda=learned", "long:size=5,lambda=0.2"
     assert parse_readings((cache, learned))[1].per_context
-    with pytest.raises(UsageError, match=r"only the last reading may learn its lambda: put it last, or .*lambda=tune"):
+    with pytest.raises(
+        UsageError,
+        match=r"only the last reading may learn its lambda: put it last, or .*lambda=tune",
+    ):
         parse_readings((learned, cache))
 
 

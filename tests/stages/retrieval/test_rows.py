@@ -21,7 +21,8 @@ EACH = ["neural-cache", "exact-stream", "exact (length λ)"]
         ((CACHE, STREAM, MATCHES), [" then ".join(EACH), "neural-cache then exact-stream", *EACH]),
         (
             (CACHE, CACHE, CACHE),
-            [" then ".join(EACH[:1] * n) for n in (3, 2, 1)] + ["neural-cache (2)", "neural-cache (3)"],
+            [" then ".join(EACH[:1] * n) for n in (3, 2, 1)]
+            + ["neural-cache (2)", "neural-cache (3)"],
         ),
     ],
 )
@@ -33,7 +34,9 @@ def test_a_composition_is_read_without_its_last_readings_and_each_alone(
 
 
 def test_rows_of_a_model_that_translates_are_called_after_it() -> None:
-    adaptive = parse_readings(("external:k=2,temperature=1,lambda=adaptive,similarity=l2,key=hidden",))
+    adaptive = parse_readings(
+        ("external:k=2,temperature=1,lambda=adaptive,similarity=l2,key=hidden",)
+    )
     inputs = SourceInputs(64, False, datastore=Datastore(None, torch.empty(0), "l2", True))
     wanted = ["knn-mt (adaptive λ)", "knn-mt"]
     assert [row.name for row in rows_of(adaptive, inputs, False, translates=True)] == wanted

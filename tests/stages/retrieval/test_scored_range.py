@@ -19,7 +19,12 @@ def padded(rows, n):
     return [*rows[:n], *[[] for _ in range(n - len(rows))]]
 
 
-@given(memories, memories, st.integers(1, 9), st.lists(st.integers(1, 10), min_size=1, max_size=3, unique=True))
+@given(
+    memories,
+    memories,
+    st.integers(1, 9),
+    st.lists(st.integers(1, 10), min_size=1, max_size=3, unique=True),
+)
 @settings(deadline=None)
 def test_two_parts_are_one_memory(first, second, held, cutoffs):
     n, cutoffs = max(len(first), len(second)), sorted(cutoffs)
@@ -32,11 +37,19 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
     for s, scale in enumerate(SCALES):
         for c, cutoff in enumerate(cutoffs):
             few = union.held(slice(0, n), scale, cutoff)
-            dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(1, few.tokens, few.log_sums.log_prob)
+            dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(
+                1, few.tokens, few.log_sums.log_prob
+            )
             for i, target in enumerate(targets.tolist()):
-                read = sorted(rows[0][i], reverse=True)[:cutoff] + sorted(rows[1][i], reverse=True)[:held]
+                read = (
+                    sorted(rows[0][i], reverse=True)[:cutoff]
+                    + sorted(rows[1][i], reverse=True)[:held]
+                )
                 scores, values = zip(*read, strict=True) if read else ((), ())
-                want = [log_or_absent(mass) for mass in oracle.log_sums(scores, values, target, scale, len(read))]
+                want = [
+                    log_or_absent(mass)
+                    for mass in oracle.log_sums(scores, values, target, scale, len(read))
+                ]
                 at = log_sums.at(s, c)
                 got = [(part[i] + at.max_score[i]).item() for part in (at.target, at.total)]
                 assert got == pytest.approx(want, abs=1e-4)
@@ -46,21 +59,35 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
 @pytest.mark.parametrize("first", [True, False])
 def test_entries_that_stand_for_several_weigh_as_much_beside_others_whatever_is_asked(first):
     """Of the targets, of all tokens that are held, and of each entry."""
-    counted = Entries(torch.tensor([[1.0, 0.5, 0.0]]), torch.tensor([[2, 0, 2]]), counts=torch.tensor([[3.0, 7, 1]]))
-    parts = [retrieve(counted, torch.tensor([2])), retrieve(cells_of([[(0.7, 2), (0.2, 1)]]), torch.tensor([2]))]
+    counted = Entries(
+        torch.tensor([[1.0, 0.5, 0.0]]),
+        torch.tensor([[2, 0, 2]]),
+        counts=torch.tensor([[3.0, 7, 1]]),
+    )
+    parts = [
+        retrieve(counted, torch.tensor([2])),
+        retrieve(cells_of([[(0.7, 2), (0.2, 1)]]), torch.tensor([2])),
+    ]
     union = parts[0].beside(parts[1]) if first else parts[1].beside(parts[0])
     for scale, cutoff in ((0.0, 2), (1.5, 3)):
-        (read := [(3 * math.exp(scale), 2), (7 * math.exp(0.5 * scale), 0), (1, 2)][:cutoff]).extend(
-            [(math.exp(0.7 * scale), 2), (math.exp(0.2 * scale), 1)][:cutoff]
-        )
+        (
+            read := [(3 * math.exp(scale), 2), (7 * math.exp(0.5 * scale), 0), (1, 2)][:cutoff]
+        ).extend([(math.exp(0.7 * scale), 2), (math.exp(0.2 * scale), 1)][:cutoff])
         total = sum(weight for weight, _ in read)
-        wanted = [sum(weight for weight, value in read if value == token) / total for token in range(VOCABULARY)]
+        wanted = [
+            sum(weight for weight, value in read if value == token) / total
+            for token in range(VOCABULARY)
+        ]
         held = union.held(slice(0, 1), scale, cutoff)
         dense = torch.zeros(1, VOCABULARY).scatter_(1, held.tokens, held.log_sums.log_prob.exp())
         assert dense[0].tolist() == pytest.approx(wanted, rel=1e-5)
-        assert union.log_sums([scale], [cutoff]).at(0, 0).log_prob.exp().item() == pytest.approx(wanted[2], rel=1e-5)
+        assert union.log_sums([scale], [cutoff]).at(0, 0).log_prob.exp().item() == pytest.approx(
+            wanted[2], rel=1e-5
+        )
         own = union.weights(scale, cutoff)[0 if first else 1][0].tolist()
-        assert own[:cutoff] == pytest.approx([weight / total for weight, _ in read[:cutoff]], rel=1e-5)
+        assert own[:cutoff] == pytest.approx(
+            [weight / total for weight, _ in read[:cutoff]], rel=1e-5
+        )
 
 
 def test_a_part_far_behind_the_other_keeps_its_digits():
@@ -90,10 +117,16 @@ def test_one_part_is_what_it_is_alone():
 
 
 def test_some_of_the_positions_keep_what_is_read_whatever_the_cutoff():
-    entries, targets = cells_of([[(2.0, 0), (1.0, 1)], [(2.0, 1), (1.0, 0)], [(1.0, 1)]]), torch.tensor([0, 0, 1])
+    entries, targets = (
+        cells_of([[(2.0, 0), (1.0, 1)], [(2.0, 1), (1.0, 0)], [(1.0, 1)]]),
+        torch.tensor([0, 0, 1]),
+    )
     rows = torch.tensor([1, 2])
     every = Retrieved(
-        (MatchedEntries(entries, find_matches(entries, targets), reads=2), *retrieve(entries, targets).parts)
+        (
+            MatchedEntries(entries, find_matches(entries, targets), reads=2),
+            *retrieve(entries, targets).parts,
+        )
     )
     some = every.taken(rows, targets[rows])
     whole, part = (one.log_sums(SCALES, [1]) for one in (every, some))

@@ -27,25 +27,47 @@ def test_automatic_kind_follows_number_and_size(keys: Keys, gigabytes: float, ki
     assert f"{keys.rows:,}" in why or "GB" in why
 
 
-@pytest.mark.parametrize(("rows", "lists"), [(1, 1), (60_000, 512), (1_000_000, 2048), (103_000_000, 4096)])
+@pytest.mark.parametrize(
+    ("rows", "lists"), [(1, 1), (60_000, 512), (1_000_000, 2048), (103_000_000, 4096)]
+)
 def test_lists_follow_the_square_root(rows: int, lists: int) -> None:
     assert automatic_lists(rows) == lists
 
 
 def test_resolving_decides_everything_and_drops_what_does_not_apply() -> None:
     flat = resolve(IndexConfig(), SMALL)
-    assert (flat.index, flat.lists, flat.probe, flat.code_bytes, flat.links, flat.train_keys) == ("flat", *[None] * 5)
+    assert (flat.index, flat.lists, flat.probe, flat.code_bytes, flat.links, flat.train_keys) == (
+        "flat",
+        *[None] * 5,
+    )
     ivf = resolve(IndexConfig(), LARGE)
-    assert (ivf.index, ivf.lists, ivf.probe, ivf.train_keys, ivf.code_bytes) == ("ivf-flat", 2048, 64, 131072, None)
+    assert (ivf.index, ivf.lists, ivf.probe, ivf.train_keys, ivf.code_bytes) == (
+        "ivf-flat",
+        2048,
+        64,
+        131072,
+        None,
+    )
     pq = resolve(IndexConfig(index="ivf-pq", lists=4096), LARGE)
-    assert (pq.lists, pq.probe, pq.code_bytes, pq.code_bits, pq.train_keys) == (4096, 32, 64, 8, 262144)
+    assert (pq.lists, pq.probe, pq.code_bytes, pq.code_bits, pq.train_keys) == (
+        4096,
+        32,
+        64,
+        8,
+        262144,
+    )
     assert resolve(IndexConfig(index="hnsw"), SMALL).links == 32
     factory = resolve(IndexConfig(index="OPQ16,IVF64,PQ16"), SMALL)
     assert (factory.lists, factory.probe, factory.train_keys) == (None, 32, 30_000)
 
 
 def test_resolved_settings_resolve_to_themselves() -> None:
-    for config in (IndexConfig(), IndexConfig(index="ivf-pq"), IndexConfig(index="hnsw"), IndexConfig(index="SQ8")):
+    for config in (
+        IndexConfig(),
+        IndexConfig(index="ivf-pq"),
+        IndexConfig(index="hnsw"),
+        IndexConfig(index="SQ8"),
+    ):
         once = resolve(config, LARGE)
         assert resolve(once, LARGE) == once
 
@@ -80,7 +102,9 @@ def test_automatic_code_suits_the_width() -> None:
         ({"index": "SQ8", "probe": 5}, ["no lists to probe"]),
     ],
 )
-def test_refuses_what_is_not_legal_and_names_what_is(settings: dict[str, Any], words: list[str]) -> None:
+def test_refuses_what_is_not_legal_and_names_what_is(
+    settings: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(UsageError) as refused:
         resolve(IndexConfig(**settings), SMALL)
     for word in words:
@@ -89,9 +113,16 @@ def test_refuses_what_is_not_legal_and_names_what_is(settings: dict[str, Any], w
 
 @pytest.mark.parametrize(
     ("factory", "word"),
-    [("HNSW0", "HNSW32"), ("IVF8_HNSW1,Flat", "links"), ("IDMap,Flat", "IDMap"), ("IDMap2,Flat", "IDMap")],
+    [
+        ("HNSW0", "HNSW32"),
+        ("IVF8_HNSW1,Flat", "links"),
+        ("IDMap,Flat", "IDMap"),
+        ("IDMap2,Flat", "IDMap"),
+    ],
 )
-def test_factory_strings_that_faiss_accepts_but_cannot_fill_are_refused(factory: str, word: str) -> None:
+def test_factory_strings_that_faiss_accepts_but_cannot_fill_are_refused(
+    factory: str, word: str
+) -> None:
     with pytest.raises(UsageError, match=word):
         resolve(IndexConfig(index=factory), SMALL)
 

@@ -70,25 +70,33 @@ def test_lengths_are_computed_once_where_lists_are_in_memory(
     computed: list[int] = []
     compute = module.squared_lengths
     monkeypatch.setattr(
-        module, "squared_lengths", lambda keys, *given: (computed.append(len(keys)), compute(keys, *given))[1]
+        module,
+        "squared_lengths",
+        lambda keys, *given: (computed.append(len(keys)), compute(keys, *given))[1],
     )
     monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
     blocks, scratch = ListBlocks(lists, ORIGIN, kept_bytes), Scratch()
     for times in (1, 2):
         for number in range(8):
-            for start, (block, _) in zip(range(0, 200, 7), blocks.each([number], scratch), strict=False):
+            for start, (block, _) in zip(
+                range(0, 200, 7), blocks.each([number], scratch), strict=False
+            ):
                 require_keys(block, lists, number, slice(start, start + len(block.rows)))
         assert sum(computed) == 200 * (times if kept_bytes is None else 1)
 
 
 @pytest.mark.parametrize("kept_bytes", [None, 0])
-def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPatch, kept_bytes: int | None) -> None:
+def test_a_long_list_comes_in_parts(
+    lists: Counted, monkeypatch: pytest.MonkeyPatch, kept_bytes: int | None
+) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
     blocks = ListBlocks(lists, ORIGIN, kept_bytes)
     np.testing.assert_array_equal(blocks.parts, np.maximum(1, -(-lists.sizes // 7)))
     for number in range(8):
         size = int(lists.sizes[number])
-        for first, (block, _) in zip(range(0, size, 7), blocks.each([number], Scratch()), strict=True):
+        for first, (block, _) in zip(
+            range(0, size, 7), blocks.each([number], Scratch()), strict=True
+        ):
             require_keys(block, lists, number, slice(first, first + 7))
 
 

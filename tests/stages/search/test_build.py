@@ -39,16 +39,20 @@ def in_parts(config: IndexConfig, keys: StoredKeys, folder: Path, sizes: list[ra
 
 
 @pytest.mark.parametrize(
-    "settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4}, {"index": "PCA4,IVF9,SQ8"}]
+    "settings",
+    [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4}, {"index": "PCA4,IVF9,SQ8"}],
 )
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_parts_make_the_same_index_as_one_piece(tmp_path: Path, settings: dict[str, Any], dtype: str) -> None:
+def test_parts_make_the_same_index_as_one_piece(
+    tmp_path: Path, settings: dict[str, Any], dtype: str
+) -> None:
     keys = stored(dtype)
     config = resolved(keys, **settings)
     index = in_parts(config, keys, tmp_path, [range(0, 4), range(4, 5), range(5, keys.shards)])
     build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
     searchers = [
-        open_searcher(path, config.model_dump(), (keys.rows, keys.dim)) for path in (index, tmp_path / "whole")
+        open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
+        for path in (index, tmp_path / "whole")
     ]
     queries = keys.rows_between(0, 50).astype(np.float32)
     (ids, distances), (want_ids, want_distances) = (s.search(queries, 9) for s in searchers)
@@ -62,7 +66,11 @@ def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
     files = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        files.append(in_parts(config, keys, tmp_path / name, [range(0, 4), range(4, keys.shards)]).read_bytes())
+        files.append(
+            in_parts(
+                config, keys, tmp_path / name, [range(0, 4), range(4, keys.shards)]
+            ).read_bytes()
+        )
     assert files[0] == files[1]
 
 
@@ -79,7 +87,10 @@ def test_what_is_learned_and_added_is_what_faiss_learns_and_adds(
     own.train(build.training_sample(keys, 600, config.seed))
     own.add(widened(keys.rows_between(0, 600)))
     build.write_index(own, tmp_path / "own")
-    assert in_parts(config, keys, tmp_path, [range(keys.shards)]).read_bytes() == (tmp_path / "own").read_bytes()
+    assert (
+        in_parts(config, keys, tmp_path, [range(keys.shards)]).read_bytes()
+        == (tmp_path / "own").read_bytes()
+    )
 
 
 def test_a_part_of_which_no_row_is_wanted_holds_none(tmp_path: Path) -> None:
@@ -92,7 +103,9 @@ def test_a_part_of_which_no_row_is_wanted_holds_none(tmp_path: Path) -> None:
 def test_another_seed_gives_another_index(tmp_path: Path) -> None:
     keys = stored()
     for seed in (0, 1):
-        build.train(resolved(keys, index="ivf-flat", seed=seed, train_keys=300), keys, tmp_path / str(seed))
+        build.train(
+            resolved(keys, index="ivf-flat", seed=seed, train_keys=300), keys, tmp_path / str(seed)
+        )
     assert (tmp_path / "0").read_bytes() != (tmp_path / "1").read_bytes()
 
 
@@ -143,8 +156,12 @@ def test_recall_counts_true_neighbours_among_those_found() -> None:
 def test_the_error_of_recall_is_that_of_a_mean_over_queries(k: int) -> None:
     random = np.random.default_rng(0)
     true = np.stack([random.permutation(40)[:8] for _ in range(50)])
-    found = np.stack([random.permutation(np.concatenate([row[:5], 100 + row[:5]]))[:8] for row in true])
-    shares = np.array([len({*f[:k].tolist()} & {*t[:k].tolist()}) / k for f, t in zip(found, true, strict=True)])
+    found = np.stack(
+        [random.permutation(np.concatenate([row[:5], 100 + row[:5]]))[:8] for row in true]
+    )
+    shares = np.array(
+        [len({*f[:k].tolist()} & {*t[:k].tolist()}) / k for f, t in zip(found, true, strict=True)]
+    )
     recalled = Recalled(found, true)
     assert recalled.pool(k) == pytest.approx(shares.mean())
     assert recalled.standard_error(k) == pytest.approx(shares.std(ddof=1) / np.sqrt(50))
@@ -157,7 +174,9 @@ def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     keys = stored(rows=600)
     config = resolved(keys, index="ivf-flat", lists=8, probe=8)
     searcher: Searcher = open_searcher(
-        in_parts(config, keys, tmp_path, [range(keys.shards)]), config.model_dump(), (keys.rows, keys.dim)
+        in_parts(config, keys, tmp_path, [range(keys.shards)]),
+        config.model_dump(),
+        (keys.rows, keys.dim),
     )
     figures = measure(searcher, keys, queries=100, seed=0)
     assert figures["queries"] == 100
@@ -169,9 +188,13 @@ def test_measured_recall_is_that_of_the_lists_read(tmp_path: Path) -> None:
     assert searcher.search(keys.rows_between(0, 1).astype(np.float32), 600)[0].min() == 0
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("ivf-flat", "float16"), ("ivf-flat", "float32"), ("IVF8,SQ8", "float16")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("ivf-flat", "float16"), ("ivf-flat", "float32"), ("IVF8,SQ8", "float16")]
+)
 @pytest.mark.parametrize("rows", [40, 600])
-def test_recall_by_lists_read_is_that_of_searches_in_so_many(kind: str, dtype: str, rows: int, tmp_path: Path) -> None:
+def test_recall_by_lists_read_is_that_of_searches_in_so_many(
+    kind: str, dtype: str, rows: int, tmp_path: Path
+) -> None:
     keys = stored(rows=rows, dtype=dtype)
     config = resolved(keys, index=kind, probe=6, **({"lists": 8} if kind == "ivf-flat" else {}))
     file = in_parts(config, keys, tmp_path, [range(keys.shards)])
@@ -193,7 +216,9 @@ def test_recall_by_lists_read_is_that_of_searches_in_so_many(kind: str, dtype: s
 def test_a_full_disk_is_no_truncated_index(rows: int) -> None:
     keys = stored(rows=rows)
     with pytest.raises(OSError, match="No space left"):
-        build.build_whole(empty_index(resolved(keys, index="flat"), keys.dim, "float16"), keys, Path("/dev/full"))
+        build.build_whole(
+            empty_index(resolved(keys, index="flat"), keys.dim, "float16"), keys, Path("/dev/full")
+        )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +230,9 @@ def test_a_full_disk_is_no_truncated_index(rows: int) -> None:
         ("IVF4_NSG16,Flat", "choose hnsw"),
     ],
 )
-def test_what_faiss_would_refuse_only_with_keys_is_refused_before_work(index: str, words: str) -> None:
+def test_what_faiss_would_refuse_only_with_keys_is_refused_before_work(
+    index: str, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         resolved(stored(), index=index)
 
@@ -223,7 +250,9 @@ def test_an_index_of_other_keys_is_damage(tmp_path: Path, kind: str, rows: int, 
     build.train(config, keys, tmp_path / "trained")
     build.build_whole(read_index(tmp_path / "trained"), keys, tmp_path / "whole")
     open_searcher(tmp_path / "whole", config.model_dump(), (keys.rows, keys.dim))
-    with pytest.raises(ArtifactError, match=r"whole holds nothing that memlm wrote .*index of 600 keys"):
+    with pytest.raises(
+        ArtifactError, match=r"whole holds nothing that memlm wrote .*index of 600 keys"
+    ):
         open_searcher(tmp_path / "whole", config.model_dump(), (rows, dim))
 
 
@@ -247,12 +276,21 @@ def test_a_factory_string_without_end_is_refused_before_faiss_parses_it() -> Non
 @pytest.mark.parametrize(
     ("settings", "dtype"),
     [
-        *(({"index": kind}, dtype) for kind in ("flat", "hnsw", "ivf-flat") for dtype in ("float16", "float32")),
+        *(
+            ({"index": kind}, dtype)
+            for kind in ("flat", "hnsw", "ivf-flat")
+            for dtype in ("float16", "float32")
+        ),
         ({"index": "ivf-pq", "code_bytes": 8, "code_bits": 4}, "float16"),
-        ({"index": "ivf-pq", "code_bytes": 2}, "float32"),  # 8 codes of 8 bits would be learned in 20 seconds
+        (
+            {"index": "ivf-pq", "code_bytes": 2},
+            "float32",
+        ),  # 8 codes of 8 bits would be learned in 20 seconds
     ],
 )
-def test_the_size_of_an_index_is_known_before_it_is_built(tmp_path: Path, settings: dict[str, Any], dtype: str) -> None:
+def test_the_size_of_an_index_is_known_before_it_is_built(
+    tmp_path: Path, settings: dict[str, Any], dtype: str
+) -> None:
     keys = stored(dtype, rows=5000, dim=32)
     config = resolved(keys, **settings)
     build.train(config, keys, tmp_path / "trained")
@@ -265,4 +303,7 @@ def test_the_size_of_an_index_is_known_before_it_is_built(tmp_path: Path, settin
 
 def test_the_size_of_what_faiss_makes_of_its_own_strings_is_not_known() -> None:
     keys = stored()
-    assert index_bytes(resolved(keys, index="PCA4,IVF9,SQ8"), Keys(keys.rows, keys.dim, "float16")) is None
+    assert (
+        index_bytes(resolved(keys, index="PCA4,IVF9,SQ8"), Keys(keys.rows, keys.dim, "float16"))
+        is None
+    )

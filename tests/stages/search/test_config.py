@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from stages.errors import UsageError
-from stages.search.config import NeighborsConfig, exactness, excluding_fewer, forbidden_rows, lists_to_read
+from stages.search.config import (
+    NeighborsConfig,
+    exactness,
+    excluding_fewer,
+    forbidden_rows,
+    lists_to_read,
+)
 
 LISTS = {"index": "ivf-flat", "lists": 16, "probe": 8}
 FLAT = {"index": "flat", "lists": None, "probe": None}
@@ -50,7 +56,9 @@ def test_where_nothing_was_measured_the_index_decides() -> None:
         (1, FLAT, "'flat' has no lists to probe: leave probe out"),
     ],
 )
-def test_lists_that_are_not_there_cannot_be_read(probe: int, index: dict[str, Any], message: str) -> None:
+def test_lists_that_are_not_there_cannot_be_read(
+    probe: int, index: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         lists_to_read(NeighborsConfig(probe=probe), index, MEASURED)
 
@@ -61,7 +69,10 @@ def test_candidates_are_a_multiple_of_the_neighbours_within_bounds(k: int, candi
 
 
 def test_whole_keys_are_exact_without_candidates() -> None:
-    assert exactness(NeighborsConfig(exact=True), lossless=True) == {"exact": True, "candidates": None}
+    assert exactness(NeighborsConfig(exact=True), lossless=True) == {
+        "exact": True,
+        "candidates": None,
+    }
     assert exactness(NeighborsConfig(), lossless=False) == {"exact": False, "candidates": None}
     assert exactness(NeighborsConfig(exact=True, candidates=9), lossless=False) == {}
 
@@ -74,7 +85,9 @@ def test_whole_keys_are_exact_without_candidates() -> None:
         ({"exact": True, "k": 10, "candidates": 9}, False, "9 candidates are fewer than k = 10"),
     ],
 )
-def test_candidates_that_mean_nothing_are_refused(settings: dict[str, Any], lossless: bool, message: str) -> None:
+def test_candidates_that_mean_nothing_are_refused(
+    settings: dict[str, Any], lossless: bool, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         exactness(NeighborsConfig(**settings), lossless)
 
@@ -90,7 +103,9 @@ OFFSETS = np.array([0, 3, 3, 7])
         ("document", 1, 5, [[0, 3], [0, 3], [3, 7], [3, 7]]),
     ],
 )
-def test_forbidden_rows_are_those_of_the_contract(exclude: str, start: int, stop: int, rows: list[list[int]]) -> None:
+def test_forbidden_rows_are_those_of_the_contract(
+    exclude: str, start: int, stop: int, rows: list[list[int]]
+) -> None:
     np.testing.assert_array_equal(forbidden_rows(exclude, start, stop, OFFSETS), rows)
 
 

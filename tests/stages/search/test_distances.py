@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 import zarr
 
-from stages.search.distances import exact_distances, exact_order, pair_scores, search_with_candidates
+from stages.search.distances import (
+    exact_distances,
+    exact_order,
+    pair_scores,
+    search_with_candidates,
+)
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys, take_values
 from tests.oracles.search import nearest
@@ -15,7 +20,12 @@ class CountingArray:
     """A Zarr array that counts the slices taken of it."""
 
     def __init__(self, array: Any) -> None:
-        self.array, self.shape, self.dtype, self.chunks = array, array.shape, array.dtype, array.chunks
+        self.array, self.shape, self.dtype, self.chunks = (
+            array,
+            array.shape,
+            array.dtype,
+            array.chunks,
+        )
         self.slices: list[tuple[int, int]] = []
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -25,7 +35,11 @@ class CountingArray:
 
 def stored(tmp_path: Path, keys: np.ndarray, rows: int) -> CountingArray:
     array = zarr.create_array(
-        tmp_path / "keys", shape=keys.shape, dtype=keys.dtype, chunks=(rows, *keys.shape[1:]), compressors=None
+        tmp_path / "keys",
+        shape=keys.shape,
+        dtype=keys.dtype,
+        chunks=(rows, *keys.shape[1:]),
+        compressors=None,
     )
     array[:] = keys
     return CountingArray(array)
@@ -37,7 +51,9 @@ def keys() -> np.ndarray:
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_equals_float64_sums_over_the_stored_keys(tmp_path: Path, keys: np.ndarray, metric: str) -> None:
+def test_equals_float64_sums_over_the_stored_keys(
+    tmp_path: Path, keys: np.ndarray, metric: str
+) -> None:
     random = np.random.default_rng(1)
     queries = random.standard_normal((9, 7)).astype(np.float32)
     ids = random.integers(-1, 100, (9, 13))
@@ -53,12 +69,16 @@ def test_pairs_of_queries_in_any_precision_are_scored() -> None:
     keys, pairs = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([0, 1, 1])
     want = pair_scores(keys[:2], pairs, keys, pairs + 1, "l2")
     np.testing.assert_array_equal(want, [27, 27, 27])
-    np.testing.assert_array_equal(pair_scores(keys[:2].astype(np.float64), pairs, keys, pairs + 1, "l2"), want)
+    np.testing.assert_array_equal(
+        pair_scores(keys[:2].astype(np.float64), pairs, keys, pairs + 1, "l2"), want
+    )
 
 
 def test_half_precision_keys_are_widened_before_they_are_squared(tmp_path: Path) -> None:
     keys = np.full((3, 64), 200, np.float16)
-    got = exact_distances(StoredKeys(stored(tmp_path, keys, 2)), np.zeros((1, 64), np.float32), np.array([[2]]), "l2")
+    got = exact_distances(
+        StoredKeys(stored(tmp_path, keys, 2)), np.zeros((1, 64), np.float32), np.array([[2]]), "l2"
+    )
     assert got[0, 0] == 64 * 200**2  # beyond the largest float16
 
 
@@ -82,7 +102,11 @@ def test_a_long_list_of_pairs_is_scored_in_pieces(
 def test_reordering_keeps_the_best_by_exact_distance(tmp_path: Path) -> None:
     keys = np.array([[0.0], [3], [1], [2], [1]], np.float32)
     ids, distances = exact_order(
-        StoredKeys(stored(tmp_path, keys, 2)), np.zeros((1, 1), np.float32), np.array([[1, 4, 3, 2, -1]]), "l2", 3
+        StoredKeys(stored(tmp_path, keys, 2)),
+        np.zeros((1, 1), np.float32),
+        np.array([[1, 4, 3, 2, -1]]),
+        "l2",
+        3,
     )
     np.testing.assert_array_equal(ids, [[2, 4, 3]])
     np.testing.assert_array_equal(distances, [[1, 1, 4]])
@@ -91,7 +115,12 @@ def test_reordering_keeps_the_best_by_exact_distance(tmp_path: Path) -> None:
 def test_shards_are_read_in_order_and_rows_as_asked(tmp_path: Path, keys: np.ndarray) -> None:
     reader = StoredKeys(stored(tmp_path, keys, 30))
     assert reader.shards == 4
-    assert [(first, len(block)) for first, block in reader.each()] == [(0, 30), (30, 30), (60, 30), (90, 10)]
+    assert [(first, len(block)) for first, block in reader.each()] == [
+        (0, 30),
+        (30, 30),
+        (60, 30),
+        (90, 10),
+    ]
     rows = np.array([99, 0, 31, 30, 0])
     np.testing.assert_array_equal(reader.take(rows), keys[rows].astype(np.float32))
     np.testing.assert_array_equal(reader.rows_between(25, 35), keys[25:35])
@@ -107,7 +136,9 @@ def test_values_are_gathered_by_shard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_candidates_are_ordered_by_the_stored_keys(tmp_path: Path, keys: np.ndarray, metric: str) -> None:
+def test_candidates_are_ordered_by_the_stored_keys(
+    tmp_path: Path, keys: np.ndarray, metric: str
+) -> None:
     rough = ExactSearcher(StoredKeys(keys.round(), 100), metric)
     queries = keys[:9].astype(np.float32)
     forbidden = np.stack([np.arange(9), np.arange(9) + 2], axis=1)

@@ -35,10 +35,14 @@ def clusters(lists: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
     centroids = np.zeros((lists, DIM), np.float32)
     centroids[:, 0] = np.arange(lists) * 100
     numbers = np.repeat(np.arange(lists), rows)
-    return (centroids[numbers] + random.standard_normal((lists * rows, DIM))).astype(np.float32), centroids
+    return (centroids[numbers] + random.standard_normal((lists * rows, DIM))).astype(
+        np.float32
+    ), centroids
 
 
-def test_lists_that_a_quantizer_does_not_find_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_that_a_quantizer_does_not_find_bound_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A graph may not lead to all lists: the last places then hold -1."""
     keys, centroids = clusters(16, 20)
     searcher, nearest_lists = over_clusters(keys, centroids), GroupedSearcher._nearest_lists
@@ -74,7 +78,9 @@ def test_bounds_take_little_memory_however_long_the_lists_are() -> None:
 
 @pytest.mark.parametrize("k", [5, 300])
 def test_long_excluded_ranges_are_no_pairs(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nearest lists of each query are hidden whole; of all its lists it holds few rows that it may see."""
+    """The nearest lists of each query are hidden whole; of all its lists it holds few rows that it
+    may see.
+    """
     keys, centroids = clusters(8, 200)
     searcher, rows = over_clusters(keys, centroids), np.arange(0, 1600, 100)
     exclude = np.stack([rows - 300, rows + 301], axis=1)
@@ -93,8 +99,12 @@ def test_long_excluded_ranges_are_no_pairs(k: int, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("budget", [0, 3 * 20 * (4 * DIM + 8) + 1, 1 << 20])
-def test_keys_of_some_lists_are_kept_as_they_are_compared(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    """The first three lists fit where there is room for three and a byte; what is found is the same."""
+def test_keys_of_some_lists_are_kept_as_they_are_compared(
+    monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
+    """The first three lists fit where there is room for three and a byte; what is found is the
+    same.
+    """
     monkeypatch.setattr(module, "HELD_BYTES", budget)
     keys, centroids = clusters(8, 20)
     searcher = over_clusters(keys, centroids)
@@ -102,7 +112,9 @@ def test_keys_of_some_lists_are_kept_as_they_are_compared(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(searcher.search(keys[:30], 50)[0], want)
     made: list[int] = []
     widen = blocks.widen
-    monkeypatch.setattr(blocks, "widen", lambda keys, out: (made.append(len(keys)), widen(keys, out))[1])
+    monkeypatch.setattr(
+        blocks, "widen", lambda keys, out: (made.append(len(keys)), widen(keys, out))[1]
+    )
     np.testing.assert_array_equal(searcher.search(keys[:30], 50)[0], want)
     assert searcher.blocks.kept == {0: 0, 1 << 20: 8}.get(budget, 3)
     assert sum(made) >= (8 - searcher.blocks.kept) * 20

@@ -12,7 +12,9 @@ from stages.search.lists import InvertedLists, write_with_lists
 from stages.search.open import open_searcher, read_index, stays_on_disk
 
 DIM = 8
-KINDS = pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat"])
+KINDS = pytest.mark.parametrize(
+    "factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat"]
+)
 
 
 def filled(factory: str, rows: int = 400, metric: int = faiss.METRIC_L2) -> Any:
@@ -33,7 +35,9 @@ def written(index: Any, folder: Path) -> Path:
 @KINDS
 def test_lists_in_a_file_are_those_in_memory(factory: str, tmp_path: Path) -> None:
     index = filled(factory)
-    own, other = (InvertedLists(one) for one in (index, read_index(written(index, tmp_path), mapped=True)))
+    own, other = (
+        InvertedLists(one) for one in (index, read_index(written(index, tmp_path), mapped=True))
+    )
     assert not own.mapped
     assert other.mapped
     np.testing.assert_array_equal(own.sizes, other.sizes)
@@ -47,7 +51,9 @@ def test_lists_in_a_file_are_those_in_memory(factory: str, tmp_path: Path) -> No
             np.testing.assert_array_equal(own.codes(number)[half], lists.codes(number, half))
 
 
-@pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat", "PCA4,IVF9,SQ8"])
+@pytest.mark.parametrize(
+    "factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat", "PCA4,IVF9,SQ8"]
+)
 def test_an_index_is_written_as_faiss_writes_it(factory: str, tmp_path: Path) -> None:
     index = filled(factory)
     path, ivf = written(index, tmp_path), faiss.extract_index_ivf(index)
@@ -67,13 +73,26 @@ def little_memory(monkeypatch: pytest.MonkeyPatch, size: int = 10_000) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-@pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF16_HNSW4,Flat"])
+@pytest.mark.parametrize(
+    "factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF16_HNSW4,Flat"]
+)
 @pytest.mark.parametrize("width", [1, 151])
 def test_what_is_found_is_the_same(
-    factory: str, metric: str, device: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    factory: str,
+    metric: str,
+    device: str,
+    width: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    index = filled(factory, metric=faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
-    path, settings, rows = written(index, tmp_path), {"metric": metric, "probe": 3}, np.arange(0, 400, 5)
+    index = filled(
+        factory, metric=faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
+    )
+    path, settings, rows = (
+        written(index, tmp_path),
+        {"metric": metric, "probe": 3},
+        np.arange(0, 400, 5),
+    )
     queries = np.random.default_rng(1).standard_normal((80, DIM), np.float32)
     exclude = np.stack([rows - width // 2, rows + (width + 1) // 2], axis=1)
     held = open_searcher(path, settings, (400, DIM), device).search(queries, 30, exclude)
@@ -100,12 +119,15 @@ def test_an_index_stays_on_the_disk_if_it_is_large_and_has_lists(
 
 
 @pytest.mark.parametrize("damage", ["rows", "length"])
-def test_what_is_wrong_with_a_large_file_is_said(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_with_a_large_file_is_said(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written(filled("IVF16,Flat"), tmp_path)
     raw = path.read_bytes()
     path.write_bytes(raw[:-8] + np.int64(400).tobytes() if damage == "rows" else raw[:-9])
     little_memory(monkeypatch)
     with pytest.raises(
-        ArtifactError, match=r"names rows .* to 400 of 400" if damage == "rows" else "memlm build-index"
+        ArtifactError,
+        match=r"names rows .* to 400 of 400" if damage == "rows" else "memlm build-index",
     ):
         open_searcher(path, {"metric": "l2", "probe": 3}, (400, DIM))

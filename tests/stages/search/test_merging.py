@@ -26,13 +26,17 @@ def test_rows_are_merged_as_by_a_loop(rows: int, k: int, block: int, seed: int) 
     draw = np.random.default_rng(seed)
     values = draw.integers(0, 3, rows)
     neighbors = np.array([np.append(draw.permutation(rows), [-1] * k)[:k] for _ in range(rows)])
-    counts = merged_rows(((start, neighbors[start : start + block]) for start in range(0, rows, block)), values)
+    counts = merged_rows(
+        ((start, neighbors[start : start + block]) for start in range(0, rows, block)), values
+    )
     assert counts.tolist() == slowly_merged(neighbors.tolist(), values.tolist())
     assert counts.sum() == rows
 
 
 def test_a_share_of_the_rows_is_drawn_and_at_least_one() -> None:
     assert random_rows(1000, 0.25, seed=1).sum() == 250
-    assert random_rows(3, 0.01, seed=1).tolist() != random_rows(3, 1.0, seed=1).tolist() == [1, 1, 1]
+    assert (
+        random_rows(3, 0.01, seed=1).tolist() != random_rows(3, 1.0, seed=1).tolist() == [1, 1, 1]
+    )
     assert random_rows(3, 0.01, seed=1).sum() == 1
     assert (random_rows(1000, 0.5, seed=1) != random_rows(1000, 0.5, seed=2)).any()

@@ -56,30 +56,42 @@ def test_what_is_found_is_what_exact_search_finds(half: bool, width: int) -> Non
 def test_few_whole_keys_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, taken = structured(2000, noise=0.3), list[int]()
     whole = projection.ShortKeys.whole
-    monkeypatch.setattr(projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1])
+    monkeypatch.setattr(
+        projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1]
+    )
     over_lists(keys, True).search(keys[:40], K)
     assert 40 * K <= sum(taken) < 40 * len(keys) / 10
 
 
-@pytest.mark.parametrize(("keys", "metric", "k"), [(0.3, "ip", K), (30.0, "l2", K), (0.3, "l2", MOST_NEAREST + 1)])
+@pytest.mark.parametrize(
+    ("keys", "metric", "k"), [(0.3, "ip", K), (30.0, "l2", K), (0.3, "l2", MOST_NEAREST + 1)]
+)
 def test_whole_keys_are_compared_where_short_vectors_would_not_pay(
     keys: float, metric: str, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection.ShortKeys, "whole", lambda *_: pytest.fail("short vectors were compared"))
+    monkeypatch.setattr(
+        projection.ShortKeys, "whole", lambda *_: pytest.fail("short vectors were compared")
+    )
     held = structured(1000, noise=keys)
     ids, _ = over_lists(held, True, metric).search(held[:30], k)
     np.testing.assert_array_equal(ids, nearest(held[:30], held, k, metric)[0])
 
 
-def test_short_vectors_that_leave_many_pairs_are_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_vectors_that_leave_many_pairs_are_given_up_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys, taken = structured(2000, noise=0.3), list[int]()
     whole = projection.ShortKeys.whole
-    monkeypatch.setattr(projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1])
+    monkeypatch.setattr(
+        projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1]
+    )
     monkeypatch.setattr(projection, "MOST_LEFT", 0.0)
     searcher, seen = over_lists(keys, True), list[int]()
     for first in (0, 40):
         queries = keys[first : first + 40]
-        np.testing.assert_array_equal(searcher.search(queries, K)[0], nearest(queries, keys, K, "l2")[0])
+        np.testing.assert_array_equal(
+            searcher.search(queries, K)[0], nearest(queries, keys, K, "l2")[0]
+        )
         assert searcher._short is None
         seen.append(len(taken))
     # each thread may have begun a group before the first was counted
@@ -92,6 +104,10 @@ def test_short_vectors_are_as_long_and_no_farther_apart() -> None:
     axes = learn_axes(keys, keys.mean(0))
     assert axes is not None
     short = shortened(moved, axes)
-    np.testing.assert_allclose(np.linalg.norm(short, axis=1), np.linalg.norm(moved, axis=1), rtol=1e-5)
-    between, whole = (np.linalg.norm(some[:100, None] - some[None, :100], axis=-1) for some in (short, keys))
+    np.testing.assert_allclose(
+        np.linalg.norm(short, axis=1), np.linalg.norm(moved, axis=1), rtol=1e-5
+    )
+    between, whole = (
+        np.linalg.norm(some[:100, None] - some[None, :100], axis=-1) for some in (short, keys)
+    )
     assert (between <= whole + 1e-3).all() and between.mean() > 0.9 * whole.mean()

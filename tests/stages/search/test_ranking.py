@@ -16,7 +16,9 @@ SCORES = st.sampled_from([-np.inf, -1e30, -2.5, -0.0, 0.0, 1e-40, 1.0, 1.5, 3e38
 def test_sorts_by_score_then_row_and_pads(scores: np.ndarray, ids: np.ndarray, k: int) -> None:
     got_scores, got_ids = best_first(scores, ids, k)
     for row in range(4):
-        present = [(s, i) for s, i in zip(scores[row], ids[row], strict=True) if i >= 0 and s < np.inf]
+        present = [
+            (s, i) for s, i in zip(scores[row], ids[row], strict=True) if i >= 0 and s < np.inf
+        ]
         want = sorted(present)[:k]
         padded = [*want, *[(np.inf, -1)] * (k - len(want))]
         assert list(zip(got_scores[row], got_ids[row], strict=True)) == padded

@@ -30,7 +30,9 @@ def test_a_bound_leaves_out_none_of_the_k_best(metric: str, far: float) -> None:
     scores, rows = unpacked(pairs.packed)
     true = scores_of(queries, keys, metric)
     ends = np.cumsum(pairs.counts)[:-1]
-    for query, (found, named) in enumerate(zip(np.split(scores, ends), np.split(rows, ends), strict=True)):
+    for query, (found, named) in enumerate(
+        zip(np.split(scores, ends), np.split(rows, ends), strict=True)
+    ):
         best = np.argsort(true[query])[:7]
         assert set(best * 2) <= set(named)
         assert len(named) < 50
@@ -44,7 +46,9 @@ def test_a_bound_counts_rows_that_may_be_seen_alone(width: int) -> None:
     queries, start = keys[:10], np.arange(10) * 2
     exclude = np.stack([start, start + width], axis=1)
     asked, known = QueryBlock(queries, keys[0], "l2", exclude), block(keys, keys[0])
-    (pairs,) = asked.within([(np.arange(10), slice(0, 300))], known, asked.bounds(known, 5), Scratch())
+    (pairs,) = asked.within(
+        [(np.arange(10), slice(0, 300))], known, asked.bounds(known, 5), Scratch()
+    )
     scores, rows = unpacked(pairs.packed)
     owners = np.repeat(np.arange(10), pairs.counts)
     hidden = (rows == -1) | np.isinf(scores)

@@ -1,4 +1,6 @@
-"""One contract for all searchers; keys are small integers, so ties are many and float32 sums are exact."""
+"""One contract for all searchers; keys are small integers, so ties are many and float32 sums are
+exact.
+"""
 
 from typing import Any
 
@@ -74,7 +76,9 @@ COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped, on_tensors, ex
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 4, 150, 400])
 @pytest.mark.parametrize("exclude", ["none", "self", "wide", "nearly all"])
-def test_finds_the_k_best_allowed_rows_with_ties_by_the_smaller(make: Any, metric: str, k: int, exclude: str) -> None:
+def test_finds_the_k_best_allowed_rows_with_ties_by_the_smaller(
+    make: Any, metric: str, k: int, exclude: str
+) -> None:
     keys = integer_keys(300)
     rows = np.arange(0, 300, 12)
     ranges = {
@@ -127,8 +131,12 @@ def test_a_key_far_from_the_origin_is_at_distance_zero_from_itself(make: Any) ->
 @COMPLETE
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-@pytest.mark.filterwarnings("ignore:.*invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
-def test_a_query_that_is_not_finite_ends_and_spoils_no_other(make: Any, metric: str, number: float) -> None:
+@pytest.mark.filterwarnings(
+    "ignore:.*invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning"
+)
+def test_a_query_that_is_not_finite_ends_and_spoils_no_other(
+    make: Any, metric: str, number: float
+) -> None:
     keys = smooth_keys(300)
     queries = keys[:5].copy()
     queries[2, 1] = number
@@ -223,8 +231,12 @@ def without_links_to(lists: list[int], factory: str, keys: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
-@pytest.mark.parametrize("factory", ["IVF16_HNSW4,Flat", "IVF16_HNSW4,PQ3x4fs", "PCA6,IVF16_HNSW4,Flat"])
-def test_lists_that_a_graph_does_not_lead_to_are_read_once_all_are(factory: str, device: str) -> None:
+@pytest.mark.parametrize(
+    "factory", ["IVF16_HNSW4,Flat", "IVF16_HNSW4,PQ3x4fs", "PCA6,IVF16_HNSW4,Flat"]
+)
+def test_lists_that_a_graph_does_not_lead_to_are_read_once_all_are(
+    factory: str, device: str
+) -> None:
     keys = smooth_keys(400)
     searcher = searcher_of(without_links_to([3, 8], factory, keys), "l2", probe=2, device=device)
     ids, _ = searcher.search(keys[:20], 400)
@@ -261,7 +273,9 @@ def test_grouped_search_of_codes_gives_what_faiss_gives(factory: str, metric: st
     assert searcher.lossless == (factory == "IVF8,Flat")
 
 
-@pytest.mark.parametrize("factory", ["HNSW8", "IVF8,PQ3x4fs,RFlat", "PCA5,IVF8,Flat", "SQ8", "IVF8_HNSW4,Flat"])
+@pytest.mark.parametrize(
+    "factory", ["HNSW8", "IVF8,PQ3x4fs,RFlat", "PCA5,IVF8,Flat", "SQ8", "IVF8_HNSW4,Flat"]
+)
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_other_kinds_find_most_and_leave_out_what_is_excluded(factory: str, metric: str) -> None:
     keys, rows = smooth_keys(400), np.arange(0, 400, 10)
@@ -277,7 +291,9 @@ def test_other_kinds_find_most_and_leave_out_what_is_excluded(factory: str, metr
 
 @pytest.mark.parametrize("factory", ["SQ8", "IVF8,PQ3x4fs"])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_neighbours_come_nearest_first_in_whatever_order_an_engine_finds_them(factory: str, metric: str) -> None:
+def test_neighbours_come_nearest_first_in_whatever_order_an_engine_finds_them(
+    factory: str, metric: str
+) -> None:
     """A build of FAISS by cuVS was seen to give them unsorted."""
     keys = smooth_keys(300)
     index = built(factory, keys, metric)
@@ -287,7 +303,9 @@ def test_neighbours_come_nearest_first_in_whatever_order_an_engine_finds_them(fa
     def unsorted(queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         distances, rows = search(queries, k)
         places = order.permuted(np.tile(np.arange(k), (len(queries), 1)), axis=1)
-        return np.take_along_axis(distances, places, axis=1), np.take_along_axis(rows, places, axis=1)
+        return np.take_along_axis(distances, places, axis=1), np.take_along_axis(
+            rows, places, axis=1
+        )
 
     index.search = unsorted
     found = searcher_of(index, metric, probe=8).search(keys[:40], 8)
@@ -335,7 +353,9 @@ def test_blocks_of_queries_give_what_one_block_gives(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(whole[1], parts[1])
 
 
-def test_a_great_many_equal_keys_are_searched_for_few_queries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_great_many_equal_keys_are_searched_for_few_queries_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys = np.concatenate([integer_keys(40), np.ones((200, DIM), np.float32)])
     queries = np.ones((50, DIM), np.float32)
     searcher, at_once = grouped(keys, "l2"), list[int]()
@@ -428,7 +448,9 @@ def test_only_queries_that_may_have_missed_a_row_are_searched_for_again(
 
 @ON_A_DEVICE
 @pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_the_largest_half_precision_numbers_give_no_others_than_numbers(make: Any, metric: str) -> None:
+def test_the_largest_half_precision_numbers_give_no_others_than_numbers(
+    make: Any, metric: str
+) -> None:
     keys = np.sign(smooth_keys(100)) * np.float32(65504)
     keys[:50] *= np.float32(0.5)
     _, distances = make(keys, metric).search(keys[:60], 5)

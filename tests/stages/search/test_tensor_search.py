@@ -53,7 +53,10 @@ def test_keys_may_pass_in_any_parts(metric: str, width: int) -> None:
 
 
 def test_where_there_are_no_keys_nothing_is_found() -> None:
-    search, result = TensorSearch(asked(numbers(3), "l2"), 2, 8, 0), torch.empty(3, 2, dtype=torch.int64)
+    search, result = (
+        TensorSearch(asked(numbers(3), "l2"), 2, 8, 0),
+        torch.empty(3, 2, dtype=torch.int64),
+    )
     search.run([], lambda which, pairs: result[which].copy_(pairs))
     assert (rows_of(result, 9) == -1).all() and (scores_of(result) == torch.inf).all()
     assert search.complete.all()
@@ -66,7 +69,10 @@ class Given:
 
     def __init__(self, rough: list[float], exact: list[float]) -> None:
         vectors = torch.tensor(exact).sqrt()[:, None] * torch.eye(1, DIM)
-        self.keys, self._rough = TensorKeys(torch.arange(len(exact)), vectors), torch.tensor([rough])
+        self.keys, self._rough = (
+            TensorKeys(torch.arange(len(exact)), vectors),
+            torch.tensor([rough]),
+        )
 
     def nearest(self, which: slice, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         found = self._rough.topk(min(count, len(self.keys.rows)), largest=False)
@@ -86,7 +92,9 @@ class Given:
 def test_a_query_is_complete_if_what_is_left_out_is_farther_whatever_rounding_does(
     rough: list[float], complete: bool
 ) -> None:
-    queries = TensorQueries(np.zeros((1, DIM), np.float32), np.zeros(DIM, np.float32), "l2", None, "cpu", NUMBERS)
+    queries = TensorQueries(
+        np.zeros((1, DIM), np.float32), np.zeros(DIM, np.float32), "l2", None, "cpu", NUMBERS
+    )
     search, scores = TensorSearch(queries, 1, 1, 5), list[float]()
     some = Given(rough, [1.0, 1.0, 1.0, 4.0, 5.0])
     search.run([some], lambda which, pairs: scores.extend(scores_of(pairs).flatten().tolist()))
@@ -111,7 +119,9 @@ class Counted(StoredKeys):
 
 @pytest.mark.parametrize("held", [0, 1, 2, 3])
 @pytest.mark.parametrize("step", [4, 10, 100])
-def test_shards_stay_on_a_device_while_there_is_room(held: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_stay_on_a_device_while_there_is_room(
+    held: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", 10 * held * KEY_BYTES)
     monkeypatch.setattr("stages.search.tensors.PIECE_NUMBERS", 3 * step)
     keys = np.random.default_rng(0).standard_normal((25, 3)).astype(np.float16)
@@ -122,6 +132,8 @@ def test_shards_stay_on_a_device_while_there_is_room(held: int, step: int, monke
         pieces = list(on_device)
         assert stored.seen == expected
         assert max(len(piece.rows) for piece in pieces) <= step
-        np.testing.assert_array_equal(np.concatenate([piece.rows for piece in pieces]), np.arange(25))
+        np.testing.assert_array_equal(
+            np.concatenate([piece.rows for piece in pieces]), np.arange(25)
+        )
         np.testing.assert_array_equal(np.concatenate([piece.vectors for piece in pieces]), keys)
         assert all(piece.vectors.numpy().dtype == np.float16 for piece in pieces)

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from stages.search import ranking
 from stages.search.ranking import MISSING
-from stages.search.tensors import BESIDE, AsyncResults, memory_budget, moved, packed, rows_of, scores_of, smallest
+from stages.search.tensors import (
+    BESIDE,
+    AsyncResults,
+    memory_budget,
+    moved,
+    packed,
+    rows_of,
+    scores_of,
+    smallest,
+)
 
 
 @given(
@@ -72,8 +81,12 @@ def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
     free = gigabytes << 30
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
     budget = memory_budget("cuda")
-    # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with their differences
-    assert budget.held + BESIDE + (4 + 16 / 3) * budget.scores + 8 * budget.piece + 8 * budget.numbers < free
+    # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with
+    # their differences
+    assert (
+        budget.held + BESIDE + (4 + 16 / 3) * budget.scores + 8 * budget.piece + 8 * budget.numbers
+        < free
+    )
     assert min(budget.scores, budget.numbers, budget.piece) > 1 << 20
 
 

@@ -13,7 +13,9 @@ from stages.search.top_k import ScoreTable, TooMany, TopKBuffer, runs
 from stages.threads import in_turn
 
 PIECES = st.lists(
-    st.dictionaries(st.integers(0, 5), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=6)),
+    st.dictionaries(
+        st.integers(0, 5), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=6)
+    ),
     max_size=8,
 )
 """Of each piece what some of six queries found: score and row."""
@@ -28,7 +30,10 @@ def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> TopKBuffer:
 def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]]) -> None:
     for piece in pieces:
         pairs = [pair for query in piece for pair in piece[query]]
-        scores, rows = (np.array([pair[i] for pair in pairs], dtype) for i, dtype in ((0, np.float32), (1, np.int64)))
+        scores, rows = (
+            np.array([pair[i] for pair in pairs], dtype)
+            for i, dtype in ((0, np.float32), (1, np.int64))
+        )
         counts = np.array([len(piece[query]) for query in piece], np.int64)
         found.add(np.array(list(piece), np.int64), counts, packed(scores, rows))
 
@@ -45,7 +50,9 @@ def test_the_best_of_all_pieces_come_first(pieces: list[dict], k: int, table: in
 
 
 @given(first=PIECES, second=PIECES, k=st.integers(1, 12))
-def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second: list[dict], k: int) -> None:
+def test_forgetting_all_but_the_best_changes_no_result(
+    first: list[dict], second: list[dict], k: int
+) -> None:
     whole, kept = filled(first + second), filled(first)
     before = kept.best(k, in_turn)[0]
     np.testing.assert_array_equal(kept.keep_best(k, in_turn), before[:, -1])
@@ -64,7 +71,13 @@ def test_runs_are_ranges_end_to_end(given: list[tuple[int, int]], step: int) -> 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_without_steps_each_is_repeated(dtype: type) -> None:
-    assert runs(np.array([7, 3], dtype), np.array([2, 3], dtype), step=0).tolist() == [7, 7, 3, 3, 3]
+    assert runs(np.array([7, 3], dtype), np.array([2, 3], dtype), step=0).tolist() == [
+        7,
+        7,
+        3,
+        3,
+        3,
+    ]
 
 
 @pytest.mark.parametrize("rank", [1, 3, 9])
@@ -81,7 +94,9 @@ def test_the_score_of_a_rank_is_found_among_those_of_a_query(
         table.put(np.array(cells), given[cells])
     found = table.ranked(in_turn)
     for query, own in enumerate(sizes):
-        scores = np.sort(np.concatenate([given[3 * query + cell][:size] for cell, size in enumerate(own)]))
+        scores = np.sort(
+            np.concatenate([given[3 * query + cell][:size] for cell, size in enumerate(own)])
+        )
         assert found[query] == (scores[rank - 1] if len(scores) >= rank else np.inf)
 
 

@@ -32,7 +32,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "store")
 
 
-def built(store: Store, tokens: Artifact, update: Artifact | str | None = None, **settings: object) -> Artifact:
+def built(
+    store: Store, tokens: Artifact, update: Artifact | str | None = None, **settings: object
+) -> Artifact:
     config = IndexConfig(index="exact", **settings)
     named = update.reference if isinstance(update, Artifact) else update
     references = {"source": tokens.reference, "update": named}
@@ -44,9 +46,17 @@ def test_the_arrays_are_the_sorted_contexts_of_a_split(store: Store) -> None:
     index = built(store, tokens, split="valid")
     ids, starts = (array(tokens, "tokens.zarr", f"valid/{name}") for name in ("ids", "doc_offsets"))
     known = contexts(ids, starts)
-    assert array(index, "contexts.zarr", "order").tolist() == sorted(range(40), key=lambda i: (known[i], i))
-    assert (index.metrics["rows"], index.metrics["bytes"], index.config["split"]) == (40, 200, "valid")
-    assert store.get(index.reference).id == index.id and open_contexts(index).order.dtype == np.uint32
+    assert array(index, "contexts.zarr", "order").tolist() == sorted(
+        range(40), key=lambda i: (known[i], i)
+    )
+    assert (index.metrics["rows"], index.metrics["bytes"], index.config["split"]) == (
+        40,
+        200,
+        "valid",
+    )
+    assert (
+        store.get(index.reference).id == index.id and open_contexts(index).order.dtype == np.uint32
+    )
 
 
 @pytest.mark.parametrize("logged", [True, False])
@@ -65,7 +75,9 @@ def test_what_cannot_be_is_refused(store: Store) -> None:
     with pytest.raises(ArtifactError, match=r"no text in split 'train'.*it has: valid"):
         built(store, tokens)
     for settings in ({"lists": 3}, {"recall": 5}):
-        with pytest.raises(UsageError, match=f"{next(iter(settings))} means nothing to an 'exact' index"):
+        with pytest.raises(
+            UsageError, match=f"{next(iter(settings))} means nothing to an 'exact' index"
+        ):
             built(store, tokens, split="valid", **settings)
 
 
@@ -76,7 +88,10 @@ def test_memory_is_as_much_as_is_forecast(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("stages.suffixes.indexing.IN_MEMORY", 100_000)
     monkeypatch.setattr("stages.suffixes.indexing.AT_ONCE", 10_000)
     tokens = 200_000
-    ids, offsets = np.random.default_rng(0).integers(0, 5000, tokens).astype(np.uint32), np.arange(0, tokens + 1, 500)
+    ids, offsets = (
+        np.random.default_rng(0).integers(0, 5000, tokens).astype(np.uint32),
+        np.arange(0, tokens + 1, 500),
+    )
     blocks = (ids[start : start + 10_000] for start in range(0, tokens, 10_000))
     tracemalloc.start()
     try:
@@ -91,11 +106,20 @@ def test_memory_is_as_much_as_is_forecast(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def changed_tokens(store: Store, monkeypatch: pytest.MonkeyPatch, documents: list[int]) -> Artifact:
-    """Tokens whose training documents are some of the first ones, in an order, and others of their own (-1)."""
+    """Tokens whose training documents are some of the first ones, in an order, and others of their
+    own (-1).
+    """
     random = np.random.default_rng(len(documents))
     whole = np.random.default_rng(0)
-    first = (whole.integers(0, VOCABULARY, 90) * (whole.random(90) > 0.2)).astype(np.uint16).reshape(10, 9)
-    ids = [first[n] if n >= 0 else random.integers(0, VOCABULARY, 9).astype(np.uint16) for n in documents]
+    first = (
+        (whole.integers(0, VOCABULARY, 90) * (whole.random(90) > 0.2))
+        .astype(np.uint16)
+        .reshape(10, 9)
+    )
+    ids = [
+        first[n] if n >= 0 else random.integers(0, VOCABULARY, 9).astype(np.uint16)
+        for n in documents
+    ]
 
     def given(self: SmallTokens, job: Job[TokensConfig]) -> dict[str, Any]:
         figures = run(self, job)
@@ -106,19 +130,27 @@ def changed_tokens(store: Store, monkeypatch: pytest.MonkeyPatch, documents: lis
     run = SmallTokens.run
     with monkeypatch.context() as patched:
         patched.setattr(SmallTokens, "run", given)
-        return small_tokens(store, lengths={"train": 9 * len(ids), "valid": 40}, seed=len(documents))
+        return small_tokens(
+            store, lengths={"train": 9 * len(ids), "valid": 40}, seed=len(documents)
+        )
 
 
-@pytest.mark.parametrize("documents", [[*range(10), -1, -1], [-1, 0, 1, 2, 4, 9, -1, 5], [3, 2, 1], [-1] * 11, [0, 1]])
+@pytest.mark.parametrize(
+    "documents", [[*range(10), -1, -1], [-1, 0, 1, 2, 4, 9, -1, 5], [3, 2, 1], [-1] * 11, [0, 1]]
+)
 def test_an_index_that_grows_and_forgets_is_byte_for_byte_the_one_that_is_built_anew(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: list[int]
 ) -> None:
     before = built(store, small_tokens(store))
     tokens = changed_tokens(store, monkeypatch, documents)
     anew = built(store, tokens)
-    changed, attempts = made_in_pieces(monkeypatch, lambda: built(store, tokens, update=before), logged=True)
+    changed, attempts = made_in_pieces(
+        monkeypatch, lambda: built(store, tokens, update=before), logged=True
+    )
     arrays = [name for name in anew.manifest.files if name.startswith("contexts.zarr")]
-    assert arrays and all(changed.manifest.files[name] == anew.manifest.files[name] for name in arrays)
+    assert arrays and all(
+        changed.manifest.files[name] == anew.manifest.files[name] for name in arrays
+    )
     assert changed.id != anew.id and changed.manifest.inputs["previous"].id == before.id
     stays = {3: 1, 8: 5}.get(len(documents), sum(number >= 0 for number in documents))
     assert changed.metrics["added"] == 9 * (len(documents) - stays)
@@ -148,5 +180,6 @@ def test_the_forecast_of_scratch_holds(store: Store, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("stages.suffixes.indexing.ROWS_PER_SHARD", 40_000)
     index = built(store, small_tokens(store, lengths={"train": 90_000}))
     assert (
-        0.6 * scratch_bytes(90_000, 4) < max(seen) < 1.02 * scratch_bytes(90_000, 4) and index.metrics["rows"] == 90_000
+        0.6 * scratch_bytes(90_000, 4) < max(seen) < 1.02 * scratch_bytes(90_000, 4)
+        and index.metrics["rows"] == 90_000
     )

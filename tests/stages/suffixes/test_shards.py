@@ -5,7 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.shards import Stretches, borders, grouped, kept, merged, others, ranked, staying, taken
+from stages.suffixes.shards import (
+    Stretches,
+    borders,
+    grouped,
+    kept,
+    merged,
+    others,
+    ranked,
+    staying,
+    taken,
+)
 from stages.suffixes.text import Order, Text, sort_contexts
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), max_size=12).map(tuple), min_size=1, max_size=9)
@@ -14,7 +24,9 @@ Corpus = tuple[np.ndarray, np.ndarray]
 
 def corpus(documents: list[tuple[int, ...]]) -> Corpus:
     lengths = [len(one) for one in documents]
-    return np.array([id for one in documents for id in one], np.uint16), np.append(0, np.cumsum(lengths))
+    return np.array([id for one in documents for id in one], np.uint16), np.append(
+        0, np.cumsum(lengths)
+    )
 
 
 def sorted_apart(text: Text, held: Stretches, shards: int) -> list[Order]:
@@ -22,12 +34,17 @@ def sorted_apart(text: Text, held: Stretches, shards: int) -> list[Order]:
     if not len(held):
         return []
     bounds = borders(text, held, shards)
-    parts = [grouped(bounds, held.places(np.arange(n, min(n + 7, len(held))))) for n in range(0, len(held), 7)]
+    parts = [
+        grouped(bounds, held.places(np.arange(n, min(n + 7, len(held)))))
+        for n in range(0, len(held), 7)
+    ]
     return [sort_contexts(text, taken(parts, shard)) for shard in range(shards)]
 
 
 @settings(max_examples=150, deadline=None)
-@given(DOCUMENTS, DOCUMENTS, st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 9))
+@given(
+    DOCUMENTS, DOCUMENTS, st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 9)
+)
 def test_merging_what_stays_and_what_is_new_is_sorting_all(
     first: list[tuple[int, ...]], new: list[tuple[int, ...]], random: object, shards: int, step: int
 ) -> None:
@@ -43,8 +60,13 @@ def test_merging_what_stays_and_what_is_new_is_sorting_all(
     stays, held = Order(*map(np.concatenate, zip(*left, strict=True))), others(now[1], stay.now)
     assert len(stays.places) + len(held) == len(text)
 
-    parts = [ranked(text, part, SortedContexts(text, *stays)) for part in sorted_apart(text, held, shards)]
-    rows = [merged(text, n, min(n + step, len(text)), parts, stays) for n in range(0, len(text), step)]
+    parts = [
+        ranked(text, part, SortedContexts(text, *stays))
+        for part in sorted_apart(text, held, shards)
+    ]
+    rows = [
+        merged(text, n, min(n + step, len(text)), parts, stays) for n in range(0, len(text), step)
+    ]
     want = sort_contexts(text, np.arange(len(text)))
     for at, whole in enumerate(want):
         assert [value for part in rows for value in part[at]] == whole.tolist()
@@ -57,7 +79,10 @@ def test_what_stays_are_all_documents_that_kept_their_order() -> None:
 
 
 def test_shards_are_about_as_large_even_of_one_token_that_is_repeated() -> None:
-    for ids in (np.zeros(4000, np.uint16), np.random.default_rng(0).integers(0, 50, 4000).astype(np.uint16)):
+    for ids in (
+        np.zeros(4000, np.uint16),
+        np.random.default_rng(0).integers(0, 50, 4000).astype(np.uint16),
+    ):
         text = Text.of(ids, np.array([0, 4000]), 50)
         bounds = borders(text, Stretches(np.array([0]), np.array([4000])), 8)
         _, counts = grouped(bounds, np.arange(4000))

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from stages.errors import ArtifactError, UsageError
-from stages.tasks.answers import Accepted, exact, joint_goals, read_accepted, score_matrices, word_f1
+from stages.tasks.answers import (
+    Accepted,
+    exact,
+    joint_goals,
+    read_accepted,
+    score_matrices,
+    word_f1,
+)
 from stages.tasks.config import EvaluateTasksConfig
 
 
@@ -21,7 +28,9 @@ from stages.tasks.config import EvaluateTasksConfig
         ("x y", ["z", "y x"], 0, 1),
     ],
 )
-def test_words_are_compared_after_normalization(answer: str, accepted: list[str], same: int, f1: float) -> None:
+def test_words_are_compared_after_normalization(
+    answer: str, accepted: list[str], same: int, f1: float
+) -> None:
     assert exact(answer, accepted) == same and word_f1(answer, accepted) == pytest.approx(f1)
 
 
@@ -36,13 +45,24 @@ def test_a_goal_is_reached_where_all_turns_so_far_make_the_state() -> None:
         ("food: thai", "None", 1),
         ("opens: 10:30", "opens: 9:30", 0),
     ]
-    accepted = [Accepted((wanted,), "b" if place == 5 else "a") for place, (_, wanted, _) in enumerate(turns)]
+    accepted = [
+        Accepted((wanted,), "b" if place == 5 else "a")
+        for place, (_, wanted, _) in enumerate(turns)
+    ]
     assert joint_goals([own for own, _, _ in turns], accepted) == [score for _, _, score in turns]
 
 
 def test_each_task_has_its_score() -> None:
-    accepted = {"x": [Accepted(("red man",))], "y": [Accepted(("a: b;",), "1"), Accepted(("c: d;",), "1")]}
-    said = {(0, 0, "x"): ["man"], (0, 0, "y"): ["a: b", "c: e"], (0, 1, "x"): ["red man"], (0, 1, "y"): ["", ""]}
+    accepted = {
+        "x": [Accepted(("red man",))],
+        "y": [Accepted(("a: b;",), "1"), Accepted(("c: d;",), "1")],
+    }
+    said = {
+        (0, 0, "x"): ["man"],
+        (0, 0, "y"): ["a: b", "c: e"],
+        (0, 1, "x"): ["red man"],
+        (0, 1, "y"): ["", ""],
+    }
     found = score_matrices({"y": "goal", "x": "f1"}, said, accepted)
     np.testing.assert_allclose(found, [[[0.5, 2 / 3], [0, 1]]])
 

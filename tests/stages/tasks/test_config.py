@@ -24,7 +24,9 @@ def test_settings_are_those_of_the_reading() -> None:
     assert parse_reading(found.spelled) == found
 
 
-@pytest.mark.parametrize("text", ["mbpa:k=1234567", "mbpa:lr=0.00123456789", "episodic:weight=0.3333333333333333"])
+@pytest.mark.parametrize(
+    "text", ["mbpa:k=1234567", "mbpa:lr=0.00123456789", "episodic:weight=0.3333333333333333"]
+)
 def test_no_digit_is_lost(text: str) -> None:
     assert parse_reading(text).spelled == text
 
@@ -45,7 +47,10 @@ def test_no_digit_is_lost(text: str) -> None:
         ("coarse:anchor=1e300", "anchor"),
         ("none:lr=tune", "nothing"),
         ("mbpa:steps=1000001", "steps"),
-        (f"mbpa:k={'/'.join(map(str, range(1, 41)))},steps={'/'.join(map(str, range(1, 41)))}", "1,600"),
+        (
+            f"mbpa:k={'/'.join(map(str, range(1, 41)))},steps={'/'.join(map(str, range(1, 41)))}",
+            "1,600",
+        ),
     ],
 )
 def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
@@ -66,7 +71,9 @@ def test_a_reading_twice_is_refused() -> None:
 
 
 def test_two_commands_have_readings_of_their_own_and_say_which() -> None:
-    """`--memory` of evaluate names sources, of evaluate-tasks what is done with the documents of memory."""
+    """`--memory` of evaluate names sources, of evaluate-tasks what is done with the documents of
+    memory.
+    """
     own = docstring(EvaluateTasksConfig, "memory")
     keys = {key for reading in READINGS.values() for key in reading.model_fields} - {"name"}
     assert all(re.search(rf"\b{word}\b", own) for word in {*READINGS, *keys})

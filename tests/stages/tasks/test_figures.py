@@ -16,16 +16,24 @@ def test_figures_are_what_the_papers_define(tasks: int) -> None:
     K = tasks
     forgotten = [max(R[i, j] for i in range(j, K)) - R[K, j] for j in range(1, K)]
     assert found["forgetting"] == pytest.approx(sum(forgotten) / (K - 1))
-    backward, forward = [R[K, j] - R[j, j] for j in range(1, K)], [R[j - 1, j] - R[0, j] for j in range(2, K + 1)]
+    backward, forward = (
+        [R[K, j] - R[j, j] for j in range(1, K)],
+        [R[j - 1, j] - R[0, j] for j in range(2, K + 1)],
+    )
     assert found["backward_transfer"] == pytest.approx(sum(backward) / (K - 1))
     assert found["forward_transfer"] == pytest.approx(sum(forward) / (K - 1))
-    assert found["averages"] == pytest.approx([sum(R[i, j] for j in range(1, i + 1)) / i for i in range(1, K + 1)])
+    assert found["averages"] == pytest.approx(
+        [sum(R[i, j] for j in range(1, i + 1)) / i for i in range(1, K + 1)]
+    )
     assert found["average"] == found["averages"][-1]
 
 
 def test_one_task_has_no_transfer() -> None:
     found = stream_figures(np.array([[0.5], [1.0]]), [0, 1])
-    assert found["average"] == 1 and found["forgetting"] is found["backward_transfer"] is found["forward_transfer"]
+    assert (
+        found["average"] == 1
+        and found["forgetting"] is found["backward_transfer"] is found["forward_transfer"]
+    )
     assert found["forgetting"] is None
 
 

@@ -34,7 +34,9 @@ def test_only_the_scored_examples_count() -> None:
     assert found is not None and set(found) <= {0.0, 1.0}
 
 
-@pytest.mark.parametrize("other", [{"score": "perplexity"}, {"scores": ["f1", "f1"]}, {"candidates": True}])
+@pytest.mark.parametrize(
+    "other", [{"score": "perplexity"}, {"scores": ["f1", "f1"]}, {"candidates": True}]
+)
 def test_scores_that_are_no_accuracies_among_all_labels_have_none(other: dict[str, object]) -> None:
     assert frequent_label_scores(matrix(**other)) is None
 

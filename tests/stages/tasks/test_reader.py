@@ -25,10 +25,16 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
     wanted = {name: weight.clone() for name, weight in own.items()}
     for _ in range(steps):
         tensors = {name: weight.requires_grad_() for name, weight in wanted.items()}
-        scores = torch.func.functional_call(_Scores(model), {f"model.{n}": w for n, w in tensors.items()}, (batch,))
-        each = [-scores[row].log_softmax(0)[label] for row, label in enumerate(batch.labels.tolist())]
+        scores = torch.func.functional_call(
+            _Scores(model), {f"model.{n}": w for n, w in tensors.items()}, (batch,)
+        )
+        each = [
+            -scores[row].log_softmax(0)[label] for row, label in enumerate(batch.labels.tolist())
+        ]
         loss = sum(weight * one for weight, one in zip(weights or [1 / 3] * 3, each, strict=True))
-        loss = loss + 0.25 * sum(((weight - own[name]) ** 2).sum() for name, weight in tensors.items())
+        loss = loss + 0.25 * sum(
+            ((weight - own[name]) ** 2).sum() for name, weight in tensors.items()
+        )
         gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
         wanted = {
             name: (weight - 0.1 * (0 if gradient is None else gradient)).detach()
@@ -40,17 +46,25 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
     )
     with adapted(model, [batch] * steps, settings, weights=given):
         for name, weight in model.named_parameters():
-            torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
+            torch.testing.assert_close(
+                weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14
+            )
     assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
 
 
-@pytest.mark.parametrize(("method", "part"), [("seq", "head"), ("anml-er", "head"), ("anml-er", "all")])
-def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(method: str, part: Part) -> None:
+@pytest.mark.parametrize(
+    ("method", "part"), [("seq", "head"), ("anml-er", "head"), ("anml-er", "all")]
+)
+def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(
+    method: str, part: Part
+) -> None:
     model, _ = model_for(method)
     batch = stream()[0].examples.batch(np.array([3, 1, 4]))
     own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     with adapted(model, [batch], Mbpa(k=3, steps=1, lr=0.5), part):
-        changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, own[name])}
+        changed = {
+            name for name, weight in model.named_parameters() if not torch.equal(weight, own[name])
+        }
     assert changed >= {"head.weight", "head.bias"}
     assert not any(name.startswith(("frozen.", "head.modulator.")) for name in changed)
     assert any(name.startswith("backbone.") for name in changed) == (part == "all")
@@ -79,15 +93,21 @@ def test_keys_do_not_depend_on_what_is_read_together() -> None:
     model, _ = model_for("seq")
     examples = stream()[0].examples
     together = document_keys(model, examples, np.arange(20), "mean")
-    alone = np.concatenate([document_keys(model, examples, np.array([row]), "mean") for row in range(20)])
+    alone = np.concatenate(
+        [document_keys(model, examples, np.array([row]), "mean") for row in range(20)]
+    )
     np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
 
 
-def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     random = np.random.default_rng(0)
     keys = np.repeat(random.normal(size=(10, 3)).astype(np.float32), 2, axis=0)
     query = random.normal(size=3).astype(np.float32)
-    distances = [sum((float(a) - float(b)) ** 2 for a, b in zip(query, key, strict=True)) for key in keys]
+    distances = [
+        sum((float(a) - float(b)) ** 2 for a, b in zip(query, key, strict=True)) for key in keys
+    ]
     np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
     monkeypatch.setattr("stages.memory.episodic.KEYS_AT_ONCE", 7)
     np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
@@ -102,11 +122,16 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     reader.model, reader._keys, reader._place = model, None, 1
     reader._artifact = SimpleNamespace(reference="model/m")
     reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
-    assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
+    assert (
+        len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2)))
+        == 2
+    )
     astray = RandomAdaptation(name="random", k=3, steps=30, lr=1e9, anchor=1e9)
     with pytest.raises(UsageError, match=r"random:.*lr=1e\+09"):
         reader.answers(astray, examples, np.arange(2))
-    assert len(reader.answers(NoReading(), examples, np.arange(2))) == 2  # the weights are those of before
+    assert (
+        len(reader.answers(NoReading(), examples, np.arange(2))) == 2
+    )  # the weights are those of before
     with torch.no_grad():
         next(model.head.parameters()).fill_(torch.nan)
     for reading in (NoReading(), astray):
@@ -114,8 +139,12 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
             reader.answers(reading, examples, np.arange(2))
 
 
-@pytest.mark.parametrize("reading", ["mbpa:k=3,steps=2,lr=0.5", "random:k=3,steps=2,lr=0.5", "episodic:k=3,weight=1"])
-def test_a_document_of_memory_does_not_find_itself(reading: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "reading", ["mbpa:k=3,steps=2,lr=0.5", "random:k=3,steps=2,lr=0.5", "episodic:k=3,weight=1"]
+)
+def test_a_document_of_memory_does_not_find_itself(
+    reading: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is read for it is as if it had not been written."""
     model, examples = model_for("seq")[0], stream()[0].examples
     reader = object.__new__(StreamReader)
@@ -123,7 +152,10 @@ def test_a_document_of_memory_does_not_find_itself(reading: str, monkeypatch: py
     keys = document_keys(model, examples, np.arange(examples.count), "mean")
     reader._keys = Keys(model, examples.cutting.context, "mean", keys)
     seen = list[np.ndarray]()
-    monkeypatch.setattr("stages.tasks.reader.best_labels", lambda found, among: seen.extend(found) or [0] * len(found))
+    monkeypatch.setattr(
+        "stages.tasks.reader.best_labels",
+        lambda found, among: seen.extend(found) or [0] * len(found),
+    )
 
     def read(rows: list[int], which: list[int], inside: bool) -> np.ndarray:
         reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
@@ -132,26 +164,54 @@ def test_a_document_of_memory_does_not_find_itself(reading: str, monkeypatch: py
         return np.array(seen)
 
     found = read([2, 5, 7, 9], [5, 0, 9], inside=True)
-    wanted = [read(rows, [one], inside=False)[0] for rows, one in (([2, 7, 9], 5), ([2, 5, 7, 9], 0), ([2, 5, 7], 9))]
+    wanted = [
+        read(rows, [one], inside=False)[0]
+        for rows, one in (([2, 7, 9], 5), ([2, 5, 7, 9], 0), ([2, 5, 7], 9))
+    ]
     np.testing.assert_array_equal(found, wanted)
-    assert (found != read([2, 5, 7, 9], [5, 0, 9], inside=False)).any(1).tolist() == [True, False, True]
-    assert (read([5], [5], inside=True) == read([], [5], inside=False)).all(), "alone with itself there is no memory"
+    assert (found != read([2, 5, 7, 9], [5, 0, 9], inside=False)).any(1).tolist() == [
+        True,
+        False,
+        True,
+    ]
+    assert (read([5], [5], inside=True) == read([], [5], inside=False)).all(), (
+        "alone with itself there is no memory"
+    )
 
 
 def test_neighbors_are_interpolated_as_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """p(y) = λ p_mem(y) + (1 - λ) p(y | x); p_mem is the share of exp(-d² / τ) of the k nearest with the label y."""
+    """p(y) = λ p_mem(y) + (1 - λ) p(y | x); p_mem is the share of exp(-d² / τ) of the k nearest
+    with the label y.
+    """
     model, examples = model_for("seq")[0], stream()[0].examples
     reader, seen = object.__new__(StreamReader), list[np.ndarray]()
-    reader.model, reader._place, rows, k, temperature, weight = model, 1, [2, 5, 7, 9, 11], 3, 0.7, 0.3
+    reader.model, reader._place, rows, k, temperature, weight = (
+        model,
+        1,
+        [2, 5, 7, 9, 11],
+        3,
+        0.7,
+        0.3,
+    )
     keys = document_keys(model, examples, np.arange(examples.count), "mean")
     reader._keys = Keys(model, examples.cutting.context, "mean", keys)
     reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
-    monkeypatch.setattr("stages.tasks.reader.best_labels", lambda found, among: seen.extend(found) or [0] * len(found))
-    reader.answers(parse_reading(f"episodic:k={k},temperature={temperature},weight={weight}"), examples, np.arange(2))
+    monkeypatch.setattr(
+        "stages.tasks.reader.best_labels",
+        lambda found, among: seen.extend(found) or [0] * len(found),
+    )
+    reader.answers(
+        parse_reading(f"episodic:k={k},temperature={temperature},weight={weight}"),
+        examples,
+        np.arange(2),
+    )
     for document, found in enumerate(seen):
         batch = examples.batch(np.array([document]))
         distances = {
-            row: sum((float(a) - float(b)) ** 2 for a, b in zip(keys[document], keys[row], strict=True)) for row in rows
+            row: sum(
+                (float(a) - float(b)) ** 2 for a, b in zip(keys[document], keys[row], strict=True)
+            )
+            for row in rows
         }
         near = sorted(rows, key=lambda row: (distances[row], row))[:k]
         shares = {row: math.exp(-distances[row] / temperature) for row in near}

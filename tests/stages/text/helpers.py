@@ -17,4 +17,6 @@ def marked(text: str, rule: str = "file") -> list[MarkedPiece]:
 
 def as_pieces(text: str, rule: str = "file") -> Pieces:
     found = marked(text, rule)
-    return Pieces([piece.text for piece in found], np.array([piece.marks for piece in found], np.uint8))
+    return Pieces(
+        [piece.text for piece in found], np.array([piece.marks for piece in found], np.uint8)
+    )

@@ -26,7 +26,11 @@ def counted(documents: list[list[int]]) -> csr_array:
 
 def zipf(segments: int, length: int, terms: int, seed: int = 0) -> list[list[int]]:
     weights = 1 / np.arange(1, terms + 1)
-    return np.random.default_rng(seed).choice(terms, (segments, length), p=weights / weights.sum()).tolist()
+    return (
+        np.random.default_rng(seed)
+        .choice(terms, (segments, length), p=weights / weights.sum())
+        .tolist()
+    )
 
 
 def agrees(variant: str, documents: list[list[int]], k: int) -> None:
@@ -50,8 +54,13 @@ def test_matches_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize("variant", ORACLES)
-@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12), st.integers(1, 5))
-def test_documents_of_any_length_with_many_ties(variant: str, documents: list[list[int]], k: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12),
+    st.integers(1, 5),
+)
+def test_documents_of_any_length_with_many_ties(
+    variant: str, documents: list[list[int]], k: int
+) -> None:
     """Where the mean idf is 0, okapi's floor is what rounding leaves of it, and so is the order."""
     assume(variant != "okapi" or abs(BM25Okapi(documents).average_idf) > 1e-9)
     agrees(variant, documents, k)
@@ -65,9 +74,20 @@ def test_documents_whose_mean_idf_is_nothing_but_rounding_are_still_ranked() -> 
 
 
 @pytest.mark.parametrize("variant", ORACLES)
-def test_equal_scores_are_ranked_by_the_smaller_id(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_scores_are_ranked_by_the_smaller_id(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index, "DOCUMENTS", 3)
-    documents = [[0, 1], [2, 3], [0, 1], [0, 1], [4, 5], [0, 1], [0, 1], *[[n, n + 1] for n in range(6, 20, 2)]]
+    documents = [
+        [0, 1],
+        [2, 3],
+        [0, 1],
+        [0, 1],
+        [4, 5],
+        [0, 1],
+        [0, 1],
+        *[[n, n + 1] for n in range(6, 20, 2)],
+    ]
     ids, _ = Bm25Index(counted(documents), SCORINGS[variant]).search(0, len(documents), 3)
     assert ids[3].tolist() == [0, 2, 5]
     assert ids[0].tolist() == [2, 3, 5]
@@ -75,12 +95,17 @@ def test_equal_scores_are_ranked_by_the_smaller_id(variant: str, monkeypatch: py
 
 def test_lucene_finds_nothing_where_no_term_is_shared_and_okapi_ranks_all() -> None:
     documents = [[0, 1], [2, 3], [0, 4]]
-    found = {variant: Bm25Index(counted(documents), SCORINGS[variant]).search(0, 3, 2)[0] for variant in SCORINGS}
+    found = {
+        variant: Bm25Index(counted(documents), SCORINGS[variant]).search(0, 3, 2)[0]
+        for variant in SCORINGS
+    }
     assert found["lucene"].tolist() == [[2, -1], [-1, -1], [0, -1]]
     assert sorted(found["okapi"][1]) == [0, 2]
 
 
-def test_a_range_is_part_of_the_whole_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_is_part_of_the_whole_and_threads_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = counted(zipf(120, 30, 300))
     monkeypatch.setattr(index, "QUERIES", 16)
     whole = Bm25Index(counts, SCORINGS["lucene"]).search(0, 120, 5)
@@ -109,7 +134,10 @@ def test_matches_in_real_text_are_those_of_the_definition(variant: str, unit: st
     units = (text.split() if unit == "word" else list(text))[:6400]
     number = {unit: n for n, unit in enumerate(dict.fromkeys(units))}
     ids = np.array([number[unit] for unit in units])
-    counts, documents = term_counts(ids, np.arange(0, len(ids) + 1, 64), len(number)), ids.reshape(-1, 64).tolist()
+    counts, documents = (
+        term_counts(ids, np.arange(0, len(ids) + 1, 64), len(number)),
+        ids.reshape(-1, 64).tolist(),
+    )
     found, _ = Bm25Index(counts, SCORINGS[variant]).search(0, 100, 20)
     assert [row[row >= 0].tolist() for row in found] == matches(
         ORACLES[variant](documents), 20, SCORINGS[variant].floor
@@ -119,7 +147,10 @@ def test_matches_in_real_text_are_those_of_the_definition(variant: str, unit: st
 @given(st.lists(st.integers(0, 5), min_size=7, max_size=80), st.integers(1, 7))
 def test_counts_are_those_of_a_loop(ids: list[int], length: int) -> None:
     counts = term_counts(np.array(ids, np.uint16), np.arange(0, len(ids) + 1, length), 7).toarray()
-    wanted = [[ids[s : s + length].count(t) for t in range(7)] for s in range(0, len(ids) - length + 1, length)]
+    wanted = [
+        [ids[s : s + length].count(t) for t in range(7)]
+        for s in range(0, len(ids) - length + 1, length)
+    ]
     assert counts.tolist() == wanted
 
 

@@ -15,7 +15,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenText]:
     folder = tmp_path_factory.mktemp("text")
     settings = {"word": {}, "char": {}, "byte": {}, "bpe": {"vocab_size": 270}}
     store = Store(folder / "store")
-    return {name: token_text(text_tokens(store, folder, name, **more)) for name, more in settings.items()}
+    return {
+        name: token_text(text_tokens(store, folder, name, **more))
+        for name, more in settings.items()
+    }
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe"])
@@ -29,7 +32,14 @@ def test_text_of_known_tokens_comes_back(texts, tokenizer):
 def test_words_are_told_apart_and_unknown_ones_said_to_be(texts):
     ids = texts["word"].ids("the zebra runs\nthe cat")
     assert texts["word"].pieces(ids) == ["the", " <unk>", " runs", "\n", "the", " cat"]
-    assert [texts["word"].label(id) for id in ids] == ["the", "<unk>", "runs", "<eos>", "the", "cat"]
+    assert [texts["word"].label(id) for id in ids] == [
+        "the",
+        "<unk>",
+        "runs",
+        "<eos>",
+        "the",
+        "cat",
+    ]
 
 
 @pytest.mark.parametrize("tokenizer", ["byte", "bpe"])

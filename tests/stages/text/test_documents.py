@@ -28,8 +28,14 @@ from stages.text.files import pieces
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
 
-lines = st.sampled_from(["\n", " \n", "word\n", "two words \n", " = Title = \n", " = = Part = = \n", " = a = b = \n"])
-texts = st.builds(lambda ls, end: "".join(ls) + end, st.lists(lines, max_size=12), st.sampled_from(["", " ", "end"]))
+lines = st.sampled_from(
+    ["\n", " \n", "word\n", "two words \n", " = Title = \n", " = = Part = = \n", " = a = b = \n"]
+)
+texts = st.builds(
+    lambda ls, end: "".join(ls) + end,
+    st.lists(lines, max_size=12),
+    st.sampled_from(["", " ", "end"]),
+)
 
 
 def marked_groups(text: str, rule: str, opens: int) -> list[str]:
@@ -59,7 +65,9 @@ def test_paragraphs_and_their_hashes(rule: str, text: str) -> None:
         hashes, marked = ParagraphHashes(), list(mark(pieces([text]), BOUNDARIES[rule]))
         parts = [marked[first : first + at_once] for first in range(0, len(marked), at_once)]
         found = [*chain.from_iterable(map(hashes.ended, parts)), hashes.finish()]
-        assert [value for value in found if value is not None] == list(map(oracle.paragraph_hash, expected))
+        assert [value for value in found if value is not None] == list(
+            map(oracle.paragraph_hash, expected)
+        )
 
 
 @examples
@@ -81,12 +89,20 @@ def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("space", [" ", "\t \r", "\u3000"])
-def test_long_white_space_counts_only_between_words(space: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_white_space_counts_only_between_words(
+    space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
     monkeypatch.setattr(module, "LONGEST_SPACE", 7)
-    for text in (f"a{space * 40}b", f"a{space * 40}", f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n"):
+    for text in (
+        f"a{space * 40}b",
+        f"a{space * 40}",
+        f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n",
+    ):
         hashes = ParagraphHashes()
-        assert not any(list(hashes.ended([piece])) for piece in mark(pieces([text]), BOUNDARIES["file"]))
+        assert not any(
+            list(hashes.ended([piece])) for piece in mark(pieces([text]), BOUNDARIES["file"])
+        )
         assert hashes.finish() == oracle.paragraph_hash(text)
 
 
@@ -143,7 +159,9 @@ def test_lines_are_paragraphs_where_they_are_long() -> None:
 def test_a_line_of_many_has_the_hash_of_a_paragraph_of_its_own() -> None:
     lines_apart, hashes = "one\n\ntwo\n\n", ParagraphHashes()
     many = "one\ntwo\n" * module.LONGEST_LINES
-    marked = [piece for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])]
+    marked = [
+        piece for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])
+    ]
     assert set(hashes.ended(marked)) == {oracle.paragraph_hash("one"), oracle.paragraph_hash("two")}
 
 
@@ -151,7 +169,12 @@ OPENS = OPENS_DOCUMENT | ENDS_LINE
 
 
 def test_documents_take_the_last_name_that_was_said() -> None:
-    pieces = [MarkedPiece("", OPENS, "a"), MarkedPiece("", 0), MarkedPiece("", OPENS), MarkedPiece("", OPENS, "b")]
+    pieces = [
+        MarkedPiece("", OPENS, "a"),
+        MarkedPiece("", 0),
+        MarkedPiece("", OPENS),
+        MarkedPiece("", OPENS, "b"),
+    ]
     runs = NameRuns()
     assert [runs.add(piece) for piece in pieces] == [None, None, None, NamedRun(2, "a")]
     assert (runs.finish(), runs.finish()) == (NamedRun(1, "b"), None)
@@ -175,7 +198,12 @@ def test_names_are_read_back_by_number_and_old_tokens_have_none(tmp_path: Path) 
     path.write_text("".join(run.dumps() for run in runs))
     assert list(read_runs(path)) == runs
     names = DocumentNames.read(tmp_path, "train")
-    assert [names.of(document) for document in range(4)] == ["größe\n\udcff", "größe\n\udcff", "b", None]
+    assert [names.of(document) for document in range(4)] == [
+        "größe\n\udcff",
+        "größe\n\udcff",
+        "b",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,16 @@ def test_every_row_is_told_with_its_document_and_the_words_around(tokens, monkey
         words = document.replace("\n", " <eos> ").split()
         for offset, word in enumerate(words):
             found = split.at(row, before=4, after=2)
-            assert (found.split, found.row, found.document, found.offset) == ("train", row, number, offset)
+            assert (found.split, found.row, found.document, found.offset) == (
+                "train",
+                row,
+                number,
+                offset,
+            )
             assert found.token.strip() == word
-            assert found.before.replace("\n", " <eos> ").split() == words[max(0, offset - 4) : offset]
+            assert (
+                found.before.replace("\n", " <eos> ").split() == words[max(0, offset - 4) : offset]
+            )
             assert found.after.replace("\n", " <eos> ").split() == words[offset + 1 : offset + 3]
             row += 1
     assert row == len(array(tokens, "tokens.zarr", "train/ids"))
@@ -59,7 +66,13 @@ LINES = "né a\n  bb — c\n"
 @pytest.mark.parametrize("at_once", [False, True])
 def test_parts_join_to_the_text_of_the_document(tmp_path, tokenizer, at_once):
     size = {"vocab_size": 300} if tokenizer == "bpe" else {}
-    made = corpus(Store(tmp_path / "store"), tmp_path, {"train": LINES, "test": LINES}, tokenizer=tokenizer, **size)
+    made = corpus(
+        Store(tmp_path / "store"),
+        tmp_path,
+        {"train": LINES, "test": LINES},
+        tokenizer=tokenizer,
+        **size,
+    )
     split = SplitText.of(made.zarr("tokens.zarr"), "test", token_text(made))
     rows = np.arange(made.metrics["splits"]["test"]["tokens"])
     found = split.excerpts(rows, 100, 100) if at_once else [split.at(row, 100, 100) for row in rows]

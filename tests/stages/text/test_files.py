@@ -45,7 +45,15 @@ def packed(name: str, content: bytes) -> bytes:
 
 
 def test_directories_are_searched_in_order_of_path(tmp_path: Path) -> None:
-    for name in ("b.txt", "a/z.jsonl.zst", "a/b.txt.gz", "a.txt.xz", "notes.md", ".hidden.txt", ".git/x.txt"):
+    for name in (
+        "b.txt",
+        "a/z.jsonl.zst",
+        "a/b.txt.gz",
+        "a.txt.xz",
+        "notes.md",
+        ".hidden.txt",
+        ".git/x.txt",
+    ):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(packed(name, b'{"text": "x"}'))
@@ -76,8 +84,14 @@ def test_a_bad_file_among_others_is_left_out_and_named(tmp_path: Path) -> None:
     found = find_files([str(tmp_path)], left_out=heard.append)
     assert [Path(path).stem for path in found] == list("012345678")
     (sentence,) = heard
-    assert sentence.startswith("3 of 12") and all(name in sentence for name in wrong) and "iconv" in sentence
-    assert find_files([str(tmp_path / "latin.txt")]) == [str(tmp_path / "latin.txt")]  # its reader refuses it
+    assert (
+        sentence.startswith("3 of 12")
+        and all(name in sentence for name in wrong)
+        and "iconv" in sentence
+    )
+    assert find_files([str(tmp_path / "latin.txt")]) == [
+        str(tmp_path / "latin.txt")
+    ]  # its reader refuses it
     for number in range(9):
         (tmp_path / f"{number}.txt").write_bytes(b"")
     with pytest.raises(DataError, match=r"0\.txt \(empty\).* and 7 more"):
@@ -94,7 +108,9 @@ def test_bad_records_and_damaged_files_among_others_are_left_out_and_named(tmp_p
         "empty.txt.gz": gzip.compress(b""),
         "none.parquet": b"PAR1",
     }
-    for name, content in (wrong | {"good.txt.gz": good, "good.jsonl": b'{"text": "a", "body": 3}\n'}).items():
+    for name, content in (
+        wrong | {"good.txt.gz": good, "good.jsonl": b'{"text": "a", "body": 3}\n'}
+    ).items():
         (tmp_path / name).write_bytes(content)
     heard: list[str] = []
     found = find_files([str(tmp_path)], left_out=heard.append)
@@ -107,7 +123,9 @@ def test_bad_records_and_damaged_files_among_others_are_left_out_and_named(tmp_p
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.tex").write_text("x")
-    with pytest.raises(DataError, match=r"holds no \.txt, \.md, .* \(also compressed: .*\.parquet or \.arrow file"):
+    with pytest.raises(
+        DataError, match=r"holds no \.txt, \.md, .* \(also compressed: .*\.parquet or \.arrow file"
+    ):
         find_files([str(tmp_path)])
     with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
         find_files([str(tmp_path / "nowhere.txt")])
@@ -118,7 +136,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "format"), [("a.txt", "txt"), ("a.jsonl.xz", "jsonl"), ("a.tokens.gz", "txt"), (PYDOCS, "pydocs")]
+    ("name", "format"),
+    [("a.txt", "txt"), ("a.jsonl.xz", "jsonl"), ("a.tokens.gz", "txt"), (PYDOCS, "pydocs")],
 )
 def test_names_tell_the_format(name: str, format: str) -> None:
     assert format_of(name) == format
@@ -144,7 +163,9 @@ def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
     (tmp_path / "b.py").unlink()
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert " 1 .tex " in str(caught.value) and f"($(find {tmp_path} -name '*.tex'))" in str(caught.value)
+    assert " 1 .tex " in str(caught.value) and f"($(find {tmp_path} -name '*.tex'))" in str(
+        caught.value
+    )
     (tmp_path / "sub/g.tex").unlink()
     with pytest.raises(DataError, match=r"or \.arrow file\.$"):
         find_files([str(tmp_path)])
@@ -181,15 +202,21 @@ def test_text_is_read_whole_whatever_the_block_size(
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("block", [5, 1 << 18])
-def test_members_follow_each_other(suffix: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_follow_each_other(
+    suffix: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blocks, "COMPRESSED_BLOCK", block)
     path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(COMPRESS[suffix](b"one\n") + COMPRESS[suffix](b"two\n") + b"\0" * 512 * (suffix != ".zst"))
+    path.write_bytes(
+        COMPRESS[suffix](b"one\n") + COMPRESS[suffix](b"two\n") + b"\0" * 512 * (suffix != ".zst")
+    )
     assert read(path) == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_text_that_expands_a_thousand_times_comes_in_small_blocks(suffix: str, tmp_path: Path) -> None:
+def test_text_that_expands_a_thousand_times_comes_in_small_blocks(
+    suffix: str, tmp_path: Path
+) -> None:
     path = write(tmp_path, b"\n" * 3_000_000, suffix)
     found = [len(block) for block in text_blocks(str(path), file_digest(str(path)))]
     assert sum(found) == 3_000_000 and max(found) <= blocks.RAW_BLOCK
@@ -201,7 +228,9 @@ def test_truncated_files_are_refused(suffix: str, missing: int, tmp_path: Path) 
     path = write(tmp_path, bytes(Random(0).choices(range(33, 127), k=2000)), suffix)
     data = path.read_bytes()[:-missing]
     path.write_bytes(data)
-    with pytest.raises(DataError, match=rf"a\.txt\{suffix} is truncated: it ends at byte {len(data)},"):
+    with pytest.raises(
+        DataError, match=rf"a\.txt\{suffix} is truncated: it ends at byte {len(data)},"
+    ):
         read(path)
 
 
@@ -220,7 +249,10 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("text", ["abc", "\u0416\u0416"])
 def test_utf_16_is_called_so(encoding: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is UTF-16: it begins with its byte order mark; .* iconv -f UTF-16 -t UTF-8"):
+    with pytest.raises(
+        DataError,
+        match=r"is UTF-16: it begins with its byte order mark; .* iconv -f UTF-16 -t UTF-8",
+    ):
         read(write(tmp_path, f"\ufeff{text}".encode(encoding)))
 
 
@@ -252,8 +284,12 @@ def test_the_byte_that_is_no_text_is_named(
     ],
 )
 @pytest.mark.parametrize(("suffix", "where"), [("", ""), (".gz", " of its decompressed text")])
-def test_books_that_are_no_text_are_named(data: bytes, kind: str, suffix: str, where: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"is {kind}.*, not plain text{where}; save it as a text file"):
+def test_books_that_are_no_text_are_named(
+    data: bytes, kind: str, suffix: str, where: str, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        DataError, match=f"is {kind}.*, not plain text{where}; save it as a text file"
+    ):
         read(write(tmp_path, data, suffix))
 
 
@@ -293,7 +329,9 @@ def test_long_lines_are_cut_alike_whatever_the_blocks(text: str, block: int, lon
     assert sum(piece.ends_line for piece in found) == len(oracle.lines(text))
 
 
-def test_the_cut_comes_before_the_last_single_space_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cut_comes_before_the_last_single_space_in_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "LONGEST_PIECE", 10)
     assert [p.text for p in pieces(["aa bb cc  dd eee\n"])] == ["aa bb", " cc  dd", " eee\n"]
     assert [p.text for p in pieces(["x" * 25])] == ["x" * 10, "x" * 10, "x" * 5]

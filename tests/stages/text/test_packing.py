@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.text.bm25 import term_counts
-from stages.text.packing import DocumentsApart, chain, document_spans, overlap, same_document, sharing
+from stages.text.packing import (
+    DocumentsApart,
+    chain,
+    document_spans,
+    overlap,
+    same_document,
+    sharing,
+)
 from tests.oracles.bm25 import algorithm_1
 
 
@@ -42,7 +49,9 @@ def test_segments_of_a_document_are_kept_apart_as_far_as_there_are_others(
     order, linked = [int(permutation[0])], []
     while len(order) < segments:
         free = [segment for segment in permutation.tolist() if segment not in order]
-        apart = [segment for segment in free if not any(shares(segment, near) for near in order[-reach:])]
+        apart = [
+            segment for segment in free if not any(shares(segment, near) for near in order[-reach:])
+        ]
         found = [int(match) for match in matches[order[-1]] if match in apart]
         linked.append(bool(found))
         order.append((found or apart or free)[0])
@@ -51,7 +60,9 @@ def test_segments_of_a_document_are_kept_apart_as_far_as_there_are_others(
 
 
 def test_a_document_that_dominates_is_passed_over_at_once() -> None:
-    """The work is in proportion to the segments, where it was to their square: what is asked of them is counted."""
+    """The work is in proportion to the segments, where it was to their square: what is asked of
+    them is counted.
+    """
 
     class Asked(DocumentsApart):
         times = 0
@@ -90,7 +101,10 @@ def test_overlap_of_many_pairs_is_that_of_a_loop(monkeypatch: pytest.MonkeyPatch
     held = [set(segment) for segment in ids.reshape(-1, 6).tolist()]
     order = np.random.default_rng(1).permutation(23)
     wanted = [len(held[a] & held[b]) / len(held[a]) for a, b in pairwise(order)]
-    assert abs(overlap(term_counts(ids, np.arange(0, len(ids) + 1, 6), 20), order) - np.mean(wanted)) < 1e-12
+    assert (
+        abs(overlap(term_counts(ids, np.arange(0, len(ids) + 1, 6), 20), order) - np.mean(wanted))
+        < 1e-12
+    )
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 5), st.integers(0, 99))
@@ -98,11 +112,16 @@ def test_as_a_loop_over_tokens_says(lengths: list[int], length: int, seed: int) 
     offsets = np.cumsum([0, *lengths])
     document = np.repeat(np.arange(len(lengths)), lengths)
     segments = len(document) // length
-    held = [set(document[start : start + length].tolist()) for start in range(0, segments * length, length)]
+    held = [
+        set(document[start : start + length].tolist())
+        for start in range(0, segments * length, length)
+    ]
     spans = document_spans(offsets, np.arange(segments + 1) * length)
     assert spans.tolist() == [[min(documents), max(documents)] for documents in held]
     for own, (start, stop) in enumerate(sharing(spans)):
-        assert [other for other in range(segments) if held[other] & held[own]] == list(range(start, stop))
+        assert [other for other in range(segments) if held[other] & held[own]] == list(
+            range(start, stop)
+        )
     if segments > 1:
         order = np.random.default_rng(seed).permutation(segments)
         steps = [bool(held[a] & held[b]) for a, b in pairwise(order)]

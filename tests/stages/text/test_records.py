@@ -56,10 +56,19 @@ def test_wrong_lines_are_named(line: str, message: str, tmp_path: Path) -> None:
 
 
 def test_records_are_called_by_their_title_name_or_id_else_by_their_line(tmp_path: Path) -> None:
-    lines = ['{"text": "a", "id": 7, "title": " Emma "}', "", '{"text": "b", "id": 7}', '{"text": "c", "name": []}']
+    lines = [
+        '{"text": "a", "id": 7, "title": " Emma "}',
+        "",
+        '{"text": "b", "id": 7}',
+        '{"text": "c", "name": []}',
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     (tmp_path / "b.txt").write_text("text")
-    found = [record.name for name in ("a.jsonl", "b.txt") for record in records(text_file(tmp_path / name))]
+    found = [
+        record.name
+        for name in ("a.jsonl", "b.txt")
+        for record in records(text_file(tmp_path / name))
+    ]
     assert found == ["Emma", "7", "a.jsonl:4", "b.txt"]
     assert "yield" in [record.name for record in records(text_file(PYDOCS))]
 
@@ -69,13 +78,19 @@ def test_a_record_larger_than_allowed_is_refused_before_it_is_held(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.jsonl.gz"
-    good, large = json.dumps({"text": "ä" * 60}, ensure_ascii=False), json.dumps({"text": "a" * 10**6})
+    good, large = (
+        json.dumps({"text": "ä" * 60}, ensure_ascii=False),
+        json.dumps({"text": "a" * 10**6}),
+    )
     path.write_bytes(gzip.compress(f"{good}\n{large}{ending}".encode()))
     monkeypatch.setattr("stages.text.files.RAW_BLOCK", 64)
     file = TextFile(str(path), "jsonl", file_digest(str(path)), largest_record=len(good.encode()))
     reading = records(file)
     assert "".join(next(reading).blocks) == "ä" * 60
-    with pytest.raises(DataError, match=r"a\.jsonl\.gz, line 2: the record is larger than 132 B; .*--max-record-bytes"):
+    with pytest.raises(
+        DataError,
+        match=r"a\.jsonl\.gz, line 2: the record is larger than 132 B; .*--max-record-bytes",
+    ):
         next(reading)
 
 
@@ -98,7 +113,12 @@ def test_pydocs_are_a_record_a_topic() -> None:
 
 
 def test_files_begin_documents_and_empty_ones_are_refused(tmp_path: Path) -> None:
-    for name, content in {"a.txt": "one", "b.txt": "two\n", "empty.txt": "", "no.jsonl": '{"text": ""}\n'}.items():
+    for name, content in {
+        "a.txt": "one",
+        "b.txt": "two\n",
+        "empty.txt": "",
+        "no.jsonl": '{"text": ""}\n',
+    }.items():
         (tmp_path / name).write_text(content)
     files = [text_file(tmp_path / name) for name in ("a.txt", "b.txt")]
     assert [piece.marks & 1 for piece in read_corpus(files, "blank-line")] == [1, 1]

@@ -38,7 +38,10 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     read = [spool.pieces(TextRange(shard.number, 0, shard.pieces)) for shard in shards]
     assert [shard.number for shard in shards] == list(range(len(shards))) and len(shards) > 4
     assert [text for pieces in read for text in pieces.texts] == oracle.lines(TEXT) * 2
-    assert np.concatenate([pieces.marks for pieces in read]).tolist() == [p.marks for p in marked(TEXT)] * 2
+    assert (
+        np.concatenate([pieces.marks for pieces in read]).tolist()
+        == [p.marks for p in marked(TEXT)] * 2
+    )
     for shard, pieces in zip(shards, read, strict=True):
         assert shard.characters == sum(map(len, pieces.texts))
         assert shard.pieces == len(pieces.texts)
@@ -50,7 +53,9 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 def test_part_of_a_shard(tmp_path: Path) -> None:
     shards = write(tmp_path, TEXT)
-    whole, part = (Spool(tmp_path).pieces(r) for r in (TextRange(0, 0, shards[0].pieces), TextRange(0, 1, 2)))
+    whole, part = (
+        Spool(tmp_path).pieces(r) for r in (TextRange(0, 0, shards[0].pieces), TextRange(0, 1, 2))
+    )
     assert list(part.texts) == whole.texts[1:2]
     assert part.marks.tolist() == whole.marks[1:2].tolist()
 
@@ -62,7 +67,9 @@ def test_hashes_of_all_paragraphs_in_order(tmp_path: Path) -> None:
     assert Spool(tmp_path).hashes(2, 5).tolist() == expected[2:5]
 
 
-def test_many_short_lines_make_no_large_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_short_lines_make_no_large_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SHARD_CHARACTERS", 1000)
     monkeypatch.setattr(module, "SHARD_PIECES", 3)
 
@@ -72,7 +79,9 @@ def test_many_short_lines_make_no_large_shard(tmp_path: Path, monkeypatch: pytes
     assert [s.pieces for s in write_spool(lines(), 0, lambda name: tmp_path / name)] == [3, 3, 1]
 
 
-def split_texts(folder: Path, documents: list[str], shares: list[float], given: Documents | None = None) -> list[str]:
+def split_texts(
+    folder: Path, documents: list[str], shares: list[float], given: Documents | None = None
+) -> list[str]:
     """The text of each split of documents of one line each."""
     pieces = iter(marked("".join(documents), "line"))
     shards = list(write_spool(pieces, 0, lambda name: folder / name))
@@ -95,7 +104,9 @@ def slow_split(documents: list[str], shares: list[float]) -> list[str]:
 @examples
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=3, max_size=15),
-    shares=st.sampled_from([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.25, 0.25, 0.5], [0.05, 0.05, 0.9]]),
+    shares=st.sampled_from(
+        [[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.25, 0.25, 0.5], [0.05, 0.05, 0.9]]
+    ),
     shard=st.integers(1, 60),
 )
 def test_cuts_are_the_nearest_legal_ones(
@@ -118,7 +129,10 @@ def test_fewer_documents_than_splits_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "advised"),
     [
-        (None, "give more files, let paragraphs or lines be documents (--documents blank-line, --documents line), or"),
+        (
+            None,
+            "give more files, let paragraphs or lines be documents (--documents blank-line, --documents line), or",
+        ),
         ("blank-line", "give more files, let lines be documents (--documents line), or"),
         ("line", "give more text, or"),
         ("jsonl", "give more files, or"),

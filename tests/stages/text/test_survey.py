@@ -1,4 +1,6 @@
-"""A survey of a text: its size, its documents, its script, its tokens, and the vocabulary chosen for it."""
+"""A survey of a text: its size, its documents, its script, its tokens, and the vocabulary chosen
+for it.
+"""
 
 import gzip
 import json
@@ -75,10 +77,17 @@ def test_records_are_documents(tmp_path: Path) -> None:
 def test_files_that_the_first_bytes_are_of(tmp_path: Path) -> None:
     files = [written(tmp_path, name, TEXT) for name in ("a.txt", "b.txt", "c.txt")]
     size = len(TEXT.encode())
-    assert [len(list(within(files, most))) for most in (1, size, size + 1, 10 * size)] == [1, 1, 2, 3]
+    assert [len(list(within(files, most))) for most in (1, size, size + 1, 10 * size)] == [
+        1,
+        1,
+        2,
+        3,
+    ]
 
 
-@pytest.mark.parametrize(("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)])
+@pytest.mark.parametrize(
+    ("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)]
+)
 def test_the_first_bytes_end_with_a_line(tmp_path: Path, most: int, text: str) -> None:
     assert "".join(first_bytes([written(tmp_path, "a.txt", TEXT)], most)) == text
 
@@ -117,7 +126,9 @@ def test_text_with_spaces_has_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("sample", [module.SAMPLE_BYTES, 20_000])
-def test_the_number_of_tokens_is_foretold(tmp_path: Path, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tokens_is_foretold(
+    tmp_path: Path, sample: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SAMPLE_BYTES", sample)
     text = tmp_path / "text.txt"
     text.write_text(story(3000, 0))
@@ -125,7 +136,9 @@ def test_the_number_of_tokens_is_foretold(tmp_path: Path, sample: int, monkeypat
     store = Store(tmp_path / "store")
     made = make(Tokenize(), config, {"train": [str(text)]}, store, Execution()).artifact
     tokens = made.metrics["splits"]["train"]["tokens"] - 1
-    told = text.stat().st_size / token_bytes([TextFile(str(text), "txt", file_digest(str(text)))])(300)
+    told = text.stat().st_size / token_bytes([TextFile(str(text), "txt", file_digest(str(text)))])(
+        300
+    )
     assert told == pytest.approx(tokens, rel=0.001 if sample > text.stat().st_size else 0.05)
 
 

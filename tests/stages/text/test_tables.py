@@ -24,7 +24,9 @@ def table(texts: Any = TEXTS, **columns: Any) -> Any:
 
 
 def write(path: Path, content: Any, **options: Any) -> Path:
-    """A table by its file's name: Parquet, Arrow's file format, or (`.stream.arrow`) its stream format."""
+    """A table by its file's name: Parquet, Arrow's file format, or (`.stream.arrow`) its stream
+    format.
+    """
     if path.name.endswith(".parquet"):
         parquet.write_table(content, path, **options)
         return path
@@ -53,13 +55,19 @@ def names(path: Path) -> list[str]:
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.stream.arrow"])
 @pytest.mark.parametrize("type", ["string", "large_string", "string_view", "dictionary"])
 def test_every_text_comes_back_a_row_a_record(name: str, type: str, tmp_path: Path) -> None:
-    kinds = {"string": pa.string(), "large_string": pa.large_string(), "string_view": pa.string_view()}
+    kinds = {
+        "string": pa.string(),
+        "large_string": pa.large_string(),
+        "string_view": pa.string_view(),
+    }
     kind = kinds.get(type) or pa.dictionary(pa.int32(), pa.string())
     path = write(tmp_path / name, table(pa.array(TEXTS).cast(kind)))
     assert read(path) == as_read(TEXTS)
 
 
-@pytest.mark.parametrize("options", [{"row_group_size": 1}, {"compression": "zstd"}, {"use_dictionary": False}, {}])
+@pytest.mark.parametrize(
+    "options", [{"row_group_size": 1}, {"compression": "zstd"}, {"use_dictionary": False}, {}]
+)
 def test_the_layout_of_parquet_makes_no_difference(options: dict[str, Any], tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.parquet", table(), **options)) == as_read(TEXTS)
 
@@ -67,7 +75,10 @@ def test_the_layout_of_parquet_makes_no_difference(options: dict[str, Any], tmp_
 def test_rows_may_be_joined_each_from_a_new_line_on(tmp_path: Path) -> None:
     path = write(tmp_path / "wiki.parquet", table(["", " = Title = \n", "", "text \n", "more"]))
     (record,) = records(text_file(path, rows_joined=True))
-    assert (record.name, "".join(record.blocks)) == ("wiki.parquet", "\n = Title = \n\ntext \nmore\n")
+    assert (record.name, "".join(record.blocks)) == (
+        "wiki.parquet",
+        "\n = Title = \n\ntext \nmore\n",
+    )
 
 
 def test_another_column_is_read_by_its_name(tmp_path: Path) -> None:
@@ -79,7 +90,9 @@ def test_another_column_is_read_by_its_name(tmp_path: Path) -> None:
 
 
 def test_rows_are_called_by_their_title_name_or_id_else_by_their_number(tmp_path: Path) -> None:
-    whole = table(["a", "b", "c"], id=[1, 2, None], title=[" Emma ", None, ""], name=[[1], [2], [3]])
+    whole = table(
+        ["a", "b", "c"], id=[1, 2, None], title=[" Emma ", None, ""], name=[[1], [2], [3]]
+    )
     assert names(write(tmp_path / "a.parquet", whole)) == ["Emma", "2", "a.parquet:2"]
     assert names(write(tmp_path / "b.arrow", table(["x", "y"]))) == ["b.arrow:0", "b.arrow:1"]
 
@@ -88,7 +101,10 @@ def test_rows_are_called_by_their_title_name_or_id_else_by_their_number(tmp_path
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"body": ["x"], "title": ["y"], "n": [1]}, "has no column 'text'; columns of text there: body, title"),
+        (
+            {"body": ["x"], "title": ["y"], "n": [1]},
+            "has no column 'text'; columns of text there: body, title",
+        ),
         ({"n": [1]}, "has no column 'text'; columns of text there: none"),
         ({"text": [7], "body": ["x"]}, "column 'text' holds int64; columns of text there: body"),
         ({"text": [["a", "b"]]}, "column 'text' holds list<"),
@@ -96,7 +112,9 @@ def test_rows_are_called_by_their_title_name_or_id_else_by_their_number(tmp_path
         ({"text": ["a", None, "b"]}, "row 1 .from 0.: 'text' is null"),
     ],
 )
-def test_columns_that_are_no_text_are_named(columns: dict[str, Any], message: str, name: str, tmp_path: Path) -> None:
+def test_columns_that_are_no_text_are_named(
+    columns: dict[str, Any], message: str, name: str, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=rf"a\.(parquet|arrow).*{message}"):
         read(write(tmp_path / name, pa.table(columns)))
 
@@ -107,7 +125,9 @@ def test_a_file_cut_short_is_told_as_such(name: str, cut: int, tmp_path: Path) -
     path = write(tmp_path / name, table())
     whole = path.read_bytes()
     path.write_bytes(whole[:cut])
-    with pytest.raises(DataError, match=r"a(\.stream)?\.\w+ is no intact (Parquet|Arrow) file, or is cut short"):
+    with pytest.raises(
+        DataError, match=r"a(\.stream)?\.\w+ is no intact (Parquet|Arrow) file, or is cut short"
+    ):
         read(path)
 
 
@@ -119,18 +139,24 @@ def test_what_is_no_table_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_text_that_is_no_utf8_is_bad_data(tmp_path: Path) -> None:
-    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")])
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")]
+    )
     with pytest.raises(DataError, match=r"row 0 .* is not UTF-8"):
         read(write(tmp_path / "a.parquet", table(broken)))
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.stream.arrow"])
 @pytest.mark.parametrize("offset", [2**30, -5, 9])
-def test_a_wrong_offset_is_told_before_it_is_followed(name: str, offset: int, tmp_path: Path) -> None:
+def test_a_wrong_offset_is_told_before_it_is_followed(
+    name: str, offset: int, tmp_path: Path
+) -> None:
     path = write(tmp_path / name, table(["one", "three"], title=["a", "b"]))
     whole, right = path.read_bytes(), struct.pack("<iii", 0, 3, 8)
     assert whole.count(right) == 1
-    path.write_bytes(whole.replace(right, struct.pack("<iii", 0, offset, 8 if offset < 9 else offset)))
+    path.write_bytes(
+        whole.replace(right, struct.pack("<iii", 0, offset, 8 if offset < 9 else offset))
+    )
     with pytest.raises(DataError, match=r"is no intact Arrow file"):
         read(path)
 
@@ -147,7 +173,9 @@ def test_a_file_that_becomes_another_while_it_is_read_is_noticed(tmp_path: Path)
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_row_larger_than_allowed_is_refused(joined: bool, tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", table(["ü" * 10, "ü" * 11]))
-    with pytest.raises(DataError, match=r"row 1: the record is larger than 20 .*--max-record-bytes"):
+    with pytest.raises(
+        DataError, match=r"row 1: the record is larger than 20 .*--max-record-bytes"
+    ):
         read(path, largest_record=20, rows_joined=joined)
     assert len(read(path, largest_record=22)) == 2
 

@@ -36,7 +36,9 @@ TRAIN = (
 ANY_TEXT = st.text(st.sampled_from("theca's <unk>.\n\t\r\x1c\u2028üΣß世🌍0"), max_size=80)
 KINDS = ["word", "char", "byte", "bpe"]
 TOKENIZERS_MADE = {
-    (kind, lowercase): TOKENIZERS.load(kind).train([as_pieces(TRAIN)], 300 if kind == "bpe" else None, lowercase)
+    (kind, lowercase): TOKENIZERS.load(kind).train(
+        [as_pieces(TRAIN)], 300 if kind == "bpe" else None, lowercase
+    )
     for kind in KINDS
     for lowercase in (False, True)
 }
@@ -58,7 +60,9 @@ def test_the_saved_tokenizer_gives_the_same_ids(kind: str, lowercase: bool, text
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_tokenizer_is_opened_as_what_it_is(kind: str, lowercase: bool, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_is_opened_as_what_it_is(
+    kind: str, lowercase: bool, tmp_path: Path
+) -> None:
     tokenizer = TOKENIZERS_MADE[kind, lowercase]
     tokenizer.save(tmp_path / "a.json")
     opened = open_tokenizer(tmp_path / "a.json")
@@ -92,7 +96,9 @@ def test_characters_and_bytes(text: str) -> None:
     characters = TOKENIZERS_MADE["char", False]
     names = {id: name for name, id in characters.huggingface().get_vocab().items()}
     known = set(TRAIN)
-    assert [names[id] for id in encode(characters, text)] == [c if c in known else "<unk>" for c in text]
+    assert [names[id] for id in encode(characters, text)] == [
+        c if c in known else "<unk>" for c in text
+    ]
 
 
 INDENTED = {
@@ -102,7 +108,9 @@ INDENTED = {
 """Tokenizers with tokens of several spaces."""
 LINES = st.lists(
     st.text(
-        st.sampled_from("theWLsd 'cat's'll12½Ⅷ²_.,;…\t\r\n\x0b\x0c\x1c\x85\u00a0\u2028\u3000üΣßİ世a\u0301\u200d🌍"),
+        st.sampled_from(
+            "theWLsd 'cat's'll12½Ⅷ²_.,;…\t\r\n\x0b\x0c\x1c\x85\u00a0\u2028\u3000üΣßİ世a\u0301\u200d🌍"
+        ),
         max_size=60,
     )
     | st.text(max_size=20),
@@ -134,7 +142,9 @@ def ids_of_texts(tokenizer: TextTokenizer, texts: list[str]) -> list[list[int]]:
 )
 @examples
 @given(texts=LINES)
-def test_bpe_encodes_a_word_once_with_the_ids_of_its_text(lowercase: bool, added: str, texts: list[str]) -> None:
+def test_bpe_encodes_a_word_once_with_the_ids_of_its_text(
+    lowercase: bool, added: str, texts: list[str]
+) -> None:
     library = Tokenizer.from_str(INDENTED[lowercase].huggingface().to_str())
     library.add_tokens([added])
     expected = [library.encode(text, add_special_tokens=False).ids for text in texts]
@@ -171,14 +181,18 @@ def test_pieces_end_where_their_tokens_do(kind: str, text: str, rule: str) -> No
     pieces = as_pieces("a" + text, rule)
     ids, ends = tokenizer.encode(pieces)
     starts = [0, *ends[:-1].tolist()]
-    for piece, mark, a, b in zip(pieces.texts, pieces.marks.tolist(), starts, ends.tolist(), strict=True):
+    for piece, mark, a, b in zip(
+        pieces.texts, pieces.marks.tolist(), starts, ends.tolist(), strict=True
+    ):
         alone, _ = tokenizer.encode(type(pieces)([piece], np.array([mark], np.uint8)))
         assert ids[a:b].tolist() == alone.tolist()
     assert len(ids) == ends[-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_line_has_the_tokens_of_the_whole_line(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_line_has_the_tokens_of_the_whole_line(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokenizer = TOKENIZERS_MADE[kind, False]
     text = "the cat  sat on\tthe mat's food 世界 . the dog ate\n"
     whole = encode(tokenizer, text)
@@ -197,7 +211,9 @@ def test_ids_are_stored_in_as_few_bytes_as_they_need() -> None:
 def test_a_foreign_tokenizer_gets_an_eos_after_each_document(tmp_path: Path) -> None:
     foreign = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2, "[CLS]": 3}, "[UNK]"))
     foreign.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    foreign.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 3)])
+    foreign.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A", special_tokens=[("[CLS]", 3)]
+    )
     foreign.enable_truncation(2)
     foreign.enable_padding(length=8)
     foreign.save(str(tmp_path / "foreign.json"))
@@ -207,7 +223,9 @@ def test_a_foreign_tokenizer_gets_an_eos_after_each_document(tmp_path: Path) -> 
     assert tokenizer.huggingface().encode("a b a\nb c\n").ids == [0, 1, 0, 1, 2, 4]
 
 
-@pytest.mark.parametrize("content", ["", "{}", "no json", json.dumps({"model": {"type": "WordLevel"}})])
+@pytest.mark.parametrize(
+    "content", ["", "{}", "no json", json.dumps({"model": {"type": "WordLevel"}})]
+)
 def test_a_file_that_is_no_tokenizer_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text(content)
@@ -223,14 +241,19 @@ def word_level(**vocabulary: object) -> str:
     return json.dumps(layout)
 
 
-UNIGRAM = '{"model": {"type": "Unigram", "unk_id": null, "vocab": [["a", 0.0]], "byte_fallback": false}}'
+UNIGRAM = (
+    '{"model": {"type": "Unigram", "unk_id": null, "vocab": [["a", 0.0]], "byte_fallback": false}}'
+)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (word_level(a=0), "its unknown token '<unk>' is not in its vocabulary"),
-        (word_level(a=0, **{"<unk>": 4_000_000_000}), "has a token 4,000,000,000; ids below 16,777,216"),
+        (
+            word_level(a=0, **{"<unk>": 4_000_000_000}),
+            "has a token 4,000,000,000; ids below 16,777,216",
+        ),
         (word_level(a="x", **{"<unk>": 1}), "is no tokenizer"),
         (word_level(a=-1, **{"<unk>": 1}), "is no tokenizer"),
         ("[" * 100_000, "is no tokenizer"),
@@ -238,7 +261,9 @@ UNIGRAM = '{"model": {"type": "Unigram", "unk_id": null, "vocab": [["a", 0.0]], 
         ('{"model": {"type": "Unigram", "unk_id": null, "vocab": []}}', "its vocabulary is empty"),
     ],
 )
-def test_a_tokenizer_that_cannot_work_is_bad_data(content: str, message: str, tmp_path: Path) -> None:
+def test_a_tokenizer_that_cannot_work_is_bad_data(
+    content: str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "odd.json"
     path.write_text(content)
     with pytest.raises(DataError, match=rf"odd\.json .*{message}"):
@@ -303,7 +328,10 @@ def test_split_text_is_encoded_as_the_text_is(texts: list[str], lowercase: bool)
         split = SplitText.read(file)
     assert len(set(split.words)) == len(split.words)
     ids, counts = tokenizer.encode_split(split)
-    wanted = [[tokenizer.vocabulary[word] for word in words(lower(text) if lowercase else text)] for text in texts]
+    wanted = [
+        [tokenizer.vocabulary[word] for word in words(lower(text) if lowercase else text)]
+        for text in texts
+    ]
     assert ids.tolist() == [id for found in wanted for id in found]
     assert counts.tolist() == [len(found) for found in wanted]
 
@@ -311,7 +339,9 @@ def test_split_text_is_encoded_as_the_text_is(texts: list[str], lowercase: bool)
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.timeout(60)
 def test_a_vocabulary_in_the_making_hears_of_signals() -> None:
-    """The library reads text in threads of its own, and Python's first thread, which alone hears signals, waits."""
+    """The library reads text in threads of its own, and Python's first thread, which alone hears
+    signals, waits.
+    """
 
     def endless() -> Iterator[Pieces]:
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
@@ -371,7 +401,9 @@ def test_words(text: str) -> None:
         (3, ["<unk>", "b", "<eos>"]),
     ],
 )
-def test_ids_fall_with_count_and_the_rest_is_unknown(limit: int | None, expected: list[str]) -> None:
+def test_ids_fall_with_count_and_the_rest_is_unknown(
+    limit: int | None, expected: list[str]
+) -> None:
     counts = Counter({"d": 1, "c": 2, "a": 2, "b": 4, "<eos>": 3})
     assert list(by_frequency(counts, limit)) == expected
     assert list(by_frequency(counts, limit).values()) == list(range(len(expected)))

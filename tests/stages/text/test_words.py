@@ -7,7 +7,15 @@ import pytest
 import zarr
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 
 from stages.errors import UsageError
 from stages.text import TOKENIZERS
@@ -32,7 +40,9 @@ PASSAGES = st.lists(st.text(st.sampled_from(ALPHABET), max_size=30), min_size=1,
 def metaspace() -> Tokenizer:
     made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
-    made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
     every_byte = [f"<0x{byte:02X}>" for byte in range(256)]
     made.train_from_iterator(
         [TRAIN], trainers.BpeTrainer(vocab_size=360, special_tokens=["<unk>"], show_progress=False)
@@ -54,8 +64,17 @@ def byte_level_with_specials() -> Tokenizer:
 
 
 def word_piece(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Tokenizer:
-    vocabulary = ["[UNK]", *"aetv'-.,(é\x1c世🌍", *(f"##{c}" for c in "aetv'-.,(é\x1c世🌍"), "tea", "##te", "eve"]
-    made = Tokenizer(models.WordPiece({token: id for id, token in enumerate(vocabulary)}, unk_token="[UNK]"))
+    vocabulary = [
+        "[UNK]",
+        *"aetv'-.,(é\x1c世🌍",
+        *(f"##{c}" for c in "aetv'-.,(é\x1c世🌍"),
+        "tea",
+        "##te",
+        "eve",
+    ]
+    made = Tokenizer(
+        models.WordPiece({token: id for id, token in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
     made.pre_tokenizer = pre_tokenizer
     made.decoder = decoders.WordPiece()
     return made
@@ -67,14 +86,20 @@ GIVEN: dict[str, Callable[[], Tokenizer]] = {
     "word-piece": lambda: word_piece(pre_tokenizers.WhitespaceSplit()),
 }
 MADE: dict[str, TextTokenizer] = {
-    **{kind: TOKENIZERS.load(kind).train([as_pieces(TRAIN)], 300 if kind == "bpe" else None, False) for kind in KINDS},
+    **{
+        kind: TOKENIZERS.load(kind).train([as_pieces(TRAIN)], 300 if kind == "bpe" else None, False)
+        for kind in KINDS
+    },
     **{name: HuggingFaceTokenizer(make()) for name, make in GIVEN.items()},
 }
 
 
 def encoded(tokenizer: TextTokenizer, parts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Ids and offsets of documents; each is tokenized as a file of its own."""
-    ids = [tokenizer.encode(as_pieces(part))[0] if part else np.zeros(0, tokenizer.dtype) for part in parts]
+    ids = [
+        tokenizer.encode(as_pieces(part))[0] if part else np.zeros(0, tokenizer.dtype)
+        for part in parts
+    ]
     return np.concatenate(ids), np.cumsum([0, *map(len, ids)])
 
 
@@ -87,7 +112,8 @@ def stands_for(tokenizer: TextTokenizer, ids: np.ndarray) -> str:
     added = {id: token.content for id, token in library.get_added_tokens_decoder().items()}
     runs = [(known, list(run)) for known, run in groupby(ids.tolist(), key=added.get)]
     parts = [
-        library.decode(run, skip_special_tokens=False) if known is None else known * len(run) for known, run in runs
+        library.decode(run, skip_special_tokens=False) if known is None else known * len(run)
+        for known, run in runs
     ]
     return WHITE_SPACE.sub(" ", "".join(parts))
 
@@ -100,7 +126,9 @@ def test_the_span_decodes_to_the_last_word_of_the_text(kind: str, passages: list
     tokenizer = MADE[kind]
     parts = [passage + "\n" for passage in passages]
     ids, offsets = encoded(tokenizer, parts)
-    for part, (start, stop), end in zip(parts, last_words(ids, offsets, tokenizer), offsets[1:], strict=True):
+    for part, (start, stop), end in zip(
+        parts, last_words(ids, offsets, tokenizer), offsets[1:], strict=True
+    ):
         word = last_word(part)
         if word is None:
             assert start == stop == end
@@ -134,7 +162,9 @@ def written_bytes(tokenizer: TextTokenizer) -> dict[int, bytes]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {
-        id: bytes(ord(c) if ord(c) < 256 else others[ord(c) - 256] for c in token) if id != tokenizer.eos_id else b""
+        id: bytes(ord(c) if ord(c) < 256 else others[ord(c) - 256] for c in token)
+        if id != tokenizer.eos_id
+        else b""
         for token, id in vocabulary.items()
     }
 
@@ -200,9 +230,13 @@ def spaces_stripped() -> Tokenizer:
     return made
 
 
-@pytest.mark.parametrize("make", [split_off_punctuation, unmarked, line_ends_unknown, spaces_stripped])
+@pytest.mark.parametrize(
+    "make", [split_off_punctuation, unmarked, line_ends_unknown, spaces_stripped]
+)
 def test_a_tokenizer_that_loses_white_space_is_refused(make: Callable[[], Tokenizer]) -> None:
-    with pytest.raises(UsageError, match=r"do not tell where words begin and end: .* word, char, byte and bpe"):
+    with pytest.raises(
+        UsageError, match=r"do not tell where words begin and end: .* word, char, byte and bpe"
+    ):
         last_words(np.array([0]), np.array([0, 1]), HuggingFaceTokenizer(make()))
 
 
@@ -218,7 +252,9 @@ def test_spans_do_not_depend_on_how_much_is_read_at_once(
     stored = zarr.create_array(tmp_path / "ids", data=ids)
     monkeypatch.setattr(words_module, "BLOCK_TOKENS", block)
     np.testing.assert_array_equal(last_words(stored, zarr.array(offsets), tokenizer), expected)
-    assert (expected[:, 0] == expected[:, 1]).tolist() == [last_word(part) is None for part in parts]
+    assert (expected[:, 0] == expected[:, 1]).tolist() == [
+        last_word(part) is None for part in parts
+    ]
 
 
 def test_no_more_is_read_of_a_long_document_than_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +275,9 @@ def test_no_more_is_read_of_a_long_document_than_its_end(monkeypatch: pytest.Mon
 
 
 def test_documents_of_a_line_each() -> None:
-    """`--documents line`: the word tokenizer ends each with <eos>, and blank lines belong to the one before."""
+    """`--documents line`: the word tokenizer ends each with <eos>, and blank lines belong to the
+    one before.
+    """
     text = "the tale\nand a teetotaller \n\n ate\n"
     tokenizer = MADE["word"]
     ids, ends = tokenizer.encode(as_pieces(text, "line"))

@@ -1,4 +1,6 @@
-"""Pairs of sentences: what is read, what is dropped, what is said of bad files, and the arrays that come of it."""
+"""Pairs of sentences: what is read, what is dropped, what is said of bad files, and the arrays that
+come of it.
+"""
 
 import gzip
 import json
@@ -22,14 +24,21 @@ ENGLISH = ["a dog", "a cat is sleeping", "two dogs"]
 LANGUAGES = {"source_language": "de", "target_language": "en"}
 
 
-def files(folder: Path, split: str = "train", german: list[str] | None = None, english: list[str] | None = None) -> str:
+def files(
+    folder: Path,
+    split: str = "train",
+    german: list[str] | None = None,
+    english: list[str] | None = None,
+) -> str:
     """A prefix with two files beside it."""
     write(folder / f"{split}.de", "".join(f"{line}\n" for line in german or GERMAN))
     write(folder / f"{split}.en", "".join(f"{line}\n" for line in english or ENGLISH))
     return str(folder / split)
 
 
-def pairs(folder: Path, spoken: Notes | None = None, references: Any = None, **settings: Any) -> Artifact:
+def pairs(
+    folder: Path, spoken: Notes | None = None, references: Any = None, **settings: Any
+) -> Artifact:
     named = references or {split: [files(folder, split)] for split in ("train", "valid")}
     return run(folder / "store", named, spoken, **LANGUAGES, **settings).artifact
 
@@ -48,7 +57,9 @@ def sentences(tokens: Artifact, split: str, side: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "bpe", "char", "byte"])
-def test_a_document_is_a_sentence_with_its_end_and_decodes_to_the_raw_line(tokenizer: str, tmp_path: Path) -> None:
+def test_a_document_is_a_sentence_with_its_end_and_decodes_to_the_raw_line(
+    tokenizer: str, tmp_path: Path
+) -> None:
     from tokenizers import Tokenizer
 
     minimum = {"min_count": 1} if tokenizer == "word" else {}
@@ -61,22 +72,45 @@ def test_a_document_is_a_sentence_with_its_end_and_decodes_to_the_raw_line(token
         assert tokens.metrics["eos_id"] not in {id for ids in found for id in ids[:-1]}
         text = [decoder.decode(ids[:-1]) for ids in found]
         joined = [line.replace(" ", "") for line in text] if tokenizer == "char" else text
-        assert joined == ([line.replace(" ", "") for line in wanted] if tokenizer == "char" else wanted)
+        assert joined == (
+            [line.replace(" ", "") for line in wanted] if tokenizer == "char" else wanted
+        )
 
 
 def test_figures_of_both_sides(tmp_path: Path) -> None:
     test = files(tmp_path, "test", ["ein Hund", "ein Hund", "neu"], ["a dog", "a hound", "new"])
-    tokens = pairs(tmp_path, references={"train": [files(tmp_path)], "test": [test]}, tokenizer="word", min_count=1)
+    tokens = pairs(
+        tmp_path,
+        references={"train": [files(tmp_path)], "test": [test]},
+        tokenizer="word",
+        min_count=1,
+    )
     train, scored = (tokens.metrics["splits"][split] for split in ("train", "test"))
-    counted = ("documents", "tokens", "source_tokens", "longest", "longest_source", "words", "empty_dropped")
+    counted = (
+        "documents",
+        "tokens",
+        "source_tokens",
+        "longest",
+        "longest_source",
+        "words",
+        "empty_dropped",
+    )
     assert [train[name] for name in counted] == [3, 11, 10, 5, 4, 11, 0]
-    assert (scored["sources_in_train"], scored["pairs_in_train"]) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert (scored["sources_in_train"], scored["pairs_in_train"]) == (
+        pytest.approx(2 / 3),
+        pytest.approx(1 / 3),
+    )
     assert scored["source_unknown_rate"] == pytest.approx(1 / 8) and "pairs_in_train" not in train
 
 
 def test_one_vocabulary_is_learnt_of_both_sides_of_train(tmp_path: Path) -> None:
     test = files(tmp_path, "test", ["nie gesehen"], ["never seen"])
-    tokens = pairs(tmp_path, references={"train": [files(tmp_path)], "test": [test]}, tokenizer="word", min_count=1)
+    tokens = pairs(
+        tmp_path,
+        references={"train": [files(tmp_path)], "test": [test]},
+        tokenizer="word",
+        min_count=1,
+    )
     vocabulary = json.loads(tokens.file(TOKENIZER_FILE).read_text("utf-8"))["model"]["vocab"]
     assert vocabulary.keys() == {"<eos>", "<unk>", *" ".join(GERMAN + ENGLISH).split()}
 
@@ -91,7 +125,10 @@ def test_compressed_files_records_and_several_prefixes_give_the_same_pairs(tmp_p
     nested = [records[0], *({"id": 7, "translation": record} for record in records[1:])]
     lines = write(tmp_path / "pairs.jsonl", "\n\n".join(json.dumps(record) for record in nested))
     recorded = pairs(tmp_path, references={"train": [lines]})
-    first, rest = files(tmp_path, "a", GERMAN[:1], ENGLISH[:1]), files(tmp_path, "b", GERMAN[1:], ENGLISH[1:])
+    first, rest = (
+        files(tmp_path, "a", GERMAN[:1], ENGLISH[:1]),
+        files(tmp_path, "b", GERMAN[1:], ENGLISH[1:]),
+    )
     parted = pairs(tmp_path, references={"train": [first, rest]})
     for other in (zipped, recorded, parted):
         for side in ("source", "target"):
@@ -107,22 +144,33 @@ def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     assert found == odd
 
 
-def test_a_blank_side_is_dropped_from_train_and_an_error_where_text_is_scored(tmp_path: Path) -> None:
+def test_a_blank_side_is_dropped_from_train_and_an_error_where_text_is_scored(
+    tmp_path: Path,
+) -> None:
     german, english = [*GERMAN, " ", "da", ""], [*ENGLISH, "here", "", "\t"]
     spoken = Notes()
     tokens = pairs(tmp_path, spoken, {"train": [files(tmp_path, "train", german, english)]})
-    assert tokens.metrics["splits"]["train"]["documents"] == 3 == tokens.metrics["splits"]["train"]["empty_dropped"]
+    assert (
+        tokens.metrics["splits"]["train"]["documents"]
+        == 3
+        == tokens.metrics["splits"]["train"]["empty_dropped"]
+    )
     assert any("both: 3" in warning for warning in spoken.warnings)
     scored = {"train": [files(tmp_path)], "test": [files(tmp_path, "test", german, english)]}
     with pytest.raises(DataError, match=r"test\.de, line 4: there is no text"):
         pairs(tmp_path, references=scored)
-    both = {"train": [files(tmp_path)], "test": [files(tmp_path, "test", [*GERMAN, ""], [*ENGLISH, " "])]}
+    both = {
+        "train": [files(tmp_path)],
+        "test": [files(tmp_path, "test", [*GERMAN, ""], [*ENGLISH, " "])],
+    }
     assert pairs(tmp_path, references=both).metrics["splits"]["test"]["documents"] == 3
 
 
 def test_files_of_unequal_length_name_the_line_without_a_partner(tmp_path: Path) -> None:
     longer = files(tmp_path, "train", [*GERMAN, "vier", "fünf"], ENGLISH)
-    with pytest.raises(DataError, match=r"train\.de 5 lines and .*train\.en 3 lines.*Line 4 of .*train\.de has no"):
+    with pytest.raises(
+        DataError, match=r"train\.de 5 lines and .*train\.en 3 lines.*Line 4 of .*train\.de has no"
+    ):
         pairs(tmp_path, references={"train": [longer]})
 
 
@@ -131,7 +179,10 @@ def test_bad_bytes_and_records_name_their_line(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_bytes(b"a\nb\nc\xe9\n")
     with pytest.raises(DataError, match=r"train\.en is not UTF-8 at byte 5: .*, in line 3;"):
         pairs(tmp_path, references={"train": [prefix]})
-    for record, wrong in (({"de": "x"}, '"en" that is a string'), ({"de": "x\ny", "en": "z"}, "of one line")):
+    for record, wrong in (
+        ({"de": "x"}, '"en" that is a string'),
+        ({"de": "x\ny", "en": "z"}, "of one line"),
+    ):
         file = write(tmp_path / "pairs.jsonl", f'{{"de": "a", "en": "b"}}\n{json.dumps(record)}\n')
         with pytest.raises(DataError, match=rf"pairs\.jsonl, line 2: .*{wrong}"):
             pairs(tmp_path, references={"train": [file]})
@@ -139,8 +190,15 @@ def test_bad_bytes_and_records_name_their_line(tmp_path: Path) -> None:
 
 def test_a_prefix_without_files_shows_those_beside_it(tmp_path: Path) -> None:
     files(tmp_path)
-    with pytest.raises(DataError, match=r"train\.fr does not exist.*train\.de, train\.en\. .*before \.fr"):
-        run(tmp_path / "store", {"train": [str(tmp_path / "train")]}, source_language="fr", target_language="en")
+    with pytest.raises(
+        DataError, match=r"train\.fr does not exist.*train\.de, train\.en\. .*before \.fr"
+    ):
+        run(
+            tmp_path / "store",
+            {"train": [str(tmp_path / "train")]},
+            source_language="fr",
+            target_language="en",
+        )
     write(tmp_path / "train.de.gz", "")
     with pytest.raises(DataError, match="both there"):
         pairs(tmp_path, references={"train": [str(tmp_path / "train")]})
@@ -148,7 +206,9 @@ def test_a_prefix_without_files_shows_those_beside_it(tmp_path: Path) -> None:
 
 def test_the_same_file_on_both_sides_is_warned_of(tmp_path: Path) -> None:
     spoken = Notes()
-    pairs(tmp_path, spoken, {"train": [files(tmp_path, "train", GERMAN, [*GERMAN[:2], "two dogs"])]})
+    pairs(
+        tmp_path, spoken, {"train": [files(tmp_path, "train", GERMAN, [*GERMAN[:2], "two dogs"])]}
+    )
     assert any("2 of 3" in warning for warning in spoken.warnings)
 
 
@@ -173,7 +233,9 @@ def test_files_that_are_named_alone_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("done", [0, 1, 3, 5])
-def test_a_crash_changes_nothing(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_changes_nothing(
+    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("stages.text.spool.SHARD_PIECES", 1)
     named = {"train": [files(tmp_path)], "valid": [files(tmp_path, "valid")]}
     whole = run(tmp_path / "whole", named, **LANGUAGES).artifact
@@ -192,4 +254,6 @@ def test_offsets_join_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     cut = pairs(tmp_path / "b")
     for side in ("source", "target"):
         assert sentences(cut, "train", side) == sentences(whole, "train", side)
-    np.testing.assert_array_equal(*(one.zarr("tokens.zarr")["valid/paragraph_hashes"][:] for one in (cut, whole)))
+    np.testing.assert_array_equal(
+        *(one.zarr("tokens.zarr")["valid/paragraph_hashes"][:] for one in (cut, whole))
+    )

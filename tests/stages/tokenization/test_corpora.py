@@ -102,7 +102,9 @@ def test_files_are_chosen_by_their_numbers(files: str) -> None:
 
 
 @pytest.mark.parametrize(("files", "count"), [("0", 1), ("0-9", 2), ("1-1", 1), (None, 2)])
-def test_of_trains_files_some_may_be_chosen(files: str | None, count: int, folder: Path, tmp_path: Path) -> None:
+def test_of_trains_files_some_may_be_chosen(
+    files: str | None, count: int, folder: Path, tmp_path: Path
+) -> None:
     inputs = {"train": [str(folder / "raw/train-00.parquet"), f"hf:{folder}/lines:content"]}
     artifact = tokenize(tmp_path / "store", inputs, files=files)
     assert len(artifact.manifest.outside_files) == count
@@ -115,15 +117,23 @@ def test_the_id_covers_the_column_and_not_how_it_was_named(folder: Path, tmp_pat
     text = tokenize(tmp_path / "store", {"train": [path]})
     other = tokenize(tmp_path / "store", {"train": [path]}, column="other")
     assert text.id != other.id
-    assert (text.metrics["splits"]["train"]["tokens"], other.metrics["splits"]["train"]["tokens"]) == (9, 6)
+    assert (
+        text.metrics["splits"]["train"]["tokens"],
+        other.metrics["splits"]["train"]["tokens"],
+    ) == (9, 6)
     assert tokenize(tmp_path / "store", {"train": [path]}, column="text").id == text.id
     lines = tokenize(tmp_path / "store", {"train": [f"hf:{folder}/lines:content"]})
-    same = tokenize(tmp_path / "store", {"train": [str(folder / "lines/part.jsonl")]}, column="content")
+    same = tokenize(
+        tmp_path / "store", {"train": [str(folder / "lines/part.jsonl")]}, column="content"
+    )
     assert lines.id == same.id
 
 
 def test_one_split_is_one_corpus_that_is_cut(folder: Path, tmp_path: Path) -> None:
-    source = [f"hf:{folder}/lines:content", table(tmp_path / "b.parquet", ["d", "e", "f"], "content")]
+    source = [
+        f"hf:{folder}/lines:content",
+        table(tmp_path / "b.parquet", ["d", "e", "f"], "content"),
+    ]
     artifact = tokenize(tmp_path / "store", {"source": source}, split=(0.6, 0.4), column="content")
     assert sizes(artifact) == {"train": (2, 5), "valid": (3, 6)}
 
@@ -138,12 +148,32 @@ def test_one_split_is_one_corpus_that_is_cut(folder: Path, tmp_path: Path) -> No
             r"splits of its own \(train, valid\): name it alone",
         ),
         ({"source": ["hf:{}/raw"]}, {"split": (0.5, 0.5)}, UsageError, "splits of its own"),
-        ({"train": ["hf:{}/raw"], "test": ["hf:{}/raw"]}, {}, DataError, "has no split test; it has train, valid"),
+        (
+            {"train": ["hf:{}/raw"], "test": ["hf:{}/raw"]},
+            {},
+            DataError,
+            "has no split test; it has train, valid",
+        ),
         ({"source": ["hf:{}"]}, {}, DataError, r"available configs: \['raw', 'lines'\]\."),
         ({"source": ["hf:{}/none"]}, {}, DataError, "there is no folder"),
-        ({"source": ["hf:{}/lines"]}, {}, DataError, 'line 1: expected a JSON object with a field "text"'),
-        ({"source": ["hf:{}/raw:title"]}, {}, DataError, "has no column 'title'; columns of text there: text"),
-        ({"train": ["{}/README.md"]}, {"column": "x"}, UsageError, "--column is for Parquet, Arrow and .jsonl"),
+        (
+            {"source": ["hf:{}/lines"]},
+            {},
+            DataError,
+            'line 1: expected a JSON object with a field "text"',
+        ),
+        (
+            {"source": ["hf:{}/raw:title"]},
+            {},
+            DataError,
+            "has no column 'title'; columns of text there: text",
+        ),
+        (
+            {"train": ["{}/README.md"]},
+            {"column": "x"},
+            UsageError,
+            "--column is for Parquet, Arrow and .jsonl",
+        ),
         ({"source": ["hf:@main"]}, {}, DataError, "names no data set"),
     ],
 )
@@ -171,7 +201,9 @@ def test_what_does_not_fit_is_named(
           "other*\n---\n"}, "has the splits odd; read are train, validation and test"),
     ],
 )  # fmt: skip
-def test_folders_that_are_no_data_sets_are_told_as_such(files: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_folders_that_are_no_data_sets_are_told_as_such(
+    files: dict[str, str], message: str, tmp_path: Path
+) -> None:
     root = tmp_path / "odd"
     root.mkdir()
     for name, text in files.items():
@@ -190,9 +222,18 @@ def test_a_null_in_the_middle_leaves_nothing_made(tmp_path: Path) -> None:
 
 def test_names_are_taken_apart() -> None:
     found = parse_data_set("hf:a/b/c-1@v1.0:body")
-    assert (found.name, found.config, found.revision, found.column) == ("a/b", "c-1", "v1.0", "body")
+    assert (found.name, found.config, found.revision, found.column) == (
+        "a/b",
+        "c-1",
+        "v1.0",
+        "body",
+    )
     converted = parse_data_set("hf:a/b@refs/convert/parquet")
-    assert (converted.name, converted.config, converted.revision) == ("a/b", None, "refs/convert/parquet")
+    assert (converted.name, converted.config, converted.revision) == (
+        "a/b",
+        None,
+        "refs/convert/parquet",
+    )
     assert (parse_data_set("hf:old").name, parse_data_set("hf:old:x").column) == ("old", "x")
 
 
@@ -200,8 +241,13 @@ def test_names_are_taken_apart() -> None:
 def test_files_outside_of_the_folder_are_not_read(place: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("a key\n")
     (folder / "raw/link.txt").symlink_to(tmp_path / "secret.txt")
-    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: a\n  data_files: {place.format(tmp_path)}\n---\n")
-    with pytest.raises(DataError, match=r"names a file outside of its folder \(.*(secret|link)\.txt\): copy it there"):
+    (folder / "README.md").write_text(
+        f"---\nconfigs:\n- config_name: a\n  data_files: {place.format(tmp_path)}\n---\n"
+    )
+    with pytest.raises(
+        DataError,
+        match=r"names a file outside of its folder \(.*(secret|link)\.txt\): copy it there",
+    ):
         parse_data_set(f"hf:{folder}").files()
 
 

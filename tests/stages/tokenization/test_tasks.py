@@ -47,16 +47,24 @@ GIVEN = {"text": "x", "label": "old"}
         ([{}], "no record has a field"),
     ],
 )
-def test_wrong_candidates_are_refused(tmp_path: Path, records: list[dict[str, Any]], named: str) -> None:
+def test_wrong_candidates_are_refused(
+    tmp_path: Path, records: list[dict[str, Any]], named: str
+) -> None:
     labelled(tmp_path / "train.jsonl", "old", "odd")
-    (tmp_path / "test.jsonl").write_text("".join(json.dumps(GIVEN | record) + "\n" for record in records))
+    (tmp_path / "test.jsonl").write_text(
+        "".join(json.dumps(GIVEN | record) + "\n" for record in records)
+    )
     config = TokenizeConfig(tasks=True, tokenizer="word", candidates="among")
     with pytest.raises(DataError, match=named):
-        make(Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution())
+        make(
+            Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution()
+        )
 
 
 def labelled(file: Path, *labels: str) -> None:
-    file.write_text("".join(json.dumps({"text": f"of {label}", "label": label}) + "\n" for label in labels))
+    file.write_text(
+        "".join(json.dumps({"text": f"of {label}", "label": label}) + "\n" for label in labels)
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,11 +76,19 @@ def labelled(file: Path, *labels: str) -> None:
     ],
 )
 def test_wrong_labels_are_refused_before_a_vocabulary_is_learnt(
-    tmp_path: Path, settings: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    settings: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     labelled(tmp_path / "train.jsonl", "old", "odd")
     labelled(tmp_path / "test.jsonl", "new")
-    monkeypatch.setattr("stages.text.huggingface.BpeTokenizer.train", lambda *_: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr(
+        "stages.text.huggingface.BpeTokenizer.train", lambda *_: pytest.fail("learnt a vocabulary")
+    )
     with pytest.raises(error, match=message):
         config = TokenizeConfig(tasks=True, **settings)
-        make(Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution())
+        make(
+            Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution()
+        )

@@ -33,7 +33,11 @@ def streams(config: TrainConfig, splits: Splits) -> tuple[Streams, Streams | Non
     """Both splits as a run reads them."""
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
     train = Streams(splits.train, splits.eos, cutting, splits.documents)
-    valid = None if splits.valid is None else Streams(splits.valid, splits.eos, cutting, splits.valid_documents)
+    valid = (
+        None
+        if splits.valid is None
+        else Streams(splits.valid, splits.eos, cutting, splits.valid_documents)
+    )
     return train, valid
 
 
@@ -51,4 +55,6 @@ def trainer_of(
     model = LanguageModel(config.model) if model is None else model
     train, valid = streams(config, splits)
     fabric, tasks = make_fabric(torch.device("cpu")), [Task("train", train)]
-    return Trainer(Run(fabric, config, model, method, tasks, valid, folder, reporter, checkpoint_seconds))
+    return Trainer(
+        Run(fabric, config, model, method, tasks, valid, folder, reporter, checkpoint_seconds)
+    )

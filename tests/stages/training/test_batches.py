@@ -22,11 +22,15 @@ def order(streams: bool) -> ExampleOrder:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_an_epoch_reads_no_segment_twice_and_is_the_same_whenever_it_is_asked_for(streams: bool) -> None:
+def test_an_epoch_reads_no_segment_twice_and_is_the_same_whenever_it_is_asked_for(
+    streams: bool,
+) -> None:
     asked, epochs = order(streams), []
     for epoch in range(2):
         batches = [asked.of_batch(number) for number in range(5 * epoch, 5 * epoch + 5)]
-        assert [asked.begins_epoch(number) for number in range(5 * epoch, 5 * epoch + 5)] == [True] + [False] * 4
+        assert [asked.begins_epoch(number) for number in range(5 * epoch, 5 * epoch + 5)] == [
+            True
+        ] + [False] * 4
         assert len(set(np.concatenate(batches).tolist())) == 20
         epochs.append(np.stack(batches))
     assert (epochs[0] == epochs[1]).all() == streams
@@ -68,9 +72,13 @@ def test_documents_of_several_batches_are_counted_once() -> None:
         ("trime", {}, 1, None),
     ],
 )
-def test_updates_of_few_documents_are_told_with_the_setting_that_helps(name, settings, accumulate, found) -> None:
+def test_updates_of_few_documents_are_told_with_the_setting_that_helps(
+    name, settings, accumulate, found
+) -> None:
     """Documents of eight segments; the packing has them one after the other."""
-    split = Streams(np.arange(8 * 512), 0, EIGHT, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0])
+    split = Streams(
+        np.arange(8 * 512), 0, EIGHT, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0]
+    )
     method = METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(np.arange(512)))
     order = ExampleOrder(split, method, BatchLayout(), 16, 0)
     warning = order.few_documents(accumulate)
@@ -83,4 +91,9 @@ def test_updates_of_few_documents_are_told_with_the_setting_that_helps(name, set
 
 def test_of_a_text_of_one_document_nothing_is_said() -> None:
     method = METHODS.load("trime-long")(METHODS.settings("trime-long")(consecutive=16))
-    assert ExampleOrder(Streams(np.arange(800), 0, EIGHT), method, BatchLayout(), 16, 0).few_documents(1) is None
+    assert (
+        ExampleOrder(Streams(np.arange(800), 0, EIGHT), method, BatchLayout(), 16, 0).few_documents(
+            1
+        )
+        is None
+    )

@@ -1,4 +1,6 @@
-"""Truncated backpropagation through time: batches go on from each other, and a resumed run notices nothing."""
+"""Truncated backpropagation through time: batches go on from each other, and a resumed run notices
+nothing.
+"""
 
 import json
 from functools import cache
@@ -34,22 +36,38 @@ from tests.stages.training.runs import Splits
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
-XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, mem_length=12)
-SRU = SRUPlusPlusConfig(vocab_size=V, width=8, layers=2, dropout=0.3, segment_length=8, mem_length=12)
-KEYS = XL.model_copy(
-    update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
+XL = TransformerXLConfig(
+    vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, mem_length=12
 )
-PLUS = XL.model_copy(update={"feed_forward": MemoryPlusSettings(heads=2, sub_keys=4, neighbors=2, layers=(1, 2))})
+SRU = SRUPlusPlusConfig(
+    vocab_size=V, width=8, layers=2, dropout=0.3, segment_length=8, mem_length=12
+)
+KEYS = XL.model_copy(
+    update={
+        "feed_forward": ProductKeysSettings(
+            heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,)
+        )
+    }
+)
+PLUS = XL.model_copy(
+    update={"feed_forward": MemoryPlusSettings(heads=2, sub_keys=4, neighbors=2, layers=(1, 2))}
+)
 NGRAMS = XL.model_copy(update={"lookup": HashedNgramsSettings(heads=2, slots=40, layers=(1,))})
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
-BACKBONES = pytest.mark.parametrize("model", [LSTM, XL, SRU], ids=["lstm", "transformer-xl", "sru++"])
+BACKBONES = pytest.mark.parametrize(
+    "model", [LSTM, XL, SRU], ids=["lstm", "transformer-xl", "sru++"]
+)
 SLOTS = XL.model_copy(update={"attention": CompressiveSettings(long_length=5, rate=4)})
 ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, neighbors=3)})
-SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
+SIGNAL = XL.model_copy(
+    update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)}
+)
 SIZES = {"vocab_size": V, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.3}
 MEMFORMER = MemformerConfig(**SIZES, layers=1, encoder_layers=1, slots=3, segment_length=8)
 TOKENS = MemoryTransformerConfig(**SIZES, memory_tokens=3, segment_length=8, mem_length=12)
-CONTROLLER, BOTTLENECK = (TOKENS.model_copy(update={"memory_rows": rows}) for rows in ("controller", "bottleneck"))
+CONTROLLER, BOTTLENECK = (
+    TOKENS.model_copy(update={"memory_rows": rows}) for rows in ("controller", "bottleneck")
+)
 MEMSIZER = TransformerConfig(**SIZES, max_positions=8, attention=MemSizerSettings(slots=3))
 MODELS = {
     "lstm": LSTM,
@@ -70,7 +88,11 @@ MODELS = {
 WITHIN = (12, 1)
 """A kill within an epoch that is not the first: (step, batches an update)."""
 KILLS = [(name, *WITHIN) for name in MODELS] + [
-    ("lstm", step, accumulate)  # where epochs begin, and of how many batches an update is, no layer has a say
+    (
+        "lstm",
+        step,
+        accumulate,
+    )  # where epochs begin, and of how many batches an update is, no layer has a say
     for step in (3, 10, 12, 19)
     for accumulate in (1, 2)
     if (step, accumulate) != WITHIN
@@ -91,7 +113,9 @@ def seen_states(run, monkeypatch):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(accumulate, tmp_path, monkeypatch):
+def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(
+    accumulate, tmp_path, monkeypatch
+):
     """300 tokens are 37 segments of 8: 4 streams of 9 segments, an epoch of 9 batches."""
     run = trainer(tmp_path, model=LSTM, steps=20 // accumulate, accumulate=accumulate)
     seen = seen_states(run, monkeypatch)
@@ -119,7 +143,9 @@ def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tm
     run.run.model.eval()
     with torch.no_grad():
         scores = run.run.model.log_probs(run.run.model.encode(rows[:, :-1]).hidden.flatten(0, 1))
-    assert got == pytest.approx(-float(scores.gather(1, rows[:, 1:].reshape(-1, 1)).mean()), rel=1e-5)
+    assert got == pytest.approx(
+        -float(scores.gather(1, rows[:, 1:].reshape(-1, 1)).mean()), rel=1e-5
+    )
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +163,9 @@ def of_one_piece(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "step", "accumulate"), KILLS)
-def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(name, step, accumulate, of_one_piece, tmp_path):
+def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(
+    name, step, accumulate, of_one_piece, tmp_path
+):
     model = MODELS[name]
     changes = {"model": model, "accumulate": accumulate}
     with pytest.raises(Crash):
@@ -155,9 +183,13 @@ def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monk
     whole = trainer(tmp_path / "whole", model=LSTM)
     whole.train()
     with pytest.raises(Crash):
-        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, model=LSTM).train()
+        trainer(
+            tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, model=LSTM
+        ).train()
     load = saver.load_checkpoint
-    monkeypatch.setattr(saver, "load_checkpoint", lambda *where: load(*where)._replace(carried=Carried()))
+    monkeypatch.setattr(
+        saver, "load_checkpoint", lambda *where: load(*where)._replace(carried=Carried())
+    )
     run = trainer(tmp_path / "parts", model=LSTM)
     run.train()
     assert outcome(tmp_path / "parts", run)[0] != outcome(tmp_path / "whole", whole)[0]
@@ -201,7 +233,9 @@ def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeyp
     run.train()
     for number, back in enumerate(given[:2]):
         places = (np.arange(4) * 9 + number)[:, None] * 8 + np.arange(8)
-        begins = np.array([max(b for b in (0, 11, 150) if b <= place) for place in places.flat]).reshape(4, 8)
+        begins = np.array(
+            [max(b for b in (0, 11, 150) if b <= place) for place in places.flat]
+        ).reshape(4, 8)
         assert back.tolist() == (places - begins).tolist()
     assert torch.cat(given[2:], 1).tolist() == [[*range(20), *range(17)]]
 
@@ -211,6 +245,10 @@ def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):
     for name, model in (("plain", XL), ("slots", SLOTS), ("signal", SIGNAL)):
         (tmp_path / name).mkdir()
         trainer(tmp_path / name, model=model, steps=8, log_every=2).train()
-        lines[name] = [json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()]
+        lines[name] = [
+            json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()
+        ]
     assert not any("auxiliary_loss" in line for line in lines["plain"])
-    assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"] + lines["signal"][1:])
+    assert all(
+        0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"] + lines["signal"][1:]
+    )

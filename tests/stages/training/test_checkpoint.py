@@ -75,7 +75,9 @@ class Later(Remembers):
 
 
 @pytest.mark.parametrize(
-    ("progress", "kept"), [({}, {"batches": 1}), ({"later": 1}, Later().state_dict())], ids=["method", "progress"]
+    ("progress", "kept"),
+    [({}, {"batches": 1}), ({"later": 1}, Later().state_dict())],
+    ids=["method", "progress"],
 )
 def test_a_checkpoint_of_another_version_is_named(
     tmp_path: Path, progress: dict[str, Any], kept: dict[str, Any]
@@ -85,11 +87,18 @@ def test_a_checkpoint_of_another_version_is_named(
     fabric = SimpleNamespace(global_rank=0, world_size=1, is_global_zero=False, device="cpu")
     reporter, config = SimpleNamespace(info=lambda words: None), SimpleNamespace(steps=9)
     run: Any = SimpleNamespace(
-        folder=tmp_path, model=model, method=Later(), fabric=fabric, reporter=reporter, config=config
+        folder=tmp_path,
+        model=model,
+        method=Later(),
+        fabric=fabric,
+        reporter=reporter,
+        config=config,
     )
     saved = asdict(Progress(step=3))
     save_checkpoint(path, model, optimizer, [], saved, Later().state_dict())
     assert Saver(run, optimizer).restore()[0].step == 3
     save_checkpoint(path, model, optimizer, [], saved | progress, kept)
-    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors is damaged \(it was saved by another version"):
+    with pytest.raises(
+        ArtifactError, match=r"checkpoint\.safetensors is damaged \(it was saved by another version"
+    ):
         Saver(run, optimizer).restore()

@@ -1,6 +1,7 @@
 """Training with compiled forward passes: the same model as without, but for rounding.
 
-Those that compile have processes of their own: functions that check shapes as they do in tests cannot be compiled.
+Those that compile have processes of their own: functions that check shapes as they do in tests
+cannot be compiled.
 """
 
 import json
@@ -38,7 +39,15 @@ compiler = pytest.mark.skipif(not able(), reason="nothing can be compiled here")
 def trained(folder, backbone, kind, *stop):
     """A run in a folder, which is there afterwards."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tests.stages.training.compiled_run", folder, backbone, kind, *map(str, stop)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.stages.training.compiled_run",
+        folder,
+        backbone,
+        kind,
+        *map(str, stop),
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
@@ -49,14 +58,24 @@ def result(run):
 
 
 def rounded(line):
-    return {**line, **{name: pytest.approx(line[name], abs=1e-4) for name in ("loss", "valid_loss") if line[name]}}
+    return {
+        **line,
+        **{
+            name: pytest.approx(line[name], abs=1e-4)
+            for name in ("loss", "valid_loss")
+            if line[name]
+        },
+    }
 
 
 @compiler
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("backbone", "kind"),
-    [pytest.param("transformer", "compiled", marks=pytest.mark.endurance), ("transformer-xl", "traced")],
+    [
+        pytest.param("transformer", "compiled", marks=pytest.mark.endurance),
+        ("transformer-xl", "traced"),
+    ],
 )
 def test_losses_and_names_are_those_without_but_for_rounding(backbone, kind, tmp_path):
     (tmp_path / "plain").mkdir()
@@ -106,4 +125,7 @@ def test_it_is_said_what_compiling_needs(device, changed, answer, missing, monke
 
 
 def test_a_setting_that_is_not_asked_for_is_no_part_of_the_id():
-    assert "compile" not in settings().canonical() and settings(compile=True).canonical()["compile"] is True
+    assert (
+        "compile" not in settings().canonical()
+        and settings(compile=True).canonical()["compile"] is True
+    )

@@ -49,5 +49,7 @@ def test_validations_are_those_of_the_journal(tmp_path: Path) -> None:
         (5, None, False),
     ],
 )
-def test_a_run_is_too_short_below_a_pass_or_while_it_falls_and_more_passes_are_worth_making(passes, falling, short):
+def test_a_run_is_too_short_below_a_pass_or_while_it_falls_and_more_passes_are_worth_making(
+    passes, falling, short
+):
     assert undertrained({"passes": passes, "still_falling": falling}) == short

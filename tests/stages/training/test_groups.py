@@ -9,14 +9,23 @@ from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.sublayer import Apart, LearnsApart
 from stages.training.config import OptimizerConfig
-from stages.training.optimizer import clipped_together, make_optimizer, set_apart, set_learning_rates
+from stages.training.optimizer import (
+    clipped_together,
+    make_optimizer,
+    set_apart,
+    set_learning_rates,
+)
 from tests.stages.training.test_loop import V, trainer
 
 
 class Table(nn.Module, LearnsApart):
     def __init__(self, lr):
         super().__init__()
-        self.rows, self.scale, self.lr = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(2)), lr
+        self.rows, self.scale, self.lr = (
+            nn.Parameter(torch.ones(3, 2)),
+            nn.Parameter(torch.ones(2)),
+            lr,
+        )
 
     def apart(self):
         return Apart([self.rows], self.lr)
@@ -39,7 +48,12 @@ def test_they_are_taken_out_of_the_groups_that_have_them():
     assert names(net, common.parameters) == ["first.weight", "first.bias", "table.scale"]
     assert names(net, other.parameters) == ["last.weight", "last.bias"]
     assert names(net, apart.parameters) == ["table.rows"]
-    assert (apart.lr_factor, apart.constant_lr, apart.apart, common.apart) == (0.1, 0.5, True, False)
+    assert (apart.lr_factor, apart.constant_lr, apart.apart, common.apart) == (
+        0.1,
+        0.5,
+        True,
+        False,
+    )
     first, second = clipped_together(net, [common, other, apart])
     assert names(net, first) == [name for name, _ in net.named_parameters() if name != "table.rows"]
     assert names(net, second) == ["table.rows"]
@@ -61,10 +75,13 @@ def test_a_model_without_them_learns_as_before():
 def test_a_rate_of_their_own_does_not_change_and_goes_without_decay(own, rate, decay):
     net = model(own)
     optimizer = make_optimizer(
-        OptimizerConfig(lr=0.1, weight_decay=0.1), set_apart([ParameterGroup(list(net.parameters()))], net)
+        OptimizerConfig(lr=0.1, weight_decay=0.1),
+        set_apart([ParameterGroup(list(net.parameters()))], net),
     )
     set_learning_rates(optimizer, 0.02)
-    found = {name: group for group in optimizer.param_groups for name in names(net, group["params"])}
+    found = {
+        name: group for group in optimizer.param_groups for name in names(net, group["params"])
+    }
     assert (found["table.rows"]["lr"], found["table.rows"]["weight_decay"]) == (rate, decay)
     assert (found["first.weight"]["lr"], found["first.weight"]["weight_decay"]) == (0.02, 0.1)
     assert optimizer.param_groups[0]["lr"] == 0.02
@@ -75,15 +92,26 @@ def test_a_factor_of_their_group_multiplies_their_own_rate():
     groups = set_apart([ParameterGroup(list(net.parameters()), 0.1)], net)
     optimizer = make_optimizer(OptimizerConfig(lr=0.1), groups)
     set_learning_rates(optimizer, 0.02)
-    found = {name: group["lr"] for group in optimizer.param_groups for name in names(net, group["params"])}
-    assert (found["first.weight"], found["table.rows"]) == (pytest.approx(0.002), pytest.approx(0.05))
+    found = {
+        name: group["lr"]
+        for group in optimizer.param_groups
+        for name in names(net, group["params"])
+    }
+    assert (found["first.weight"], found["table.rows"]) == (
+        pytest.approx(0.002),
+        pytest.approx(0.05),
+    )
 
 
 def test_each_layer_that_learns_apart_is_clipped_by_itself():
     net = nn.ModuleDict({"one": Table(0.5), "other": Table(None), "last": nn.Linear(2, 2)})
     groups = set_apart([ParameterGroup(list(net.parameters()))], net)
     together = [names(net, parameters) for parameters in clipped_together(net, groups)]
-    assert together == [["one.scale", "other.scale", "last.weight", "last.bias"], ["one.rows"], ["other.rows"]]
+    assert together == [
+        ["one.scale", "other.scale", "last.weight", "last.bias"],
+        ["one.rows"],
+        ["other.rows"],
+    ]
 
 
 def test_a_large_gradient_of_theirs_does_not_shorten_the_others(tmp_path):
@@ -99,6 +127,8 @@ def test_a_large_gradient_of_theirs_does_not_shorten_the_others(tmp_path):
     values.grad += 100
     first.grad.view(-1)[0] = 0.5
     norms = []
-    run.updates.optimizer.step = lambda: norms.append([float(p.grad.norm()) for p in (values, first)])
+    run.updates.optimizer.step = lambda: norms.append(
+        [float(p.grad.norm()) for p in (values, first)]
+    )
     run.updates.change_weights()
     assert norms == [[pytest.approx(1, rel=1e-5), 0.5]]

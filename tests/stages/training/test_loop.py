@@ -49,7 +49,14 @@ class Notes(Silent):
 def settings(**changes):
     defaults = {
         "model": TransformerConfig(
-            vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, max_positions=8, cutoffs=(4, 8), factor=2
+            vocab_size=V,
+            layers=1,
+            width=8,
+            heads=2,
+            ffn_width=16,
+            max_positions=8,
+            cutoffs=(4, 8),
+            factor=2,
         ),
         "optimizer": OptimizerConfig(lr=0.02, weight_decay=0.01),
         "schedule": ScheduleConfig(warmup=3, final=0.1),
@@ -67,13 +74,17 @@ def settings(**changes):
 def splits(tokens=300, valid=37):
     random = np.random.default_rng(0)
     ids = np.cumsum(random.integers(1, 3, tokens + valid)) % V
-    return Splits(ids[:tokens].astype(np.uint16), ids[tokens:].astype(np.uint16) if valid else None, 0)
+    return Splits(
+        ids[:tokens].astype(np.uint16), ids[tokens:].astype(np.uint16) if valid else None, 0
+    )
 
 
 def trainer(folder, notes=None, data=None, checkpoint_seconds=1e9, **changes):
     config = settings(**changes)
     method = METHODS.load(config.method)(config.method_settings)
-    return trainer_of(config, method, data or splits(), folder, notes or Notes(), checkpoint_seconds)
+    return trainer_of(
+        config, method, data or splits(), folder, notes or Notes(), checkpoint_seconds
+    )
 
 
 def journal(folder):
@@ -100,7 +111,9 @@ def uninterrupted(tmp_path_factory):
 def test_speed_and_time_left_follow_one_estimate(tmp_path, monkeypatch):
     """Steps of a second, then of three: at any time, what is left takes as long as the speed says."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("stages.training.journal.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(
+        "stages.training.journal.time", SimpleNamespace(monotonic=lambda: clock.now)
+    )
     left, told = Work(1, 20, "steps", lambda: clock.now), []
 
     class Watched(Notes):
@@ -179,7 +192,9 @@ def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path)
 def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr(checkpoint, "fsync", lambda path: order.append(path.name))
-    monkeypatch.setattr(checkpoint, "save_checkpoint", lambda path, *state: order.append(state[-2]["valid_step"]))
+    monkeypatch.setattr(
+        checkpoint, "save_checkpoint", lambda path, *state: order.append(state[-2]["valid_step"])
+    )
     trainer(tmp_path, steps=6, valid_every=3).train()
     assert order[:3] == ["best-3.safetensors", tmp_path.name, 3]
 
@@ -214,7 +229,9 @@ def test_accumulated_batches_make_the_update_of_one_large_batch(tmp_path):
     model = settings().model.model_copy(update={"dropout": 0.0})
     for name, changes in {"a": {"batch_tokens": 64}, "b": {"accumulate": 2}}.items():
         (tmp_path / name).mkdir()
-        run = trainer(tmp_path / name, model=model, steps=2, optimizer=OptimizerConfig(name="sgd"), **changes)
+        run = trainer(
+            tmp_path / name, model=model, steps=2, optimizer=OptimizerConfig(name="sgd"), **changes
+        )
         run.train()
         torch.save(run.run.model.state_dict(), tmp_path / f"{name}.pt")
     a, b = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in "ab")
@@ -223,7 +240,9 @@ def test_accumulated_batches_make_the_update_of_one_large_batch(tmp_path):
 
 def test_sigterm_saves_between_steps(tmp_path):
     with pytest.raises(Terminated):
-        trainer(tmp_path, Notes(at=lambda step: step == 3 and os.kill(os.getpid(), signal.SIGTERM))).train()
+        trainer(
+            tmp_path, Notes(at=lambda step: step == 3 and os.kill(os.getpid(), signal.SIGTERM))
+        ).train()
     assert trainer(tmp_path).progress.step == 3
 
 
@@ -233,7 +252,9 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_try(tmp_path):
         run.train()
 
 
-def test_losses_read_later_are_the_same_in_the_journal_and_after_an_interruption(tmp_path, uninterrupted):
+def test_losses_read_later_are_the_same_in_the_journal_and_after_an_interruption(
+    tmp_path, uninterrupted
+):
     """As on a GPU, where the host is an update ahead."""
     with pytest.raises(Crash):
         behind(tmp_path, Notes(at=crash_at(11)), checkpoint_seconds=0).train()
@@ -273,10 +294,14 @@ def test_journal_has_every_figure(tmp_path):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_journal_tells_how_many_documents_an_update_reads(accumulate, tmp_path):
-    """On average since the line before, also by a run that was interrupted; segments of 8 tokens, documents of 12."""
+    """On average since the line before, also by a run that was interrupted; segments of 8 tokens,
+    documents of 12.
+    """
     data = replace(splits(), documents=np.arange(0, 301, 12))
     with pytest.raises(Crash):
-        trainer(tmp_path, Notes(at=crash_at(11)), data, checkpoint_seconds=0, accumulate=accumulate).train()
+        trainer(
+            tmp_path, Notes(at=crash_at(11)), data, checkpoint_seconds=0, accumulate=accumulate
+        ).train()
     run = trainer(tmp_path, data=data, accumulate=accumulate)
     run.train()
     batches = np.concatenate([run.run.method.order(300 // 8, 4, 0, epoch) for epoch in range(5)])
@@ -286,7 +311,9 @@ def test_journal_tells_how_many_documents_an_update_reads(accumulate, tmp_path):
     ]
     lines = journal(tmp_path)
     for before, line in zip([{"step": 0}, *lines], lines, strict=False):
-        assert line["documents"] == pytest.approx(np.mean(counts[before["step"] : line["step"]]), abs=0.051)
+        assert line["documents"] == pytest.approx(
+            np.mean(counts[before["step"] : line["step"]]), abs=0.051
+        )
 
 
 def test_validation_scores_every_token_once(tmp_path):
@@ -344,4 +371,6 @@ def test_a_checkpoint_serves_ranks_that_were_not_there(tmp_path):
     assert torch.equal(torch.get_rng_state(), own)
     assert load_checkpoint(path, model, optimizer, rank=0, ranks=2)[1] == Carried()
     assert not torch.equal(torch.get_rng_state(), own)
-    torch.testing.assert_close(load_checkpoint(path, model, optimizer).carried.tensors(), carried.tensors())
+    torch.testing.assert_close(
+        load_checkpoint(path, model, optimizer).carried.tensors(), carried.tensors()
+    )

@@ -18,7 +18,13 @@ from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.training.config import TrainConfig
 from stages.training.loop import Objective
-from stages.training.low_rank import add_factors, added_numbers, factors_alone, own_parameters, whole_weights
+from stages.training.low_rank import (
+    add_factors,
+    added_numbers,
+    factors_alone,
+    own_parameters,
+    whole_weights,
+)
 from stages.training.sizes import checkpoint_bytes, training_bytes
 from tests.stages.methods.stream.updates import stream
 from tests.stages.pretrained.tiny import FAMILIES, saved
@@ -71,7 +77,13 @@ def test_what_is_written_computes_what_the_factors_did(tmp_path, family):
 @pytest.mark.parametrize("feed_forward", ["dense", "product-keys"])
 def test_a_model_that_began_here_has_factors_too(feed_forward):
     """Every matrix has a gradient through them, and what is written computes what they did."""
-    sizes = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "feed_forward": {"name": feed_forward}}
+    sizes = {
+        "layers": 2,
+        "width": 16,
+        "heads": 2,
+        "ffn_width": 16,
+        "feed_forward": {"name": feed_forward},
+    }
     model = new_model(20, 6, backbone="transformer", **sizes).eval()
     before, expected = model.encode(TOKENS).hidden, added_numbers(model, RANK)
     add_factors(model, RANK)
@@ -79,7 +91,9 @@ def test_a_model_that_began_here_has_factors_too(feed_forward):
     wanted = model.encode(TOKENS).hidden
     wanted.square().sum().backward()
     factors = [weight for name, weight in model.named_parameters() if "lora_" in name]
-    assert sum(one.numel() for one in factors) == expected and all(one.grad is not None for one in factors)
+    assert sum(one.numel() for one in factors) == expected and all(
+        one.grad is not None for one in factors
+    )
     assert (wanted - before).abs().max() > 1e-3
     plain = LanguageModel(model.config)
     plain.load_state_dict(whole_weights(model))
@@ -94,7 +108,9 @@ def test_a_matrix_becomes_w_and_two_b_a(llama):
     a, b = (llama.state_dict()[f"{name}.lora_{one}.default.weight"].numpy() for one in "AB")
     assert (a.shape, b.shape) == ((RANK, w.shape[1]), (w.shape[0], RANK))
     wanted = w + 2 * b.astype(np.float64) @ a.astype(np.float64)
-    np.testing.assert_allclose(whole_weights(llama)[f"{name}.weight"].numpy(), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        whole_weights(llama)[f"{name}.weight"].numpy(), wanted, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_factors_alone_learn_and_are_counted_before_they_are_made(llama):
@@ -145,9 +161,15 @@ def test_factors_beside_a_matrix_that_no_layer_multiplies_with_leave_it_as_it_is
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     add_factors(model, RANK)
     model.encode(TOKENS).hidden.sum().backward()
-    idle = {name for name, weight in model.named_parameters() if "lora_B" in name and weight.grad is None}
+    idle = {
+        name
+        for name, weight in model.named_parameters()
+        if "lora_B" in name and weight.grad is None
+    }
     assert idle and all("dt_proj" in name for name in idle)
-    assert torch.equal(whole_weights(model)[name := "backbone.model.layers.0.mamba.dt_proj.weight"], before[name])
+    assert torch.equal(
+        whole_weights(model)[name := "backbone.model.layers.0.mamba.dt_proj.weight"], before[name]
+    )
 
 
 @pytest.mark.parametrize("family", ["mamba", "mamba2"])
@@ -170,7 +192,9 @@ def test_the_package_is_named_where_it_is_missing(llama, monkeypatch):
 
 
 class TwoAccesses:
-    """A method whose loss first reads rows without gradients, as a teacher does, and then twice with them."""
+    """A method whose loss first reads rows without gradients, as a teacher does, and then twice
+    with them.
+    """
 
     def loss(self, model, batch, carried):
         with torch.no_grad():
@@ -180,7 +204,9 @@ class TwoAccesses:
 
 
 def test_rows_of_added_tokens_are_joined_once_where_no_gradients_flow():
-    config = new_model(20, 6, backbone="transformer", layers=1, width=16, heads=2, ffn_width=16).config
+    config = new_model(
+        20, 6, backbone="transformer", layers=1, width=16, heads=2, ffn_width=16
+    ).config
     head = LanguageSettings(answers=((3,),), first=16, learns_rows=True)
     model, method = LanguageModel(config.model_copy(update={"head": head})), TwoAccesses()
     add_factors(model, RANK)
@@ -205,7 +231,9 @@ def test_rows_of_added_tokens_learn_beside_the_factors_and_all_others_stay(more)
     sizes = {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, **more}
     config = new_model(20, 6, backbone="transformer", **sizes).config
     model = LanguageModel(
-        config.model_copy(update={"head": LanguageSettings(answers=((3,),), first=16, learns_rows=True)})
+        config.model_copy(
+            update={"head": LanguageSettings(answers=((3,),), first=16, learns_rows=True)}
+        )
     )
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     expected, size = added_numbers(model, RANK), own_parameters(model)
@@ -220,7 +248,11 @@ def test_rows_of_added_tokens_learn_beside_the_factors_and_all_others_stay(more)
     changed = {name for name, weight in before.items() if name.startswith("vocabulary.")}
     assert len(changed) == (3 if more else 1)
     for name in changed:
-        assert torch.equal(after[name][:16], before[name][:16]) and not torch.equal(after[name][16:], before[name][16:])
+        assert torch.equal(after[name][:16], before[name][:16]) and not torch.equal(
+            after[name][16:], before[name][16:]
+        )
     plain = LanguageModel(model.config)
     plain.load_state_dict(after)
-    torch.testing.assert_close(plain.eval().encode(TOKENS).hidden, model.eval().encode(TOKENS).hidden)
+    torch.testing.assert_close(
+        plain.eval().encode(TOKENS).hidden, model.eval().encode(TOKENS).hidden
+    )

@@ -16,7 +16,17 @@ from stages.models.language_model import LanguageModel
 from stages.training import checkpoint as saver
 from stages.training.checkpoint import best_weights
 from tests.stages.training.test_carried_state import MODELS, seen_states
-from tests.stages.training.test_loop import Crash, Notes, V, crash_at, journal, outcome, settings, splits, trainer
+from tests.stages.training.test_loop import (
+    Crash,
+    Notes,
+    V,
+    crash_at,
+    journal,
+    outcome,
+    settings,
+    splits,
+    trainer,
+)
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
 MEMORIES = {
@@ -51,7 +61,9 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
     whole.train()
     for step in (4, 9):
         with pytest.raises(Crash):
-            trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how).train()
+            trainer(
+                tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how
+            ).train()
     run = trainer(tmp_path / "parts", **how)
     assert run.progress.step == 8
     run.train()
@@ -60,7 +72,16 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
 
 @pytest.mark.parametrize(
     "kind",
-    ["compressive", "memorizing", "infinity", "sru++", "memformer", "bottleneck", "hashed-ngrams", "memory-plus"],
+    [
+        "compressive",
+        "memorizing",
+        "infinity",
+        "sru++",
+        "memformer",
+        "bottleneck",
+        "hashed-ngrams",
+        "memory-plus",
+    ],
 )
 def test_trime_long_carries_what_layers_remember_beside_its_own_memory(kind, tmp_path, monkeypatch):
     model = MODELS[kind]
@@ -105,16 +126,22 @@ def test_a_resumed_run_that_forgot_the_segments_before_would_differ(tmp_path, mo
 
 
 def read_slowly(model, ids, eos, stored=()):
-    """-log p of each token, its memory being all before it and the pairs `stored`, in float64; and its own pairs."""
+    """-log p of each token, its memory being all before it and the pairs `stored`, in float64; and
+    its own pairs.
+    """
     losses, pairs = [], list(stored)
     for start in range(0, len(ids), 8):
         targets = ids[start : start + 8].astype(np.int64)
         inputs = np.concatenate(([ids[start - 1] if start else eos], targets[:-1])).astype(np.int64)
         seen = model.encode(torch.from_numpy(inputs[None]))
         log_p, log_z = model.log_prob(seen.hidden[0], torch.from_numpy(targets))
-        for key, target, lp, lz in zip(seen.ffn_input[0], targets, log_p.tolist(), log_z.tolist(), strict=True):
+        for key, target, lp, lz in zip(
+            seen.ffn_input[0], targets, log_p.tolist(), log_z.tolist(), strict=True
+        ):
             scores = [(float(key @ other) / len(key) ** 0.5, value) for other, value in pairs]
-            right = np.logaddexp.reduce([lz + lp, *(score for score, value in scores if value == target)])
+            right = np.logaddexp.reduce(
+                [lz + lp, *(score for score, value in scores if value == target)]
+            )
             losses.append(np.logaddexp.reduce([lz, *(score for score, _ in scores)]) - right)
             pairs.append((key, target))
     return float(np.mean(losses)), pairs[len(stored) :]
@@ -122,7 +149,11 @@ def read_slowly(model, ids, eos, stored=()):
 
 @torch.no_grad()
 def test_trime_ext_keeps_the_weights_that_read_valid_best_without_a_datastore(tmp_path):
-    how, data, states = changes("trime-ext", "transformer", steps=40, valid_every=8), splits(valid=40), {}
+    how, data, states = (
+        changes("trime-ext", "transformer", steps=40, valid_every=8),
+        splits(valid=40),
+        {},
+    )
     notes = Notes()
     run = trainer(tmp_path, notes, data, **how)
     notes.at = lambda step: states.update({step: copy.deepcopy(run.run.model.state_dict())})
@@ -139,7 +170,9 @@ def test_trime_ext_keeps_the_weights_that_read_valid_best_without_a_datastore(tm
     assert all(torch.equal(best[name], tensor) for name, tensor in states[kept].items())
     model.load_state_dict(best)
     _, stored = read_slowly(model, data.train, data.eos)
-    assert read_slowly(model, data.valid, data.eos, stored)[0] < alone[kept] - 0.1  # what a datastore would make of it
+    assert (
+        read_slowly(model, data.valid, data.eos, stored)[0] < alone[kept] - 0.1
+    )  # what a datastore would make of it
 
 
 @pytest.mark.parametrize("method", MEMORIES)

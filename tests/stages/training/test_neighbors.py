@@ -1,4 +1,6 @@
-"""Neighbours from the artifact into training: what is mapped, and what batches and validations read of it."""
+"""Neighbours from the artifact into training: what is mapped, and what batches and validations read
+of it.
+"""
 
 import numpy as np
 import pytest
@@ -25,20 +27,26 @@ STORED, L = 22, 4
 @pytest.fixture(scope="module")
 def neighbors(store):
     tokens = small_tokens(store, lengths=LENGTHS)
-    datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), small_model(store, tokens))
+    datastore = made(
+        store, BuildDatastore(), DatastoreConfig(key="hidden"), small_model(store, tokens)
+    )
     index = made(store, BuildIndex(), IndexConfig(metric="ip"), datastore)
     return made(store, PrecomputeNeighbors(), NeighborsConfig(k=STORED), index)
 
 
 def made(store, stage, config, source):
-    return make(stage, config, {"source": source.reference}, store, Execution(device="cpu")).artifact
+    return make(
+        stage, config, {"source": source.reference}, store, Execution(device="cpu")
+    ).artifact
 
 
 def stored_tokens(neighbors, split, k):
     """values[ids[:, :k]], a row at a time; -1 where there is none."""
     ids = array(neighbors, "neighbors.zarr", f"{split}/ids")
     values = array(neighbors.find("datastore"), "datastore.zarr", "values")
-    return np.array([[values[row] if row >= 0 else -1 for row in rows[:k]] for rows in ids.tolist()])
+    return np.array(
+        [[values[row] if row >= 0 else -1 for row in rows[:k]] for rows in ids.tolist()]
+    )
 
 
 @pytest.mark.parametrize("k", [1, 3, STORED - 1])
@@ -76,7 +84,9 @@ def test_a_run_that_was_killed_while_they_were_made_goes_on(neighbors, tmp_path,
 
 
 def test_a_run_reads_what_is_stored(store, neighbors, monkeypatch):
-    """Batches the neighbours of train at their own places, each validation those of valid from first to last."""
+    """Batches the neighbours of train at their own places, each validation those of valid from
+    first to last.
+    """
     batches, validated = [], []
     batch, gated = Spalm.batch, LanguageModel.gated
 

@@ -33,9 +33,13 @@ def groups(model, decay):
 
 PLAIN = {
     "adam": lambda m: torch.optim.Adam(groups(m, 0.1), 0.1, (0.8, 0.9), fused=False, foreach=False),
-    "adamw": lambda m: torch.optim.AdamW(groups(m, 0.1), 0.1, (0.8, 0.9), fused=False, foreach=False),
+    "adamw": lambda m: torch.optim.AdamW(
+        groups(m, 0.1), 0.1, (0.8, 0.9), fused=False, foreach=False
+    ),
     "adagrad": lambda m: torch.optim.Adagrad(groups(m, 0.1), 0.1, eps=1e-8, foreach=False),
-    "sgd": lambda m: torch.optim.SGD(groups(m, 0.1), 0.1, momentum=0.7, nesterov=True, foreach=False),
+    "sgd": lambda m: torch.optim.SGD(
+        groups(m, 0.1), 0.1, momentum=0.7, nesterov=True, foreach=False
+    ),
 }
 
 

@@ -15,7 +15,9 @@ class Grouped(LanguageModeling):
     """The vocabulary learns nothing, though it is said to learn."""
 
     def parameter_groups(self, model):
-        vocabulary, backbone = (list(part.parameters()) for part in (model.vocabulary, model.backbone))
+        vocabulary, backbone = (
+            list(part.parameters()) for part in (model.vocabulary, model.backbone)
+        )
         return [ParameterGroup(backbone), ParameterGroup(vocabulary, lr_factor=0.0)]
 
 
@@ -41,7 +43,9 @@ def method(monkeypatch):
 
 def test_groups_of_parameters_learn_at_their_own_rate(method, tmp_path):
     run = trainer(tmp_path, method=method(Grouped), steps=3)
-    before = {name: parameter.detach().clone() for name, parameter in run.run.model.named_parameters()}
+    before = {
+        name: parameter.detach().clone() for name, parameter in run.run.model.named_parameters()
+    }
     run.train()
     for name, parameter in run.run.model.named_parameters():
         assert torch.equal(parameter, before[name]) == name.startswith("vocabulary."), name

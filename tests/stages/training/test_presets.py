@@ -25,7 +25,8 @@ def parameters(name, types, **settings):
 def counted(clusters, width, ffn, layers, *, relative=False):
     """Weights of the published architecture, by hand; clusters: (words, width) of each.
 
-    Relative attention has a projection of distances and two biases u and v, and none of queries, keys and values.
+    Relative attention has a projection of distances and two biases u and v, and none of queries,
+    keys and values.
     """
     vocabulary = sum(words * narrow + narrow * width for words, narrow in clusters)
     cluster_entries = (len(clusters) - 1) * width
@@ -57,7 +58,8 @@ def test_the_full_softmax_of_bytes_leaves_38_million_parameters():
 
 
 @pytest.mark.parametrize(
-    ("name", "types", "millions"), [("sru-enwik8", BYTES, 42), ("sru-wikitext103", WIKITEXT103_TYPES, 150)]
+    ("name", "types", "millions"),
+    [("sru-enwik8", BYTES, 42), ("sru-wikitext103", WIKITEXT103_TYPES, 150)],
 )
 def test_sru_have_the_published_number_of_weights(name, types, millions):
     assert parameters(name, types) / 1e6 == pytest.approx(millions, rel=0.02)
@@ -65,11 +67,16 @@ def test_sru_have_the_published_number_of_weights(name, types, millions):
 
 @pytest.mark.parametrize(
     ("name", "shape", "relative"),
-    [("spalm-wikitext103", (512, 5184, 18), True), ("spalm-wikitext103-encoder", (512, 5440, 18), False)],
+    [
+        ("spalm-wikitext103", (512, 5184, 18), True),
+        ("spalm-wikitext103-encoder", (512, 5440, 18), False),
+    ],
 )
 def test_the_models_of_spalm_on_words_have_142_million_parameters(name, shape, relative):
     count = parameters(name, WIKITEXT103_TYPES)
-    assert count == counted([(20_000, 512), (40_000, 128), (207_735, 32)], *shape, relative=relative)
+    assert count == counted(
+        [(20_000, 512), (40_000, 128), (207_735, 32)], *shape, relative=relative
+    )
     assert round(count / 1e6) == 142
 
 
@@ -83,7 +90,9 @@ def test_the_models_of_spalm_on_bytes_have_104_million_parameters(name, shape, r
     assert round(count / 1e6) == 104
 
 
-@pytest.mark.parametrize(("name", "types"), [("spalm-wikitext103", WIKITEXT103_TYPES), ("spalm-enwik8", BYTES)])
+@pytest.mark.parametrize(
+    ("name", "types"), [("spalm-wikitext103", WIKITEXT103_TYPES), ("spalm-enwik8", BYTES)]
+)
 @pytest.mark.parametrize(("gate", "added"), [("vector", 512 * 512), ("scalar", 512)])
 def test_a_gate_adds_nothing_but_its_weight(name, types, gate, added):
     preset = load_preset(name)
@@ -91,7 +100,9 @@ def test_a_gate_adds_nothing_but_its_weight(name, types, gate, added):
     assert gated == parameters(name, types) + added
 
 
-@pytest.mark.parametrize(("name", "length", "memory"), [("spalm-wikitext103", 512, 512), ("spalm-enwik8", 768, 1536)])
+@pytest.mark.parametrize(
+    ("name", "length", "memory"), [("spalm-wikitext103", 512, 512), ("spalm-enwik8", 768, 1536)]
+)
 def test_segments_and_short_term_memory_of_spalm_are_those_of_the_paper(name, length, memory):
     """Yogatama et al. 2021, sections 4.2 and 4.4; the encoder reads segments as long."""
     config = TrainConfig.model_validate(load_preset(name))
@@ -103,7 +114,17 @@ def test_segments_and_short_term_memory_of_spalm_are_those_of_the_paper(name, le
 def test_presets_are_valid_and_complete(name):
     table = load_preset(name)
     config = TrainConfig.model_validate(table)
-    left_out = {"epochs", "long_length", "memory", "lora", "compile", "order", "label_smoothing", "wider", "deeper"}
+    left_out = {
+        "epochs",
+        "long_length",
+        "memory",
+        "lora",
+        "compile",
+        "order",
+        "label_smoothing",
+        "wider",
+        "deeper",
+    }
     assert set(table) - {"label_smoothing"} == set(TrainConfig.model_fields) - left_out
     assert config.method == "lm"
 
@@ -136,7 +157,9 @@ def test_batches_are_those_of_the_table(name, update_tokens, accumulate, segment
     ],
 )
 def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in_batch):
-    config = TrainConfig.model_validate(load_preset(name) | {"method": "trime-long", "memory": asked})
+    config = TrainConfig.model_validate(
+        load_preset(name) | {"method": "trime-long", "memory": asked}
+    )
     sized = config.memory.sized(config.model, Batches(config.batch_segments))
     assert sized.consecutive == consecutive
     assert config.batch_tokens == in_batch
@@ -152,14 +175,21 @@ def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in
         ("enwik8-38m", "adam", 2.5e-4, 0.0, 400_000, "cosine", 0),
     ],
 )
-def test_optimizers_and_schedules_are_those_of_the_table(name, optimizer, lr, clip_norm, steps, schedule, warmup):
+def test_optimizers_and_schedules_are_those_of_the_table(
+    name, optimizer, lr, clip_norm, steps, schedule, warmup
+):
     config = TrainConfig.model_validate(load_preset(name))
-    assert (config.optimizer.name, config.optimizer.lr, config.clip_norm) == (optimizer, lr, clip_norm)
+    assert (config.optimizer.name, config.optimizer.lr, config.clip_norm) == (
+        optimizer,
+        lr,
+        clip_norm,
+    )
     assert (config.steps, config.schedule.name, config.schedule.warmup) == (steps, schedule, warmup)
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "dropout", "adaptive"), [("lstm-1024", 20, 0.65, False), ("lstm-1024-medium", 128, 0.45, True)]
+    ("name", "rows", "dropout", "adaptive"),
+    [("lstm-1024", 20, 0.65, False), ("lstm-1024-medium", 128, 0.45, True)],
 )
 def test_lstms_are_those_of_the_paper(name, rows, dropout, adaptive):
     """Grave et al. 2017, section 4: what our copy still says of them."""
@@ -185,7 +215,9 @@ def test_every_backbone_has_a_preset_for_trying_things_out(backbone):
     assert "steps" not in preset
 
 
-@pytest.mark.parametrize(("name", "backbone"), [("lstm-1024", None), ("lstm-1024", "lstm"), ("tiny", "transformer")])
+@pytest.mark.parametrize(
+    ("name", "backbone"), [("lstm-1024", None), ("lstm-1024", "lstm"), ("tiny", "transformer")]
+)
 def test_a_preset_of_the_backbone_that_is_asked_for(name, backbone):
     assert choose_preset(name, backbone) == load_preset(name)
 
@@ -201,7 +233,11 @@ def test_a_named_model_has_the_presets_of_its_backbone(name):
 @pytest.mark.parametrize(
     ("name", "backbone", "message"),
     [
-        ("tiny", "lstm", "--model tiny is for the backbone 'transformer', not for 'lstm'; leave --backbone out"),
+        (
+            "tiny",
+            "lstm",
+            "--model tiny is for the backbone 'transformer', not for 'lstm'; leave --backbone out",
+        ),
         ("lstm-1024", "transformer", "is for the backbone 'lstm', not for 'transformer'"),
         ("tiny", "lsmt", "There is no backbone 'lsmt'; did you mean 'lstm'"),
         (None, "lsmt", "There is no backbone 'lsmt'; did you mean 'lstm'"),
@@ -231,7 +267,10 @@ def test_files_of_the_users_own(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_tokens": 1000, "segment_length": 300}, "not a multiple of segment_length 300; 900 is"),
+        (
+            {"batch_tokens": 1000, "segment_length": 300},
+            "not a multiple of segment_length 300; 900 is",
+        ),
         ({"steps": -1}, "greater than 0"),
         ({"optimizer": {"lr": float("nan")}}, "finite"),
         ({"stepps": 3}, "Extra inputs"),

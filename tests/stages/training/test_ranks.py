@@ -47,13 +47,17 @@ def half_by_half(loss, monkeypatch):
         size = len(batch.inputs) // 2
         losses = []
         for own, other in ((slice(size), slice(size, None)), (slice(size, None), slice(size))):
-            half = replace(batch, inputs=batch.inputs[own], targets=batch.targets[own], local=batch.local[own])
+            half = replace(
+                batch, inputs=batch.inputs[own], targets=batch.targets[own], local=batch.local[own]
+            )
             with torch.no_grad():
                 keys = model.encode(batch.inputs[other]).key(method.settings.key).flatten(0, 1)
             values = batch.targets[other].flatten()
             beside = {True: keys, False: values}
             monkeypatch.setattr(
-                trime, "with_other_ranks", lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()]))
+                trime,
+                "with_other_ranks",
+                lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()])),
             )
             losses.append(loss(method, model, half, carried)[0])
         return sum(losses) / 2, carried
@@ -62,14 +66,20 @@ def half_by_half(loss, monkeypatch):
 
 
 def learnt_from(store, settings):
-    """What a training reads, by role: tokens or their neighbours, and a model where the gate alone is learnt."""
-    tokens = small_tokens(store, lengths={"train": 170, "valid": 40, "test": 35})  # five batches an epoch
+    """What a training reads, by role: tokens or their neighbours, and a model where the gate alone
+    is learnt.
+    """
+    tokens = small_tokens(
+        store, lengths={"train": 170, "valid": 40, "test": 35}
+    )  # five batches an epoch
     begun = settings.model_copy(update={"method": "lm", "memory": None, "steps": 2})
     if settings.method_settings.reads_background:
         return {"source": tokens, "init_from": made(store, Train(), begun, source=tokens)}
     if not settings.method_settings.neighbors_read:
         return {"source": tokens}
-    datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), source=small_model(store, tokens))
+    datastore = made(
+        store, BuildDatastore(), DatastoreConfig(key="hidden"), source=small_model(store, tokens)
+    )
     index = made(store, BuildIndex(), IndexConfig(metric="ip"), source=datastore)
     neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=3), source=index)
     if not settings.memory.continues:
@@ -94,23 +104,33 @@ FRESH = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What two ranks say of the training of each case in a store, and of one that is stopped, in a store of its own."""
+    """What two ranks say of the training of each case in a store, and of one that is stopped, in a
+    store of its own.
+    """
     stores = [Store(tmp_path_factory.mktemp("together"))] * len(two_ranks.CASES)
-    cases = zip([*two_ranks.CASES, STOPPED], [*stores, Store(tmp_path_factory.mktemp("parts"))], strict=True)
+    cases = zip(
+        [*two_ranks.CASES, STOPPED], [*stores, Store(tmp_path_factory.mktemp("parts"))], strict=True
+    )
     runs = []
     for case, store in cases:
         learnt = learnt_from(store, two_ranks.settings(case))
-        runs.append([case, str(store.root), {role: artifact.reference for role, artifact in learnt.items()}])
+        runs.append(
+            [case, str(store.root), {role: artifact.reference for role, artifact in learnt.items()}]
+        )
     done = subprocess.run(
         [sys.executable, two_ranks.__file__, json.dumps(runs)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | FRESH,
+        env=os.environ
+        | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        | FRESH,
         capture_output=True,
         text=True,
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
     found, *references = done.stdout.splitlines()[-1 - len(runs) :]
-    made = [Store(Path(store)).get(one) for (_, store, _), one in zip(runs, references, strict=True)]
+    made = [
+        Store(Path(store)).get(one) for (_, store, _), one in zip(runs, references, strict=True)
+    ]
     return found, dict(zip(two_ranks.CASES, made[:-1], strict=True)), made[-1]
 
 

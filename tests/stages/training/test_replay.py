@@ -1,4 +1,6 @@
-"""Memory replay: gradients of back-propagation through time, to the last digits of float64, dropout on."""
+"""Memory replay: gradients of back-propagation through time, to the last digits of float64, dropout
+on.
+"""
 
 import pytest
 import torch
@@ -12,13 +14,24 @@ from stages.training.loop import plain_step
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, trainer
 
 MODEL = MemformerConfig(
-    vocab_size=V, width=8, heads=2, ffn_width=8, layers=1, encoder_layers=1, slots=3, segment_length=8, dropout=0.3
+    vocab_size=V,
+    width=8,
+    heads=2,
+    ffn_width=8,
+    layers=1,
+    encoder_layers=1,
+    slots=3,
+    segment_length=8,
+    dropout=0.3,
 )
 
 
 def run(folder, steps, **changes):
     torch.manual_seed(5)
-    made = trainer(folder, **{"model": MODEL, "accumulate": steps, "clip_norm": 0.0, "valid_every": 0, **changes})
+    made = trainer(
+        folder,
+        **{"model": MODEL, "accumulate": steps, "clip_norm": 0.0, "valid_every": 0, **changes},
+    )
     made.run.model.double()
     return made.updates
 
@@ -28,11 +41,17 @@ def gradients_of(updates, step, monkeypatch):
 
     def keep():
         named = updates._run.model.named_parameters()
-        found.update({name: weight.grad.clone() for name, weight in named if weight.grad is not None})
+        found.update(
+            {name: weight.grad.clone() for name, weight in named if weight.grad is not None}
+        )
         updates.optimizer.zero_grad(set_to_none=True)
 
     monkeypatch.setattr(updates, "change_weights", keep)
-    return float(step(updates)), found, {name: part.detach() for name, part in updates.carried.tensors().items()}
+    return (
+        float(step(updates)),
+        found,
+        {name: part.detach() for name, part in updates.carried.tensors().items()},
+    )
 
 
 @pytest.mark.parametrize("steps", [2, 5])
@@ -41,7 +60,9 @@ def test_gradients_are_those_of_back_propagation_through_time(steps, method, tmp
     """Through time every batch is given the seed that it has in the replay."""
     for name in ("replay", "time"):
         (tmp_path / name).mkdir()
-    changes = {"method": method} if method == "lm" else {"method": method, "memory": {"consecutive": 2}}
+    changes = (
+        {"method": method} if method == "lm" else {"method": method, "memory": {"consecutive": 2}}
+    )
     replayed, through_time = (run(tmp_path / name, steps, **changes) for name in ("replay", "time"))
     assert replayed.replays and through_time.keeps_graph
     torch.manual_seed(7)
@@ -71,7 +92,9 @@ def test_several_processes_are_refused(tmp_path, monkeypatch):
 def test_each_segment_has_random_numbers_of_its_own(tmp_path, monkeypatch):
     updates = run(tmp_path, 3)
     seen, loss_from = [], updates.loss_from
-    monkeypatch.setattr(updates, "loss_from", lambda *given: seen.append(random_state()["cpu"]) or loss_from(*given))
+    monkeypatch.setattr(
+        updates, "loss_from", lambda *given: seen.append(random_state()["cpu"]) or loss_from(*given)
+    )
     for updates.number in range(2):
         replay.replay_step(updates)
     assert len(seen) == 6
@@ -92,7 +115,11 @@ def test_where_streams_begin_anew_within_an_update_no_gradient_goes_back(tmp_pat
         replay.replay_step(updates)
     late, middle, first = asked[9:]
     assert first is None and middle.requires_grad and late.requires_grad
-    assert [memory is None or memory.requires_grad for memory in asked[:9]] == [True, True, True] + [
+    assert [memory is None or memory.requires_grad for memory in asked[:9]] == [
+        True,
+        True,
+        True,
+    ] + [
         True,
         True,
         False,

@@ -36,7 +36,12 @@ TABLE = {"name": "hashed-ngrams", "slots": 2 * 10**9}
 
 @pytest.mark.parametrize(
     "sizes",
-    [{"layers": 10**9}, {"layers": 1, "width": 2**16}, {"layers": 1, "width": 2**30}, {"layers": 1, "lookup": TABLE}],
+    [
+        {"layers": 10**9},
+        {"layers": 1, "width": 2**16},
+        {"layers": 1, "width": 2**30},
+        {"layers": 1, "lookup": TABLE},
+    ],
 )
 def test_too_large_a_model_is_refused(monkeypatch, sizes):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
@@ -49,7 +54,10 @@ def test_too_large_a_model_is_refused(monkeypatch, sizes):
 def test_tables_on_the_host_take_none_of_the_device(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1 << 30)
     monkeypatch.setattr(room, "_memory", lambda device: 1_000_000)
-    there, here = (model(layers=1, lookup=TABLE | {"slots": 20_000, "on_host": chosen}) for chosen in (False, True))
+    there, here = (
+        model(layers=1, lookup=TABLE | {"slots": 20_000, "on_host": chosen})
+        for chosen in (False, True)
+    )
     with pytest.raises(ResourceError, match=r"\b1\.0 MB"):
         require_room(TrainConfig(segment_length=8), there, 1, "cuda")
     require_room(TrainConfig(segment_length=8), here, 1, "cuda")
@@ -70,8 +78,16 @@ def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
 
 def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
     attention = {"name": "memorizing", "layers": [1], "long_length": 1 << 20}
-    sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1, "attention": attention}
-    config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64})
+    sizes = {
+        "backbone": "transformer-xl",
+        "width": 64,
+        "heads": 4,
+        "layers": 1,
+        "attention": attention,
+    }
+    config = TrainConfig.model_validate(
+        {"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64}
+    )
     monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
     with pytest.raises(ResourceError, match=r"\b64\b.*--batch-tokens 112\b"):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
@@ -84,7 +100,9 @@ def test_a_memory_that_no_batch_can_hold_is_refused(monkeypatch, name):
     monkeypatch.setattr(room, "memory_bytes", lambda: 64 << 20)
 
     def wanted(length):
-        return parse_model(sizes | {"attention": {"name": name, "long_length": length}}).sized(50, 16)
+        return parse_model(sizes | {"attention": {"name": name, "long_length": length}}).sized(
+            50, 16
+        )
 
     with pytest.raises(ResourceError, match=r"\b16\b.*GB"):
         require_room(config, wanted(10**9), 1000, CPU)
@@ -96,7 +114,9 @@ def test_too_many_slots_are_refused(monkeypatch):
     config = TrainConfig(segment_length=8)
 
     def wanted(sub_keys):
-        return model(layers=2, feed_forward={"name": "product-keys", "layers": [1], "sub_keys": sub_keys})
+        return model(
+            layers=2, feed_forward={"name": "product-keys", "layers": [1], "sub_keys": sub_keys}
+        )
 
     with pytest.raises(ResourceError, match=r"model\.feed_forward"):
         require_room(config, wanted(10**5), 10, CPU)
@@ -105,9 +125,22 @@ def test_too_many_slots_are_refused(monkeypatch):
 
 def test_what_positions_take_from_memory_counts_for_each_block_that_does():
     def needed(layers, neighbors):
-        attention = {"name": "memorizing", "layers": layers, "long_length": 64, "neighbors": neighbors}
-        sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 3, "attention": attention}
-        config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 32})
+        attention = {
+            "name": "memorizing",
+            "layers": layers,
+            "long_length": 64,
+            "neighbors": neighbors,
+        }
+        sizes = {
+            "backbone": "transformer-xl",
+            "width": 8,
+            "heads": 2,
+            "layers": 3,
+            "attention": attention,
+        }
+        config = TrainConfig.model_validate(
+            {"model": sizes, "segment_length": 16, "batch_tokens": 32}
+        )
         return room.training_bytes(config, config.model.sized(50, 16), 10)
 
     rows, heads, length, d_head = 2, 2, 16, 4
@@ -120,9 +153,21 @@ def test_what_positions_take_from_memory_counts_for_each_block_that_does():
 def test_a_signal_counts_for_each_stream_however_long_it_is():
     def needed(basis):
         attention = {"name": "infinity", "basis": basis}
-        sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 1, "attention": attention}
-        config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 32})
+        sizes = {
+            "backbone": "transformer-xl",
+            "width": 8,
+            "heads": 2,
+            "layers": 1,
+            "attention": attention,
+        }
+        config = TrainConfig.model_validate(
+            {"model": sizes, "segment_length": 16, "batch_tokens": 32}
+        )
         return room.training_bytes(config, config.model.sized(50, 16), 10)
 
-    weights, signal, attention = 2 * 4, 2 * 8, 2 * 2 * 16  # of a function; with gradients and moments, of two rows
+    weights, signal, attention = (
+        2 * 4,
+        2 * 8,
+        2 * 2 * 16,
+    )  # of a function; with gradients and moments, of two rows
     assert needed(60) - needed(20) == 40 * (weights + signal + attention) * 4

@@ -1,4 +1,6 @@
-"""Tables that learn by the rows that an update reads: beside Adam by row, resumed, clipped, and what a step touches."""
+"""Tables that learn by the rows that an update reads: beside Adam by row, resumed, clipped, and
+what a step touches.
+"""
 
 import os
 import signal
@@ -21,7 +23,9 @@ READ = ([0, 2, 2, 5], [2], [0, 5, 1], [5, 2])
 
 
 def learnt(updates, rows=7, width=3, double=True):
-    """A table after updates that read some rows of it, the gradients that these had, and the optimizer."""
+    """A table after updates that read some rows of it, the gradients that these had, and the
+    optimizer.
+    """
     torch.manual_seed(0)
     table = nn.Parameter(torch.randn(rows, width, dtype=torch.float64 if double else None))
     optimizer = RowAdam([table], RATE, BETAS, EPS, fused=True)
@@ -51,19 +55,29 @@ def test_each_row_has_an_adam_of_its_own():
                 moments[row][place] = [m, v]
                 mean, square = m / (1 - BETAS[0] ** times[row]), v / (1 - BETAS[1] ** times[row])
                 expected[row][place] -= RATE * mean / (square**0.5 + EPS)
-    torch.testing.assert_close(table.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(
+        table.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-14
+    )
 
 
 def test_a_step_in_float32_is_off_by_less_than_a_fifty_thousandth_of_it():
     """1 - β^t has few digits at the first updates of a row; β₂ is that of the presets, the largest."""
     torch.manual_seed(0)
     updates = torch.cat([torch.arange(1000.0), torch.tensor([1e5, 1e6])])
-    drawn = {"exp_avg": torch.randn(len(updates), 4), "exp_avg_sq": torch.rand(len(updates), 4) + 0.1}
+    drawn = {
+        "exp_avg": torch.randn(len(updates), 4),
+        "exp_avg_sq": torch.rand(len(updates), 4) + 0.1,
+    }
     gradients, steps = torch.randn(len(updates), 4), []
     for dtype in (torch.float32, torch.float64):
         table = torch.zeros(len(updates), 4, dtype=dtype)
-        state = {name: moment.to(dtype, copy=True) for name, moment in (drawn | {"step": updates}).items()}
-        step_rows(table, state, torch.arange(len(updates)), gradients.to(dtype), 1.0, (0.9, 0.999), 1e-8)
+        state = {
+            name: moment.to(dtype, copy=True)
+            for name, moment in (drawn | {"step": updates}).items()
+        }
+        step_rows(
+            table, state, torch.arange(len(updates)), gradients.to(dtype), 1.0, (0.9, 0.999), 1e-8
+        )
         steps.append(table.double())
     assert ((steps[0] - steps[1]).abs() < 2e-5 * steps[1].abs() + 1e-6).all()
 
@@ -89,7 +103,13 @@ def test_where_every_update_reads_all_rows_it_is_adam():
 
 
 def on_host(chosen):
-    table = {"name": "hashed-ngrams", "slots": 500, "entry_width": 4, "layers": [1], "on_host": chosen}
+    table = {
+        "name": "hashed-ngrams",
+        "slots": 500,
+        "entry_width": 4,
+        "layers": [1],
+        "on_host": chosen,
+    }
     sizes = {"width": 8, "heads": 2, "ffn_width": 16, "layers": 1, "dropout": 0.0}
     return parse_model({**sizes, "lookup": table}).sized(V, 8)
 
@@ -146,7 +166,9 @@ def test_gradients_of_rows_are_clipped_as_those_of_the_whole_table():
     for sparse in (True, False):
         torch.manual_seed(0)
         table, other = nn.Parameter(torch.zeros(6, 2)), nn.Parameter(torch.ones(2))
-        (F.embedding(torch.tensor([1, 4, 1]), table, sparse=sparse) * torch.randn(3, 2) + other).sum().backward()
+        (
+            F.embedding(torch.tensor([1, 4, 1]), table, sparse=sparse) * torch.randn(3, 2) + other
+        ).sum().backward()
         clip([table, other], 0.5)
         found.append((table.grad.to_dense(), other.grad))
     torch.testing.assert_close(*found)
@@ -154,7 +176,13 @@ def test_gradients_of_rows_are_clipped_as_those_of_the_whole_table():
 
 
 @pytest.mark.parametrize(
-    "asked", [{"optimizer": {"name": "sgd"}}, {"optimizer": {"name": "adagrad"}}, {"compile": True}, {"method": "ewc"}]
+    "asked",
+    [
+        {"optimizer": {"name": "sgd"}},
+        {"optimizer": {"name": "adagrad"}},
+        {"compile": True},
+        {"method": "ewc"},
+    ],
 )
 def test_what_needs_whole_tables_is_refused(asked):
     with pytest.raises(ValidationError, match=r"on_host"):

@@ -12,7 +12,15 @@ from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
 
 XL = TransformerXLConfig(
-    vocab_size=V, layers=1, width=8, heads=2, ffn_width=16, segment_length=8, mem_length=12, cutoffs=(4, 8), factor=2
+    vocab_size=V,
+    layers=1,
+    width=8,
+    heads=2,
+    ffn_width=16,
+    segment_length=8,
+    mem_length=12,
+    cutoffs=(4, 8),
+    factor=2,
 )
 
 
@@ -34,7 +42,9 @@ def trainer(folder, notes=None, checkpoint_seconds=1e9, model=XL, **changes):
 
 
 @pytest.mark.parametrize(
-    "model", [XL, SLOTS, ENTRIES, SIGNAL], ids=["transformer-xl", "compressive", "memorizing", "infinity"]
+    "model",
+    [XL, SLOTS, ENTRIES, SIGNAL],
+    ids=["transformer-xl", "compressive", "memorizing", "infinity"],
 )
 def test_a_killed_run_ends_with_the_same_bytes(model, tmp_path):
     changes = {"model": model, "steps": 14, "memory": {"k": 2, "neighbor_dropout": 0.5}}
@@ -69,13 +79,19 @@ def test_only_the_gate_moves_where_that_is_asked_for(tmp_path):
     run = trainer(tmp_path, memory={"k": 2, "only_gate": True}, steps=4)
     before = {name: tensor.clone() for name, tensor in run.run.model.state_dict().items()}
     run.train()
-    moved = {name for name, tensor in run.run.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    moved = {
+        name
+        for name, tensor in run.run.model.state_dict().items()
+        if not torch.equal(tensor, before[name])
+    }
     assert moved == {"gate.weight"}
 
 
 @pytest.mark.parametrize("only_gate", [True, False])
 def test_what_is_frozen_is_read_without_dropout(only_gate, tmp_path, monkeypatch):
-    """V is learnt on the hidden states that it is evaluated on; a validation every second step changes nothing."""
+    """V is learnt on the hidden states that it is evaluated on; a validation every second step
+    changes nothing.
+    """
     run = trainer(tmp_path, memory={"k": 2, "only_gate": only_gate}, steps=6, valid_every=2)
     loss, same = run.run.method.loss, []
 
@@ -91,4 +107,6 @@ def test_what_is_frozen_is_read_without_dropout(only_gate, tmp_path, monkeypatch
     run.train()
     assert same == [only_gate] * 6
     assert run.run.model.gate.training
-    assert [part.training for part in (run.run.model.backbone, run.run.model.vocabulary)] == [not only_gate] * 2
+    assert [part.training for part in (run.run.model.backbone, run.run.model.vocabulary)] == [
+        not only_gate
+    ] * 2

@@ -42,7 +42,11 @@ ENDLESS = 10_000
     ],
 )
 def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
-    seconds: list[float], updates: int, expected: float, least: float, monkeypatch: pytest.MonkeyPatch
+    seconds: list[float],
+    updates: int,
+    expected: float,
+    least: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each update takes the given seconds; the first takes longer."""
     clock = SimpleNamespace(now=0.0)
@@ -69,5 +73,7 @@ def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
 
 
 def test_a_real_model_is_timed() -> None:
-    config = TrainConfig.model_validate({**load_preset("tiny"), "batch_tokens": 64, "segment_length": 16})
+    config = TrainConfig.model_validate(
+        {**load_preset("tiny"), "batch_tokens": 64, "segment_length": 16}
+    )
     assert training_speed(config, 64, "cpu") > 0

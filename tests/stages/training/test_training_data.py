@@ -71,10 +71,14 @@ def test_what_a_killed_process_left_is_written_again(tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["a.npy", "a.npy.blake2b"])
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1] + bytes([data[-1] ^ 1])])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:-1] + bytes([data[-1] ^ 1])]
+)
 def test_a_damaged_file_is_written_again(tmp_path, victim, damage):
     def make():
-        return np.array(mapped(tmp_path / "a.npy", (4,), np.int32, lambda start, stop: np.arange(start, stop)))
+        return np.array(
+            mapped(tmp_path / "a.npy", (4,), np.int32, lambda start, stop: np.arange(start, stop))
+        )
 
     whole, file = make(), tmp_path / victim
     file.write_bytes(damage(file.read_bytes()))

@@ -51,7 +51,12 @@ def test_a_memory_that_training_never_fills_is_named(method, attention):
 
 
 def test_a_model_without_such_layers_trains_silently():
-    assert untrained_memory(TrainConfig(method="trime", model=parse_model({"backbone": "transformer-xl"}))) is None
+    assert (
+        untrained_memory(
+            TrainConfig(method="trime", model=parse_model({"backbone": "transformer-xl"}))
+        )
+        is None
+    )
 
 
 def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):

@@ -1,9 +1,11 @@
-"""Small trainings by two ranks, as torchrun starts them: `two_ranks.py RUNS`; prints the models' references.
+"""Small trainings by two ranks, as torchrun starts them: `two_ranks.py RUNS`; prints the models'
+references.
 
 Ranks are forks of one process, which has imported what they need.
-RUNS is JSON: [case, store, {role: reference of what is learnt from}] of each training, which the ranks do one after
-the other. The last is stopped in its middle: its ranks save after every step, and end without another word behind
-step STOPPED. Those that are then started print the steps of the checkpoints that they find, and go on.
+RUNS is JSON: [case, store, {role: reference of what is learnt from}] of each training, which the
+ranks do one after the other. The last is stopped in its middle: its ranks save after every step,
+and end without another word behind step STOPPED. Those that are then started print the steps of the
+checkpoints that they find, and go on.
 """
 
 import json
@@ -14,7 +16,7 @@ from pathlib import Path
 from safetensors import safe_open
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-import tests.stages.small_store  # noqa: F401 - puts its stages into the registry, which knows what is read
+import tests.stages.small_store  # noqa: F401
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -36,7 +38,9 @@ REMEMBERING = {
     "infinity": {"basis": 4, "samples": 4, "scope": "stream"},
 }
 MODELS["product-keys"] = MODELS["transformer"] | {"feed_forward": KEYS}
-MODELS["slots that learn fast"] = MODELS["transformer"] | {"feed_forward": KEYS | {"value_lr": 10.0}}
+MODELS["slots that learn fast"] = MODELS["transformer"] | {
+    "feed_forward": KEYS | {"value_lr": 10.0}
+}
 MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "mem_length": 12}
 MODELS |= {
     name: MODELS["transformer-xl"] | {"mem_length": 8, "attention": {"name": name} | settings}
@@ -79,14 +83,18 @@ SETTINGS = {
 
 def settings(case: str) -> TrainConfig:
     method, memory, backbone = CASES[case]
-    return TrainConfig.model_validate(SETTINGS | {"method": method, "memory": memory, "model": MODELS[backbone]})
+    return TrainConfig.model_validate(
+        SETTINGS | {"method": method, "memory": memory, "model": MODELS[backbone]}
+    )
 
 
 def stop_at(step: int) -> None:
     """End this process when the checkpoint of a step is written."""
     save = Saver.save
 
-    def then_stop(saver: Saver, progress: Progress, journal: Journal | None, carried: Carried) -> None:
+    def then_stop(
+        saver: Saver, progress: Progress, journal: Journal | None, carried: Carried
+    ) -> None:
         save(saver, progress, journal, carried)
         if progress.step == step:
             os._exit(1)
@@ -106,7 +114,11 @@ def rank(runs: list[tuple[str, str, dict[str, str]]]) -> None:
         if last and first:
             stop_at(STOPPED)
         execution = Execution(device="cpu", checkpoint_seconds=0 if last else 60)
-        said(make(Train(), settings(case), references, Store(Path(store)), execution).artifact.reference)
+        said(
+            make(
+                Train(), settings(case), references, Store(Path(store)), execution
+            ).artifact.reference
+        )
 
 
 def step_of(checkpoint: Path) -> int:

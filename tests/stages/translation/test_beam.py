@@ -1,4 +1,6 @@
-"""Beam search: against every translation there is, against a loop, and whatever stands beside a sentence."""
+"""Beam search: against every translation there is, against a loop, and whatever stands beside a
+sentence.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ def test_a_batch_is_searched_as_a_loop_searches_each(seed: int, beam: int) -> No
     found = beam_search(decoder, *padded(SOURCES), longest, BeamSettings(beam, alpha))
     lengths = set()
     for source, most, one in zip(SOURCES, longest, found, strict=True):
-        target, score = oracle.beam_search(decoder.next_token(source), EOS, most, beam, alpha, never=(2,))
+        target, score = oracle.beam_search(
+            decoder.next_token(source), EOS, most, beam, alpha, never=(2,)
+        )
         assert (tuple(one.tokens), 2 in one.tokens) == (target, False)
         assert one.score == pytest.approx(score, abs=1e-12)
         length = len(target) + (not one.cut)
@@ -54,7 +58,9 @@ def test_one_beam_takes_the_likeliest_token_each_time() -> None:
 def test_a_translation_depends_neither_on_its_batch_nor_on_padding() -> None:
     settings, longest = BeamSettings(3, 1), [8, 8, 8, 8]
     together = beam_search(ToyDecoder(1), *padded(SOURCES), longest, settings)
-    reversed_ = beam_search(ToyDecoder(1), *padded(SOURCES[::-1], filler=3, width=11), longest, settings)
+    reversed_ = beam_search(
+        ToyDecoder(1), *padded(SOURCES[::-1], filler=3, width=11), longest, settings
+    )
     alone = [beam_search(ToyDecoder(1), *padded([source]), [8], settings)[0] for source in SOURCES]
     for a, b, c in zip(together, reversed_[::-1], alone, strict=True):
         assert a.tokens == b.tokens == c.tokens
@@ -68,19 +74,30 @@ def test_memory_changes_every_step_of_all_rows_in_one_call() -> None:
         """Sentence i is translated by i tokens of i + 1."""
         calls.append(len(sentences))
         wanted = torch.where(torch.tensor(decoder.steps) > sentences, EOS, sentences + 1)
-        return torch.logaddexp(step.log_probs + np.log(1e-3), torch.nn.functional.one_hot(wanted, V).log())
+        return torch.logaddexp(
+            step.log_probs + np.log(1e-3), torch.nn.functional.one_hot(wanted, V).log()
+        )
 
     found = beam_search(decoder, *padded(SOURCES), [9] * 4, BeamSettings(2, 0), memory)
     assert [one.tokens for one in found] == [[1 + i] * i for i in range(4)]
-    assert len(calls) == decoder.steps and calls[:2] == [4, 6]  # one sentence ends at once, three have two beams
+    assert len(calls) == decoder.steps and calls[:2] == [
+        4,
+        6,
+    ]  # one sentence ends at once, three have two beams
 
 
 def test_sentences_that_are_settled_leave_the_batch_early() -> None:
-    """A likely short translation is final once what lives is less likely, however long it might get."""
+    """A likely short translation is final once what lives is less likely, however long it might
+    get.
+    """
     decoder = ToyDecoder(0)
 
     def end_now(step: Step, sentences: Tensor) -> Tensor:
-        return torch.tensor([[0.9, *[0.025] * (V - 1)]], dtype=torch.float64).log().expand(len(sentences), V)
+        return (
+            torch.tensor([[0.9, *[0.025] * (V - 1)]], dtype=torch.float64)
+            .log()
+            .expand(len(sentences), V)
+        )
 
     (found,) = beam_search(decoder, *padded(SOURCES[:1]), [50], BeamSettings(4, 0), end_now)
     assert (found.tokens, found.log_prob) == ([], pytest.approx(np.log(0.9)))

@@ -1,4 +1,6 @@
-"""A trained model as a decoder: steps have the numbers of one teacher-forced pass, whatever else is in the batch."""
+"""A trained model as a decoder: steps have the numbers of one teacher-forced pass, whatever else is
+in the batch.
+"""
 
 import pytest
 import torch
@@ -16,7 +18,11 @@ V, EOS = 11, 0
 @pytest.fixture
 def model() -> LanguageModel:
     torch.manual_seed(1)
-    made = LanguageModel(EncoderDecoderConfig(vocab_size=V, width=8, heads=2, ffn_width=16)).double().eval()
+    made = (
+        LanguageModel(EncoderDecoderConfig(vocab_size=V, width=8, heads=2, ffn_width=16))
+        .double()
+        .eval()
+    )
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return made
@@ -25,14 +31,21 @@ def model() -> LanguageModel:
 @torch.no_grad()
 def test_steps_are_one_pass_and_rows_stand_alone(model: LanguageModel) -> None:
     decoder: Decoder = ModelDecoder(model, EOS, "ffn-input", scores=True)
-    source, mask = torch.tensor([[3, 4, EOS], [5, EOS, 9]]), torch.tensor([[True] * 3, [True, True, False]])
+    source, mask = (
+        torch.tensor([[3, 4, EOS], [5, EOS, 9]]),
+        torch.tensor([[True] * 3, [True, True, False]]),
+    )
     target = torch.tensor([[EOS, 2, 7, 1], [EOS, 8, 8, 3]])
     state = decoder.begin(source, mask)
     read = model.encode(target, source=source, source_mask=mask)
     for place, tokens in enumerate(target.T):
         step = decoder.step(tokens, state)
-        torch.testing.assert_close(step.log_probs, model.log_probs(read.hidden[:, place]), rtol=1e-11, atol=1e-12)
-        torch.testing.assert_close(step.key, read.key("ffn-input")[:, place], rtol=1e-11, atol=1e-12)
+        torch.testing.assert_close(
+            step.log_probs, model.log_probs(read.hidden[:, place]), rtol=1e-11, atol=1e-12
+        )
+        torch.testing.assert_close(
+            step.key, read.key("ffn-input")[:, place], rtol=1e-11, atol=1e-12
+        )
         scores = read.hidden[:, place] @ model.vocabulary.embedding.T
         torch.testing.assert_close(step.log_z, scores.logsumexp(-1), rtol=1e-11, atol=1e-12)
         state = step.state
@@ -52,7 +65,9 @@ def test_a_state_without_a_row_for_each_is_refused_with_its_shapes(
         ModelDecoder(model, EOS).step(torch.tensor([EOS, EOS]), state)
 
 
-def test_a_search_over_it_finds_what_greedy_steps_of_whole_prefixes_find(model: LanguageModel) -> None:
+def test_a_search_over_it_finds_what_greedy_steps_of_whole_prefixes_find(
+    model: LanguageModel,
+) -> None:
     sources = [[3, 4, EOS], [5, EOS], [6, 2, 2, 1, EOS]]
     longest = max(map(len, sources))
     ids = torch.tensor([one + [EOS] * (longest - len(one)) for one in sources])
@@ -62,7 +77,9 @@ def test_a_search_over_it_finds_what_greedy_steps_of_whole_prefixes_find(model: 
         prefix = [EOS]
         while len(prefix) <= 6:
             with torch.no_grad():
-                hidden = model.encode(torch.tensor([prefix]), source=torch.tensor([source])).hidden[:, -1]
+                hidden = model.encode(torch.tensor([prefix]), source=torch.tensor([source])).hidden[
+                    :, -1
+                ]
                 prefix.append(int(model.log_probs(hidden).argmax()))
             if prefix[-1] == EOS:
                 break

@@ -36,18 +36,28 @@ class Exact:
         return np.where(np.isinf(found), -1, order), found.astype(np.float32)
 
 
-def memory(spelled: str, own: OwnRows | None = None, counts: np.ndarray | None = None) -> StepMemory:
+def memory(
+    spelled: str, own: OwnRows | None = None, counts: np.ndarray | None = None
+) -> StepMemory:
     reading, merged = parse_reading(spelled), None if counts is None else torch.tensor([*counts, 0])
     values = torch.tensor([*VALUES, -1], dtype=torch.int32)
-    source = ExternalSource(reading, SourceInputs(1, False, datastore=Datastore(None, values, "l2", True, merged)))
+    source = ExternalSource(
+        reading, SourceInputs(1, False, datastore=Datastore(None, values, "l2", True, merged))
+    )
     row = MemoryRow((source,))
-    return StepMemory(Fixed(row, row.grids([1.0])), IndexSteps(IndexSearch(Exact(), K, {}, "self"), own), torch.float32)
+    return StepMemory(
+        Fixed(row, row.grids([1.0])),
+        IndexSteps(IndexSearch(Exact(), K, {}, "self"), own),
+        torch.float32,
+    )
 
 
 def step(rows: int) -> Step:
     logits = torch.from_numpy(RANDOM.normal(size=(rows, V)))
     key = torch.from_numpy(RANDOM.normal(size=(rows, D))).float()
-    return Step(torch.zeros(rows, dtype=torch.long), logits.log_softmax(-1), logits.logsumexp(-1), key, None)
+    return Step(
+        torch.zeros(rows, dtype=torch.long), logits.log_softmax(-1), logits.logsumexp(-1), key, None
+    )
 
 
 def expected(one: Step, hidden: list[slice] | None = None, counts: np.ndarray = ONES) -> np.ndarray:
@@ -82,7 +92,9 @@ def test_a_sentence_does_not_find_its_own_rows() -> None:
     read.begin([2, 0], [])
     sentences = torch.tensor([0, 0, 0, 1, 1, 1])
     found = read(one, sentences)
-    np.testing.assert_allclose(found.exp(), expected(one, [slice(9, 20)] * 3 + [slice(0, 4)] * 3), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        found.exp(), expected(one, [slice(9, 20)] * 3 + [slice(0, 4)] * 3), rtol=1e-5, atol=1e-7
+    )
     assert not np.allclose(found.exp(), expected(one))
 
 
@@ -90,9 +102,14 @@ def test_a_sentence_does_not_find_its_own_rows() -> None:
 def test_evidence_names_the_neighbour_that_weighs_most_for_each_token(counts: np.ndarray) -> None:
     one, read = step(8), memory(SPELLED, counts=None if counts is ONES else counts)
     targets = torch.arange(8) % V
-    found, wanted = read.evidence(one, torch.zeros(8, dtype=torch.long), targets), expected(one, counts=counts)
+    found, wanted = (
+        read.evidence(one, torch.zeros(8, dtype=torch.long), targets),
+        expected(one, counts=counts),
+    )
     np.testing.assert_allclose(found.log_p.exp(), wanted[np.arange(8), targets], rtol=1e-5)
-    np.testing.assert_allclose(found.log_p_model, one.log_probs[torch.arange(8), targets], rtol=1e-5)
+    np.testing.assert_allclose(
+        found.log_p_model, one.log_probs[torch.arange(8), targets], rtol=1e-5
+    )
     for query, token, row, share in zip(
         one.key.numpy(), targets.tolist(), found.row.tolist(), found.share, strict=True
     ):
@@ -100,7 +117,9 @@ def test_evidence_names_the_neighbour_that_weighs_most_for_each_token(counts: np
         right = [entry for entry in np.argsort(distances)[:K] if VALUES[entry] == token]
         weights = counts[right] * np.exp(-distances[right] / TAU)
         assert row == (right[weights.argmax()] if right else -1)
-        assert float(share) == pytest.approx(weights.max() / weights.sum() if right else 0, rel=1e-4)
+        assert float(share) == pytest.approx(
+            weights.max() / weights.sum() if right else 0, rel=1e-4
+        )
     assert (found.row >= 0).any() and (found.row < 0).any()
 
 

@@ -27,8 +27,16 @@ class ToyDecoder:
 
     def __post_init__(self) -> None:
         random = torch.Generator().manual_seed(self.seed)
-        shapes = {"source": (V, WIDTH), "target": (V, WIDTH), "own": (WIDTH, WIDTH), "out": (2 * WIDTH, V)}
-        self.w = {name: torch.randn(s, generator=random, dtype=torch.float64) for name, s in shapes.items()}
+        shapes = {
+            "source": (V, WIDTH),
+            "target": (V, WIDTH),
+            "own": (WIDTH, WIDTH),
+            "out": (2 * WIDTH, V),
+        }
+        self.w = {
+            name: torch.randn(s, generator=random, dtype=torch.float64)
+            for name, s in shapes.items()
+        }
 
     def begin(self, source: Tensor, mask: Tensor) -> Mapping[str, Tensor]:
         hidden = torch.zeros(len(source), WIDTH, dtype=torch.float64)
@@ -37,11 +45,15 @@ class ToyDecoder:
     def step(self, tokens: Tensor, state: Mapping[str, Tensor]) -> Step:
         self.steps += 1
         hidden = torch.tanh(state["hidden"] @ self.w["own"] + self.w["target"][tokens])
-        scores = (state["source"] @ hidden[..., None])[..., 0].masked_fill(~state["mask"], -torch.inf)
+        scores = (state["source"] @ hidden[..., None])[..., 0].masked_fill(
+            ~state["mask"], -torch.inf
+        )
         read = (scores.softmax(-1)[:, None] @ state["source"])[:, 0]
         key = torch.cat((hidden, read), 1)
         logits = self.sharpness * key @ self.w["out"]
-        return Step(tokens, logits.log_softmax(-1), logits.logsumexp(-1), key, {**state, "hidden": hidden})
+        return Step(
+            tokens, logits.log_softmax(-1), logits.logsumexp(-1), key, {**state, "hidden": hidden}
+        )
 
     def next_token(self, source: list[int]) -> Next:
         """Reads one source, without padding, and a whole prefix anew."""
@@ -58,7 +70,9 @@ class ToyDecoder:
         return log_p
 
 
-def padded(sources: list[list[int]], filler: int = 0, width: int | None = None) -> tuple[Tensor, Tensor]:
+def padded(
+    sources: list[list[int]], filler: int = 0, width: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Sources as one batch; what is masked holds `filler`."""
     width = width or max(map(len, sources))
     tokens = torch.full((len(sources), width), filler)

@@ -32,7 +32,8 @@ from tests.stages.small_text import text_tokens
 def plan(kept: int, added: int, per_shard: int) -> Plan:
     rows = kept + added
     layouts = RowLayouts(
-        ArrayLayout("k", (rows, 2), "float32", per_shard), ArrayLayout("v", (rows,), "int32", per_shard)
+        ArrayLayout("k", (rows, 2), "float32", per_shard),
+        ArrayLayout("v", (rows,), "int32", per_shard),
     )
     ranges = np.array([[5, 5 + kept]] if kept else np.empty((0, 2)), np.int64)
     shards = shards_of_rows(layouts.keys, kept, carries_state=True)
@@ -41,13 +42,20 @@ def plan(kept: int, added: int, per_shard: int) -> Plan:
 
 @pytest.mark.parametrize(("kept", "added"), [(10, 7), (8, 8), (0, 9), (10, 0), (3, 1)])
 @pytest.mark.parametrize("per_shard", [1, 4, 40])
-def test_the_added_tokens_follow_each_other_through_the_shards(kept: int, added: int, per_shard: int) -> None:
+def test_the_added_tokens_follow_each_other_through_the_shards(
+    kept: int, added: int, per_shard: int
+) -> None:
     made = plan(kept, added, per_shard)
     tokens = [made.added(number) for number in range(len(made.shards))]
     assert [token for one in tokens for token in range(one.start, one.stop)] == list(range(added))
-    assert [shard.chain is not None for shard in made.shards] == [one.start < one.stop for one in tokens]
+    assert [shard.chain is not None for shard in made.shards] == [
+        one.start < one.stop for one in tokens
+    ]
     for number in range(len(tokens)):
-        assert list(made.added_before(number)) == [one for one in tokens[:number] if one.start < one.stop][::-1]
+        assert (
+            list(made.added_before(number))
+            == [one for one in tokens[:number] if one.start < one.stop][::-1]
+        )
 
 
 def test_a_shard_is_known_by_its_number_and_the_tables_add_nothing() -> None:
@@ -59,16 +67,22 @@ def test_a_shard_is_known_by_its_number_and_the_tables_add_nothing() -> None:
 OFFSETS = np.array([0, 3, 3, 8, 12, 13, 20])
 
 
-@pytest.mark.parametrize("windows", [WindowSettings(4, 4), WindowSettings(6, 2), WindowSettings(5, 1)])
+@pytest.mark.parametrize(
+    "windows", [WindowSettings(4, 4), WindowSettings(6, 2), WindowSettings(5, 1)]
+)
 @pytest.mark.parametrize("gone", [[0], [2], [2, 4], [3, 5], []])
-def test_rows_that_had_what_goes_in_their_window_are_counted(windows: WindowSettings, gone: list[int]) -> None:
+def test_rows_that_had_what_goes_in_their_window_are_counted(
+    windows: WindowSettings, gone: list[int]
+) -> None:
     kept = KeptRows.of_documents(OFFSETS, np.array(gone, np.int64))
     removed = {row for document in gone for row in range(OFFSETS[document], OFFSETS[document + 1])}
     found = seen_behind(Runs.whole(20), kept, windows)
     for (first, last), count in zip(kept.ranges.tolist(), found.tolist(), strict=True):
         for row in range(first, last):
             begins = max(0, -(-(row - windows.context + 1) // windows.stride)) * windows.stride
-            assert (row < first + count) == any(begins <= token < first for token in removed if first), (first, row)
+            assert (row < first + count) == any(
+                begins <= token < first for token in removed if first
+            ), (first, row)
 
 
 KEYS = np.arange(40, dtype=np.float32).reshape(20, 2)
@@ -88,12 +102,17 @@ class CountedReads(StoredKeys):
 
 @pytest.mark.parametrize("gone", [[], [0], [2], [3, 5], [1, 2, 4]])
 @pytest.mark.parametrize("step", [1, 4, 30])
-def test_rows_that_stay_are_copied_and_each_old_shard_is_read_once(gone: list[int], step: int) -> None:
+def test_rows_that_stay_are_copied_and_each_old_shard_is_read_once(
+    gone: list[int], step: int
+) -> None:
     kept = KeptRows.of_documents(OFFSETS, np.array(gone, np.int64))
     stays = np.flatnonzero(kept.contains(np.arange(20)))
     for start in range(0, kept.rows + 2, step):  # two rows are added, which nobody copies
         rows = slice(start, min(start + step, kept.rows + 2))
-        keys, values = np.full((rows.stop - start, 2), -1, np.float32), np.full(rows.stop - start, -1)
+        keys, values = (
+            np.full((rows.stop - start, 2), -1, np.float32),
+            np.full(rows.stop - start, -1),
+        )
         old = CountedReads()
         work = Work(None, SimpleNamespace(kept=kept), old, np.arange(20) + 100, None)
         work.copy(rows, keys, values)
@@ -131,7 +150,14 @@ def rows_of(tokens: Artifact) -> RowTables:
     """The first twenty tokens, in three documents and four paragraphs."""
     ends, hashes = np.array([5, 9, 12, 20]), np.arange(4, dtype=np.uint64)
     names = [NamedRun(2, "mary.txt"), NamedRun(1, None)]
-    return RowTables([RowSource.of(tokens, "valid")], Runs.whole(20), np.array([0, 9, 12, 20]), ends, hashes, names)
+    return RowTables(
+        [RowSource.of(tokens, "valid")],
+        Runs.whole(20),
+        np.array([0, 9, 12, 20]),
+        ends,
+        hashes,
+        names,
+    )
 
 
 def test_layouts_told_before_are_those_of_the_longer_tables(tokens: Artifact) -> None:
@@ -142,7 +168,9 @@ def test_layouts_told_before_are_those_of_the_longer_tables(tokens: Artifact) ->
         for layout in longer_layouts(rows_of(tokens), more)
     }
     after = stored_tables(rows_of(tokens).followed_by(tokens, "train"))
-    assert told == {layout.name: (table.shape, table.dtype, layout.stored_bytes) for layout, table in after}
+    assert told == {
+        layout.name: (table.shape, table.dtype, layout.stored_bytes) for layout, table in after
+    }
 
 
 @pytest.mark.parametrize("split", [None, "train"])

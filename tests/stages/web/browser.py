@@ -45,8 +45,8 @@ window.onload = () => {
 
 
 def measured(pages: Sequence[Path], folder: Path) -> list[dict]:
-    """Each page at each width: what lies `beyond` its edge, the `handles` of what is wider than its place, and what
-    explains a table `above` its figures."""
+    """Each page at each width: what lies `beyond` its edge, the `handles` of what is wider than its
+    place, and what explains a table `above` its figures."""
     frames = [
         f'<iframe data-page="{page.name}" src="{page.as_uri()}" width="{width}" height="900"></iframe>'
         for page in pages
@@ -55,8 +55,18 @@ def measured(pages: Sequence[Path], folder: Path) -> list[dict]:
     shell = folder / "measure.html"
     body = f"<style>iframe {{ border: 0 }}</style>{''.join(frames)}<pre id='found'></pre><script>{MEASURE}</script>"
     shell.write_text(f"<!doctype html><meta charset='utf-8'><body>{body}", "utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}", "--dump-dom"]
-    options += ["--allow-file-access-from-files", "--virtual-time-budget=10000", "--window-size=1400,1000"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'browser'}",
+        "--dump-dom",
+    ]
+    options += [
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=10000",
+        "--window-size=1400,1000",
+    ]
     ran = [CHROMIUM or "", *options, shell.as_uri()]
     shown = subprocess.run(ran, capture_output=True, text=True, check=True, timeout=110).stdout
     (told,) = re.findall(r'<pre id="found">(.*?)</pre>', shown, re.S)

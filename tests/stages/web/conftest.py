@@ -21,16 +21,22 @@ LONG = "a-name-that-somebody-gave-without-a-thought-of-those-who-read-it-on-a-ph
 
 @pytest.fixture(scope="package")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Report, passage, several passages and comparison, with long names, long words and long remarks."""
+    """Report, passage, several passages and comparison, with long names, long words and long
+    remarks.
+    """
     folder = tmp_path_factory.mktemp("pages")
     store = Store(folder / "store")
     read = {"tokens": "tokens/none", "model": LONG, "datastore": LONG}
     report = made.chain(store, {"exclude": "window:128", "read": read})
     (store.root / "names" / "report" / "first").unlink()
     store.name(report, LONG)
-    remarks = [remark("plan", {"line": f"{LONG * 3} against plain of the baseline: perplexity x 0.5"})]
+    remarks = [
+        remark("plan", {"line": f"{LONG * 3} against plain of the baseline: perplexity x 0.5"})
+    ]
     with drawing():
-        report_page = build_page(find_reports([report.reference], store), lambda members: LONG * 4, lambda _: remarks)
+        report_page = build_page(
+            find_reports([report.reference], store), lambda members: LONG * 4, lambda _: remarks
+        )
         compared = comparison_page(FOUND)
     passage = inspected(token(LONG, 0.2, 0.4, 0.69, 0.25), token("  ", 0.4, 0.2, -0.69, 0.75))
     several = [ChosenPassage(Chosen(kind, 5, 7, 14.2), passage) for kind in (GAINS, LOSSES)]

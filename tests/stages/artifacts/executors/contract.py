@@ -25,20 +25,28 @@ class ExecutorContract:
         return tmp_path / "trace"
 
     def made(self, store: Store, stage: Sums, reporter: Reporter | None = None) -> Outcome:
-        execution = Execution(reporter=reporter or Silent(), workers=self.workers, cluster=self.cluster)
+        execution = Execution(
+            reporter=reporter or Silent(), workers=self.workers, cluster=self.cluster
+        )
         return make(stage, SquaresConfig(length=LENGTH), {}, store, execution)
 
-    def test_chains_run_in_order_in_one_place_and_phases_one_after_the_other(self, store: Store, trace: Path) -> None:
+    def test_chains_run_in_order_in_one_place_and_phases_one_after_the_other(
+        self, store: Store, trace: Path
+    ) -> None:
         artifact = self.made(store, Sums(trace)).artifact
         assert artifact.metrics == {"sum": sum(range(LENGTH))}
         sums = {f"sums/{n:03}": str(sum(range(n % 2, n + 1, 2))) for n in range(LENGTH)}
         expected = {**sums, "sum": str(sum(range(LENGTH)))}
-        assert {name: artifact.file(name).read_text() for name in artifact.manifest.files} == expected
+        assert {
+            name: artifact.file(name).read_text() for name in artifact.manifest.files
+        } == expected
         ran = [file.name.rsplit("-", 1) for file in trace.iterdir()]
         assert len(ran) == LENGTH + 1
         assert len({process for key, process in ran if key != "all" and int(key[-3:]) % 2}) == 1
 
-    def test_an_error_passes_through_and_the_rest_is_done_by_the_same_command(self, store: Store, trace: Path) -> None:
+    def test_an_error_passes_through_and_the_rest_is_done_by_the_same_command(
+        self, store: Store, trace: Path
+    ) -> None:
         with pytest.raises(DataError, match="line 3 is bad"):
             self.made(store, Sums(trace, "all", DataError("line 3 is bad")))
         assert not store.artifacts()
@@ -48,7 +56,9 @@ class ExecutorContract:
         assert outcome.status == "resumed"
         assert len(list(trace.iterdir())) == LENGTH + 1
 
-    def test_any_error_passes_through_and_keeps_the_shards_before_it(self, store: Store, trace: Path) -> None:
+    def test_any_error_passes_through_and_keeps_the_shards_before_it(
+        self, store: Store, trace: Path
+    ) -> None:
         with pytest.raises(EOFError, match="no data left"):
             self.made(store, Sums(trace, "add-004", EOFError("no data left"), seconds=0.01))
         (log,) = store.root.glob("tokens/.*-partial/progress.jsonl")

@@ -62,7 +62,9 @@ class TestRay(ExecutorContract):
     workers = 2
     cluster = "ray"
 
-    def test_two_workers_work_and_the_one_that_commits_opens_nothing(self, store: Store, trace: Path) -> None:
+    def test_two_workers_work_and_the_one_that_commits_opens_nothing(
+        self, store: Store, trace: Path
+    ) -> None:
         stage = Sums(trace, seconds=0.3)
         stage.closed_to = os.getpid()
         before = signal.getsignal(signal.SIGTERM)
@@ -87,16 +89,28 @@ class TestRay(ExecutorContract):
         assert not capfd.readouterr().out
 
     @pytest.mark.endurance
-    def test_work_at_which_every_worker_is_lost_is_given_up(self, store: Store, trace: Path) -> None:
+    def test_work_at_which_every_worker_is_lost_is_given_up(
+        self, store: Store, trace: Path
+    ) -> None:
         with pytest.raises(ResourceError, match=r"4 processes .* \(add-004\)"):
             self.made(store, Sums(trace, "add-004", SystemExit(3)))
         assert self.made(store, Sums(trace)).status == "resumed"
 
-    def test_workers_that_a_killed_command_left_behind_are_ended_first(self, store: Store, trace: Path) -> None:
+    def test_workers_that_a_killed_command_left_behind_are_ended_first(
+        self, store: Store, trace: Path
+    ) -> None:
         with joined():
-            names = [f"{cluster.draft_name(store.draft_folder('tokens', id))}7" for id in (DRAFT, "0" * 12)]
+            names = [
+                f"{cluster.draft_name(store.draft_folder('tokens', id))}7"
+                for id in (DRAFT, "0" * 12)
+            ]
             for name in names:
-                settings = {"name": name, "namespace": NAMESPACE, "num_cpus": 0, "lifetime": "detached"}
+                settings = {
+                    "name": name,
+                    "namespace": NAMESPACE,
+                    "num_cpus": 0,
+                    "lifetime": "detached",
+                }
                 left = ray.remote(cluster.ShardActor).options(**settings).remote(b"", "", "0")
                 assert "runs 0" in str(ray.get(left.ready.remote()).error())
         assert self.made(store, Sums(trace)).artifact.id == DRAFT
@@ -121,10 +135,15 @@ class TestRay(ExecutorContract):
 
     def test_workers_for_whom_there_is_no_room_hold_nothing_up(self, store: Store) -> None:
         execution = Execution(workers=5, cluster="ray")
-        assert make(Squares(), SquaresConfig(length=15), {}, store, execution).artifact.metrics["sum"] == 1015
+        assert (
+            make(Squares(), SquaresConfig(length=15), {}, store, execution).artifact.metrics["sum"]
+            == 1015
+        )
 
 
-def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(tmp_path: Path) -> None:
+def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(
+    tmp_path: Path,
+) -> None:
     job = ShardJob(SquaresConfig(), Inputs(), tmp_path / "store" / "draft", Execution())
     task = pickle.dumps(cluster.ShardTask(Sums(tmp_path), job, 0))
     here = os.uname().nodename
@@ -146,7 +165,9 @@ class TestLostMachine:
             def lose(self) -> None:
                 machines.remove_node(machines.list_all_nodes()[-1], allow_graceful=False)
 
-        made = TestRay().made(Store(tmp_path / "store"), Sums(tmp_path / "trace", seconds=0.2), Unplugging(2))
+        made = TestRay().made(
+            Store(tmp_path / "store"), Sums(tmp_path / "trace", seconds=0.2), Unplugging(2)
+        )
         assert made.artifact.metrics == {"sum": 21}
         machines.add_node(**NODE)
         machines.wait_for_nodes()

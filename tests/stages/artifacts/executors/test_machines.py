@@ -46,13 +46,17 @@ class OnGpu(Sums):
 
 
 @pytest.mark.parametrize(
-    ("cores", "workers", "each"), [([16, 16], 4, 8), ([16, 16], 3, 8), ([4, 32], 8, 1), ([2], 1, 2), ([1, 1], 9, 1)]
+    ("cores", "workers", "each"),
+    [([16, 16], 4, 8), ([16, 16], 3, 8), ([4, 32], 8, 1), ([2], 1, 2), ([1, 1], 9, 1)],
 )
 def test_workers_fit_side_by_side_on_the_machines_there_are(
     cores: list[int], workers: int, each: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nodes = [{"Alive": True, "Resources": {"CPU": number}} for number in cores]
-    nodes += [{"Alive": False, "Resources": {"CPU": 1}}, {"Alive": True, "Resources": {"memory": 5}}]
+    nodes += [
+        {"Alive": False, "Resources": {"CPU": 1}},
+        {"Alive": True, "Resources": {"memory": 5}},
+    ]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     assert taken(Sums(tmp_path), workers) == {"num_cpus": each, "num_gpus": 0}
     assert cluster.pinned(Sums(tmp_path), Execution()).device == "cpu"
@@ -71,7 +75,12 @@ class Heavy(Forecast[SquaresConfig]):
     [([40, 40], 4, 8, 10), ([15, 40], 4, 16, 10), ([40, 5], 2, 16, 10), ([6], 2, 16, 6)],
 )
 def test_workers_take_the_memory_that_their_stage_says_and_share_cores_with_as_many_as_that_leaves_room_for(
-    room: list[int], workers: int, cores: int, memory: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    room: list[int],
+    workers: int,
+    cores: int,
+    memory: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     found = [{"Alive": True, "Resources": {"CPU": 16, "memory": float(size)}} for size in room]
     monkeypatch.setattr(ray, "nodes", lambda: found)

@@ -49,7 +49,9 @@ def lives(process: int) -> bool:
 class TestProcesses(ExecutorContract):
     workers = 2
 
-    def test_two_processes_work_and_the_one_that_commits_opens_nothing(self, store: Store, trace: Path) -> None:
+    def test_two_processes_work_and_the_one_that_commits_opens_nothing(
+        self, store: Store, trace: Path
+    ) -> None:
         stage = Sums(trace, seconds=0.02)
         stage.closed_to = os.getpid()
         self.made(store, stage)

@@ -24,21 +24,30 @@ def sentences(seed: int, noise: float, count: int = 60) -> list[str]:
     made = []
     for _ in range(count):
         words = text.choice(WORDS, text.integers(3, 14))
-        made.append(" ".join(np.where(random.random(len(words)) < noise, random.choice(WORDS, len(words)), words)))
+        made.append(
+            " ".join(
+                np.where(random.random(len(words)) < noise, random.choice(WORDS, len(words)), words)
+            )
+        )
     return made
 
 
 REFERENCES, A, B = sentences(1, 0), sentences(2, 0.4), sentences(3, 0.25)
 
 
-@pytest.mark.parametrize("settings", [BleuSettings(), BleuSettings(lowercase=True, tokenize="char")])
+@pytest.mark.parametrize(
+    "settings", [BleuSettings(), BleuSettings(lowercase=True, tokenize="char")]
+)
 def test_a_split_is_scored_as_sacrebleu_scores_it(settings: BleuSettings) -> None:
     found, bleu = corpus_scores(A, REFERENCES, settings), BLEU(**settings.model_dump())
     chrf = CHRF(lowercase=settings.lowercase)
     own = bleu.corpus_score(A, [REFERENCES])
     assert (found.bleu, found.brevity_penalty, found.length_ratio) == (own.score, own.bp, own.ratio)
     assert found.chrf == chrf.corpus_score(A, [REFERENCES]).score
-    assert (found.signature, found.chrf_signature) == (str(bleu.get_signature()), str(chrf.get_signature()))
+    assert (found.signature, found.chrf_signature) == (
+        str(bleu.get_signature()),
+        str(chrf.get_signature()),
+    )
 
 
 def test_the_paired_bootstrap_is_sacrebleus() -> None:
@@ -60,10 +69,15 @@ def test_a_translation_does_not_differ_from_itself() -> None:
 
 
 def test_chrf_of_sentences_is_100_for_a_reference() -> None:
-    assert sentence_chrf([REFERENCES[0], ""], [REFERENCES[0], REFERENCES[1]], BleuSettings()) == [100, 0]
+    assert sentence_chrf([REFERENCES[0], ""], [REFERENCES[0], REFERENCES[1]], BleuSettings()) == [
+        100,
+        0,
+    ]
 
 
-@pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], ["a", "b"]), (["a", "b"], ["a"])])
+@pytest.mark.parametrize(
+    ("hypotheses", "references"), [([], []), (["a"], ["a", "b"]), (["a", "b"], ["a"])]
+)
 def test_other_numbers_of_translations_and_references_are_an_error(
     hypotheses: list[str], references: list[str]
 ) -> None:

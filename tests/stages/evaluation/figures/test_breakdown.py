@@ -27,7 +27,9 @@ from tests.oracles.frequency import RANGES, place
 def row(*neighbors: int, searched: float = 1.0) -> MemoryRow:
     """Readings of so many neighbours each, or of the recent past alone where there are none."""
     reading = SimpleNamespace(searched=searched)
-    return MemoryRow(tuple(SimpleNamespace(needs=Needs(neighbors=n), reading=reading) for n in neighbors))
+    return MemoryRow(
+        tuple(SimpleNamespace(needs=Needs(neighbors=n), reading=reading) for n in neighbors)
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,9 @@ def row(*neighbors: int, searched: float = 1.0) -> MemoryRow:
         (2048, (1, 8, 64, 1024, 2048)),
     ],
 )
-def test_accuracy_is_told_at_the_numbers_of_the_paper_and_at_all_that_are_read(k: int, at: tuple[int, ...]) -> None:
+def test_accuracy_is_told_at_the_numbers_of_the_paper_and_at_all_that_are_read(
+    k: int, at: tuple[int, ...]
+) -> None:
     assert find_accuracy([row(k)]) == (0, at)
 
 
@@ -87,7 +91,9 @@ def test_every_count_has_its_bucket(counts: list[int]) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-def test_types_are_counted_piece_by_piece(monkeypatch: pytest.MonkeyPatch, at_once: int, dtype: type) -> None:
+def test_types_are_counted_piece_by_piece(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, dtype: type
+) -> None:
     monkeypatch.setattr(breakdown, "IDS_AT_ONCE", at_once)
     assert type_counts(np.array([3, 0, 3, 1, 3, 0, 5], dtype), 7).tolist() == [2, 1, 0, 3, 0, 1, 0]
     assert type_counts(np.array([], dtype), 2).tolist() == [0, 0]
@@ -117,7 +123,9 @@ def test_it_is_the_share_of_draws_that_are_right():
     drawn = values[random.integers(0, len(values), (20_000, len(targets), 3))]
     want = (drawn == targets[None, :, None]).any(-1).mean()
     count = lambda ids: np.bincount(ids, minlength=5)  # noqa: E731
-    assert chance_accuracy(count(values), count(targets), (3,))["3"] == pytest.approx(want, abs=0.005)
+    assert chance_accuracy(count(values), count(targets), (3,))["3"] == pytest.approx(
+        want, abs=0.005
+    )
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(1, 1000))

@@ -1,4 +1,6 @@
-"""The control of each row: a trigram of all the text that the row may read, against dicts, one token at a time."""
+"""The control of each row: a trigram of all the text that the row may read, against dicts, one
+token at a time.
+"""
 
 import json
 from itertools import pairwise
@@ -45,7 +47,13 @@ def made(store: Store, stage, config, **references: Artifact) -> Artifact:
 
 
 def stored(read: dict[str, Artifact], tokens: Artifact, **settings) -> Artifact:
-    return made(read["model"].store, BuildDatastore(), DatastoreConfig(**settings), source=read["model"], tokens=tokens)
+    return made(
+        read["model"].store,
+        BuildDatastore(),
+        DatastoreConfig(**settings),
+        source=read["model"],
+        tokens=tokens,
+    )
 
 
 def ids_of(tokens: Artifact, split: str) -> list[int]:
@@ -66,7 +74,10 @@ def events(ids: list[int], offsets: list[int] | None = None):
 def by(counted, scored) -> list[float]:
     """Probability of each scored token by what is counted for it."""
     each = [counted(place) for place in range(len(scored))]
-    return [slow.probability(w, h, known, VOCABULARY) for (h, w), known in zip(scored, each, strict=True)]
+    return [
+        slow.probability(w, h, known, VOCABULARY)
+        for (h, w), known in zip(scored, each, strict=True)
+    ]
 
 
 def perplexity(p: list[float]) -> float:
@@ -123,7 +134,13 @@ def test_what_was_trained_on_and_stored_counts_once(read):
 def test_of_a_changed_datastore_the_rows_that_it_has_count(read, other, store):
     train, test = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
     config = UpdateConfig(forget=("1", "3"))
-    changed = made(store, UpdateDatastore(), config, source=stored(read, other), add=small_tokens(store, seed=2))
+    changed = made(
+        store,
+        UpdateDatastore(),
+        config,
+        source=stored(read, other),
+        add=small_tokens(store, seed=2),
+    )
     ids, offsets = ids_of(other, "train"), offsets_of(other, "train")
     runs = [ids[: offsets[1]], ids[offsets[2] : offsets[3]], ids[offsets[4] :]]
     runs.append(ids_of(small_tokens(store, seed=2), "train"))
@@ -134,17 +151,30 @@ def test_of_a_changed_datastore_the_rows_that_it_has_count(read, other, store):
 
 def test_of_a_row_that_reads_the_scored_text_itself_there_are_no_figures(read):
     found = Counting(read, "test").control(Reads((stored(read, read["tokens"], split="test"),)))
-    assert found["perplexity"] is None and {one["split"] for one in found["texts"]} == {"train", "test"}
+    assert found["perplexity"] is None and {one["split"] for one in found["texts"]} == {
+        "train",
+        "test",
+    }
 
 
-@pytest.mark.parametrize(("past", "reset"), [("stream", "none"), ("document", "none"), ("stream", "document")])
-def test_a_row_with_a_cache_counts_on_and_its_weight_is_fitted_where_memory_is_tuned(read, past, reset):
+@pytest.mark.parametrize(
+    ("past", "reset"), [("stream", "none"), ("document", "none"), ("stream", "document")]
+)
+def test_a_row_with_a_cache_counts_on_and_its_weight_is_fitted_where_memory_is_tuned(
+    read, past, reset
+):
     tokens, train = read["tokens"], ids_of(read["tokens"], "train")
 
     def both(split):
         ids, offsets = ids_of(tokens, split), offsets_of(tokens, split)
-        begins = np.repeat(offsets[:-1], np.diff(offsets)).tolist() if past == "document" else [0] * len(ids)
-        before = by(lambda place: events(train), events(ids, offsets if reset == "document" else None))
+        begins = (
+            np.repeat(offsets[:-1], np.diff(offsets)).tolist()
+            if past == "document"
+            else [0] * len(ids)
+        )
+        before = by(
+            lambda place: events(train), events(ids, offsets if reset == "document" else None)
+        )
         scored = events(ids, offsets if "document" in (past, reset) else None)
         return before, by(lambda place: scored[begins[place] : place], scored)
 
@@ -155,14 +185,18 @@ def test_a_row_with_a_cache_counts_on_and_its_weight_is_fitted_where_memory_is_t
     weight = found["weight"]
     assert 0 < weight < 1 and (found["past"], found["tune_split"]) == (past, "valid")
     least = perplexity(mixture("valid", weight))
-    assert all(least <= perplexity(mixture("valid", one)) + 1e-12 for one in (weight - 1e-3, weight + 1e-3))
+    assert all(
+        least <= perplexity(mixture("valid", one)) + 1e-12 for one in (weight - 1e-3, weight + 1e-3)
+    )
     assert found["perplexity"] == pytest.approx(perplexity(mixture("test", weight)), rel=1e-9)
 
 
 def test_the_weight_is_never_fitted_on_what_is_scored(read, store):
     words = {"test": LastWords(np.array([[2, 5]]))}
     cache = Reads(past="stream")
-    assert Counting(read, "test").control(cache)["tune_split"] == "valid"  # nothing is tuned: what would be tuned on
+    assert (
+        Counting(read, "test").control(cache)["tune_split"] == "valid"
+    )  # nothing is tuned: what would be tuned on
     for counting in (Counting(read, "valid"), Counting(read, "test", last_words=words)):
         found = counting.control(cache)
         assert (found["weight"], found["tune_split"]) == (0.5, None)
@@ -172,7 +206,9 @@ def test_the_weight_is_never_fitted_on_what_is_scored(read, store):
 
 
 def test_own_rows_of_the_split_that_the_weight_is_fitted_on_are_no_help(read):
-    """Where nothing is tuned, a datastore of valid is no leak, but the weight must not be fitted to known text."""
+    """Where nothing is tuned, a datastore of valid is no leak, but the weight must not be fitted to
+    known text.
+    """
     held = stored(read, read["tokens"], split="valid")
     without = Counting(read, "test").control(Reads(past="stream"))
     assert Counting(read, "test").control(Reads((held,), "stream"))["weight"] == without["weight"]
@@ -181,13 +217,17 @@ def test_own_rows_of_the_split_that_the_weight_is_fitted_on_are_no_help(read):
 def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     index = made(store, BuildIndex(), IndexConfig(), source=stored(read, other))
     memory = ("external:k=4,temperature=1,lambda=0.3", "long:size=20,theta=0.5,lambda=0.2")
-    report = make(Evaluate(), EvaluateConfig(memory=memory), {"source": index.reference}, store, Execution()).artifact
+    report = make(
+        Evaluate(), EvaluateConfig(memory=memory), {"source": index.reference}, store, Execution()
+    ).artifact
     found = json.loads(report.file("metrics.json").read_text())
     counting, held = Counting(read, "test"), (index.input("datastore"),)
     expected = [Reads(), Reads(held, "stream"), Reads(held), Reads(past="stream")]
     outside = np.isin(np.arange(35), np.flatnonzero(_outside(read, other)))
     counting.outside = outside
-    assert [row["control"] for row in found["rows"]] == [counting.control(reads) for reads in expected]
+    assert [row["control"] for row in found["rows"]] == [
+        counting.control(reads) for reads in expected
+    ]
     assert found["trigram"] == counting.trigram()
     assert len({row["control"]["perplexity"] for row in found["rows"]}) == 4
 
@@ -206,11 +246,18 @@ def test_a_row_that_matches_another_text_counts_in_it_too(read, other, store):
 
 def test_other_orders_are_counted_where_they_are_asked_for(read, store):
     config = EvaluateConfig(memory=("long:size=20,theta=0.5,lambda=0.2",), count_orders=(2, 5))
-    report = make(Evaluate(), config, {"source": read["model"].reference}, store, Execution()).artifact
-    plain, cache = (row["control"] for row in json.loads(report.file("metrics.json").read_text())["rows"][:2])
+    report = make(
+        Evaluate(), config, {"source": read["model"].reference}, store, Execution()
+    ).artifact
+    plain, cache = (
+        row["control"] for row in json.loads(report.file("metrics.json").read_text())["rows"][:2]
+    )
     known, ids = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
     for n in (2, 5):
-        p = [slow.probability(w, h, slow.events(known, n, EOS), VOCABULARY) for h, w in slow.events(ids, n, EOS)]
+        p = [
+            slow.probability(w, h, slow.events(known, n, EOS), VOCABULARY)
+            for h, w in slow.events(ids, n, EOS)
+        ]
         assert plain["orders"][str(n)]["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
     assert plain["perplexity"] not in (one["perplexity"] for one in plain["orders"].values())
     assert cache["orders"].keys() == {"2", "5"} and cache["orders"]["5"] != plain["orders"]["5"]
@@ -219,8 +266,13 @@ def test_other_orders_are_counted_where_they_are_asked_for(read, store):
 
 def _outside(read: dict[str, Artifact], other: Artifact) -> np.ndarray:
     """Tokens of test in no paragraph of what the model and the datastore were made of."""
-    known = np.concatenate([array(one, "tokens.zarr", "train/paragraph_hashes") for one in (read["tokens"], other)])
-    hashes, ends = (array(read["tokens"], "tokens.zarr", f"test/paragraph_{name}") for name in ("hashes", "ends"))
+    known = np.concatenate(
+        [array(one, "tokens.zarr", "train/paragraph_hashes") for one in (read["tokens"], other)]
+    )
+    hashes, ends = (
+        array(read["tokens"], "tokens.zarr", f"test/paragraph_{name}")
+        for name in ("hashes", "ends")
+    )
     return np.repeat(~np.isin(hashes, known), np.diff(ends, prepend=0))
 
 
@@ -234,11 +286,15 @@ def test_it_is_left_out_where_it_says_nothing_or_costs_much(read, other, monkeyp
     assert Counting(imported, "test").control(Reads()) is None
     rows = Counting(imported, "test").control(Reads((stored(read, other),)))
     p = by(lambda place: events(ids_of(other, "train")), events(ids_of(read["tokens"], "test")))
-    assert rows["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)  # what it may read is known all the same
+    assert rows["perplexity"] == pytest.approx(
+        perplexity(p), rel=1e-9
+    )  # what it may read is known all the same
     on = Counting(imported, "test").control(Reads(past="stream"))
     assert (on["texts"], on["weight"]) == ([], None)
     ids = ids_of(read["tokens"], "test")
-    assert on["perplexity"] == pytest.approx(perplexity(slow.counting_on(ids, 3, EOS, VOCABULARY)), rel=1e-9)
+    assert on["perplexity"] == pytest.approx(
+        perplexity(slow.counting_on(ids, 3, EOS, VOCABULARY)), rel=1e-9
+    )
     monkeypatch.setattr(control, "MOST_TOKENS", 100)
     assert Counting(read, "test").trigram() is not None
     large = Counting(read, "test").control(Reads((stored(read, other),)))

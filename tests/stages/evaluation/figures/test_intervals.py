@@ -19,7 +19,9 @@ def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "FEWEST_UNITS", 2)
 
 
-@given(st.data(), UNITS, st.integers(1, 3), st.integers(1, 40), st.integers(0, 5), st.integers(1, 50))
+@given(
+    st.data(), UNITS, st.integers(1, 3), st.integers(1, 40), st.integers(0, 5), st.integers(1, 50)
+)
 def test_means_are_those_of_the_same_draws_one_by_one(data, units, columns, samples, seed, at_once):
     values = st.lists(st.integers(-8, 8), min_size=units * columns, max_size=units * columns)
     totals = np.array(data.draw(values), float).reshape(units, columns)
@@ -37,14 +39,20 @@ def test_the_interval_is_that_of_all_resamples_there_are():
     totals, weights = [0.0, -1.5, -2.5, 3.0, 0.25], [3.0, 1.0, 4.0, 2.0, 3.0]
     every = oracle.all_resampled_means(totals, weights)
     want = np.quantile(every, [0.1, 0.9])
-    ((low, high),) = Bootstrap(200_000, 0.8, 0).intervals(np.array([totals]).T, np.array([weights]).T)
+    ((low, high),) = Bootstrap(200_000, 0.8, 0).intervals(
+        np.array([totals]).T, np.array([weights]).T
+    )
     assert (low, high) == pytest.approx(want, abs=0.01)
 
 
 @pytest.mark.usefixtures("of_any_number")
 def test_the_interval_of_three_documents():
-    """Sums 0, -1.5, -2.5 over 3 tokens each: of 27 resamples one is all 0, one all -2.5, each with 3.7%."""
-    ((low, high),) = Bootstrap(10_000, 0.95, 0).intervals(np.array([[0.0], [-1.5], [-2.5]]), np.full((3, 1), 3.0))
+    """Sums 0, -1.5, -2.5 over 3 tokens each: of 27 resamples one is all 0, one all -2.5, each with
+    3.7%.
+    """
+    ((low, high),) = Bootstrap(10_000, 0.95, 0).intervals(
+        np.array([[0.0], [-1.5], [-2.5]]), np.full((3, 1), 3.0)
+    )
     assert (low, high) == (pytest.approx(-7.5 / 9), 0.0)
 
 
@@ -73,5 +81,9 @@ def test_resamples_without_weight_are_left_out():
     totals, weights = np.array([[1.0], [3.0], [0.0], [0.0]]), np.array([[1.0], [1.0], [0.0], [0.0]])
     ((low, high),) = Bootstrap(2000, 0.95, 0).intervals(totals, weights)
     assert (low, high) == (1.0, 3.0)
-    seed = next(s for s in range(100) if set(np.random.default_rng(s).integers(0, 4, (1, 4)).ravel()) <= {2, 3})
+    seed = next(
+        s
+        for s in range(100)
+        if set(np.random.default_rng(s).integers(0, 4, (1, 4)).ravel()) <= {2, 3}
+    )
     assert Bootstrap(1, 0.95, seed).intervals(totals, weights) == [None]

@@ -25,7 +25,9 @@ def texts(draw):
 def of_pieces(pieces, dtype=np.uint16):
     """The text of some pieces."""
     offsets = np.cumsum([0, *map(len, pieces)])
-    return Pieces.of_documents(np.array([token for piece in pieces for token in piece], dtype), offsets)
+    return Pieces.of_documents(
+        np.array([token for piece in pieces for token in piece], dtype), offsets
+    )
 
 
 def events_of(pieces, n):
@@ -37,9 +39,14 @@ def test_every_token_has_the_probability_of_the_recursion(case, at_once):
     counted, scored, vocabulary, n = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram, "TOKENS_AT_ONCE", at_once)
-        found = Ngrams.count([of_pieces(text) for text in counted], n, START, vocabulary).p(of_pieces(scored))
+        found = Ngrams.count([of_pieces(text) for text in counted], n, START, vocabulary).p(
+            of_pieces(scored)
+        )
     joined = [event for text in counted for event in events_of(text, n)]
-    expected = [slow.probability(word, context, joined, vocabulary) for context, word in events_of(scored, n)]
+    expected = [
+        slow.probability(word, context, joined, vocabulary)
+        for context, word in events_of(scored, n)
+    ]
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -56,10 +63,16 @@ def test_probabilities_after_every_context_sum_to_one(case):
 def test_counting_on_has_the_probability_of_the_recursion_over_what_was_before(case):
     _, scored, vocabulary, n = case
     expected = [p for piece in scored for p in slow.counting_on(piece, n, START, vocabulary)]
-    assert counting_on(of_pieces(scored), n, START, vocabulary) == pytest.approx(expected, rel=1e-12)
+    assert counting_on(of_pieces(scored), n, START, vocabulary) == pytest.approx(
+        expected, rel=1e-12
+    )
     events = events_of(scored, n)
-    across = [slow.probability(w, h, events[:place], vocabulary) for place, (h, w) in enumerate(events)]
-    assert counting_on(of_pieces(scored), n, START, vocabulary, anew=False) == pytest.approx(across, rel=1e-12)
+    across = [
+        slow.probability(w, h, events[:place], vocabulary) for place, (h, w) in enumerate(events)
+    ]
+    assert counting_on(of_pieces(scored), n, START, vocabulary, anew=False) == pytest.approx(
+        across, rel=1e-12
+    )
     stream = [token for piece in scored for token in piece]
     found = counting_on(Pieces(np.array(stream, np.int64)), n, START, vocabulary)
     assert found == pytest.approx(slow.counting_on(stream, n, START, vocabulary), rel=1e-12)

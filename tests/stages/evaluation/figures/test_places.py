@@ -53,14 +53,20 @@ def test_documents_of_their_own_are_drawn_one_by_one() -> None:
     short = places(*[100] * 20)
     assert units_of(short, None, None).count == units_of(short, None, "wikitext").count == 20
     assert units_of(places(600, 700, 800), None, "blank-line").facts(3)["unit"] == "document"
-    assert units_of(short, 100, "line").facts(20) == {"unit": "block", "block_tokens": 100, "units": 20}
+    assert units_of(short, 100, "line").facts(20) == {
+        "unit": "block",
+        "block_tokens": 100,
+        "units": 20,
+    }
 
 
 LEXICON = 5
 
 
 @st.composite
-def scored_splits(draw: st.DrawFn) -> tuple[list[tuple[int, int]], np.ndarray, np.ndarray, list[int]]:
+def scored_splits(
+    draw: st.DrawFn,
+) -> tuple[list[tuple[int, int]], np.ndarray, np.ndarray, list[int]]:
     """Spans, distributions [T, V] with ties, ids [T], and edges of ranges that cover the split."""
     gaps = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=6))
     spans, at = [], 0
@@ -115,7 +121,9 @@ def test_a_word_that_two_ranges_share_is_wrong_once_and_if_either_part_is() -> N
 
 
 def test_of_equally_probable_tokens_the_lowest_id_is_the_best() -> None:
-    log_probs = torch.tensor([[0.2, 0.4, 0.4], [0.2, 0.4, 0.4], [1 / 3, 1 / 3, 1 / 3], [0.1, 0.2, 0.7]]).log()
+    log_probs = torch.tensor(
+        [[0.2, 0.4, 0.4], [0.2, 0.4, 0.4], [1 / 3, 1 / 3, 1 / 3], [0.1, 0.2, 0.7]]
+    ).log()
     assert is_best(log_probs, torch.tensor([1, 2, 0, 2])).tolist() == [True, False, True, True]
     assert is_best(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).tolist() == []
 
@@ -137,12 +145,18 @@ def tokenized(folder: Path, text: str, **settings: str | int) -> Artifact:
     return make(Tokenize(), config, references, Store(folder / "store"), Execution()).artifact
 
 
-@pytest.mark.parametrize("settings", [{}, {"tokenizer": "char"}, {"tokenizer": "bpe", "vocab_size": 300}])
-def test_the_last_word_of_every_passage_of_a_split_is_scored(tmp_path: Path, settings: dict[str, str | int]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"tokenizer": "char"}, {"tokenizer": "bpe", "vocab_size": 300}]
+)
+def test_the_last_word_of_every_passage_of_a_split_is_scored(
+    tmp_path: Path, settings: dict[str, str | int]
+) -> None:
     tokens = tokenized(tmp_path, "".join(PASSAGES), **settings)
     words = find_last_words(tokens, "test")
     ids = np.asarray(zarr.open_array(tokens.path / "tokens.zarr/test/ids", mode="r")[:])
-    tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tokens.path / "tokenizer.json"))
+    tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(
+        str(tokens.path / "tokenizer.json")
+    )
     found = [tokenizer.decode(ids[start:stop].tolist()).strip() for start, stop in words.spans]
     assert found == [oracle.last_word(passage) for passage in PASSAGES]
     assert words.passages == len(PASSAGES)

@@ -44,7 +44,14 @@ def record(**other: Any) -> dict[str, Any]:
 
 
 def rows(totals: Totals, vocabulary: int = 1000) -> list[dict[str, Any]]:
-    return table(NAMES, [[], []], totals, Counts(totals.tokens, 0, 0, totals.tokens), totals.tokens, vocabulary)
+    return table(
+        NAMES,
+        [[], []],
+        totals,
+        Counts(totals.tokens, 0, 0, totals.tokens),
+        totals.tokens,
+        vocabulary,
+    )
 
 
 def test_records_are_added_up() -> None:
@@ -56,7 +63,10 @@ def test_records_are_added_up() -> None:
 
 
 def test_speeds_of_less_than_a_second_have_two_digits() -> None:
-    long, short = Totals.of([record(seconds=[3.0, 1.5])]), Totals.of([record(seconds=[0.3, 0.0123])])
+    long, short = (
+        Totals.of([record(seconds=[3.0, 1.5])]),
+        Totals.of([record(seconds=[0.3, 0.0123])]),
+    )
     assert [row["tokens_per_second"] for row in rows(long) + rows(short)] == [3.3, 6.7, 33.0, 810.0]
 
 
@@ -74,12 +84,16 @@ def test_tokens_that_end_documents_are_told_apart() -> None:
     one = record(parts={"ends": part(4, 3.0, 1.0)})
     told = without(NAMES, Totals.of([one, one]), "ends")
     assert told and (told["tokens"], told["rate"]) == (8, 0.4)
-    assert [row["perplexity_without"] for row in told["rows"]] == pytest.approx([math.exp(17 / 6), math.exp(9 / 6)])
+    assert [row["perplexity_without"] for row in told["rows"]] == pytest.approx(
+        [math.exp(17 / 6), math.exp(9 / 6)]
+    )
     assert [row["share_of_gain"] for row in told["rows"]] == [None, 4 / 20]
 
 
 def test_perplexity_by_frequency_has_the_buckets_that_hold_tokens() -> None:
-    made = frequency_buckets(NAMES, Totals.of([record(), record()]), Frequencies(np.zeros(3, int), "train", "tokens/a"))
+    made = frequency_buckets(
+        NAMES, Totals.of([record(), record()]), Frequencies(np.zeros(3, int), "train", "tokens/a")
+    )
     assert made == {
         "counted_in": "train",
         "corpus": "tokens/a",
@@ -125,7 +139,9 @@ def test_a_row_that_is_no_number_in_one_shard_leaves_the_others_whole() -> None:
     totals = Totals.of([record(), broken])
     plain, cache = rows(totals)
     assert plain["perplexity"] == pytest.approx(math.exp(2))
-    assert {cache[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")} == {None}
+    assert {
+        cache[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")
+    } == {None}
     outside = outside_repeated_paragraphs(NAMES, totals)
     assert outside and [row["perplexity"] for row in outside["rows"]] == [math.exp(2), None]
     (curve,) = curves([("cache", "size", [{"size": 1}, {"size": 2}])], totals)
@@ -147,7 +163,8 @@ def test_a_baseline_of_the_same_model_is_named_with_its_report() -> None:
 GAINS = [0.02, 0.01, 0.03, 0.02, 0.02]
 NETWORK = {"inner": [[1.0]]}
 LEARNED_ROW: Any = SimpleNamespace(
-    name="knn-lm (learned λ)", sources=[SimpleNamespace(reading=SimpleNamespace(weight_name="lambda"))]
+    name="knn-lm (learned λ)",
+    sources=[SimpleNamespace(reading=SimpleNamespace(weight_name="lambda"))],
 )
 SCORED = Totals.of([record(nll=[300.0, 200.0], tokens=100)])
 
@@ -157,13 +174,18 @@ def learned(network=NETWORK, gains=GAINS, gate=None):
 
 
 def report(record, shards=(), searched=None):
-    memory = {"tune_split": "valid", "lambda": 0.3} | ({} if searched is None else {"searched": searched})
+    memory = {"tune_split": "valid", "lambda": 0.3} | (
+        {} if searched is None else {"searched": searched}
+    )
     figures = learned_figures(LEARNED_ROW, record, shards, SCORED)
     return {"learned_weight": figures, "memories": [memory]}
 
 
 def shard(total, counts, by_gain=()):
-    return {"weights": {"sum": total, "counts": counts + [0] * (len(EDGES) - 1 - len(counts))}, "by_gain": by_gain}
+    return {
+        "weights": {"sum": total, "counts": counts + [0] * (len(EDGES) - 1 - len(counts))},
+        "by_gain": by_gain,
+    }
 
 
 def test_shards_are_added_up():

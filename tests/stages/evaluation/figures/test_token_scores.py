@@ -24,5 +24,7 @@ def test_scores_are_those_of_the_reading_and_missing_ones_are_told(tmp_path: Pat
     np.testing.assert_array_equal(alone.nll(1, 3), NLL_LM[1:])
     bare = report(store, tokens, NLL, save_token_scores=False)
     assert not has_scores(bare)
-    with pytest.raises(ArtifactError, match=f"{bare.reference} has no token scores.*--save-token-scores"):
+    with pytest.raises(
+        ArtifactError, match=f"{bare.reference} has no token scores.*--save-token-scores"
+    ):
         open_scores(bare, "final")

@@ -16,7 +16,9 @@ D, SCALE = 3, 0.7
 
 
 def drawn(seed: int, n: int, own: int) -> tuple[torch.Tensor, ...]:
-    """Queries, keys, targets and values of n tokens in sentences of `own`, each of which sees the others."""
+    """Queries, keys, targets and values of n tokens in sentences of `own`, each of which sees the
+    others.
+    """
     random = torch.Generator().manual_seed(seed)
     queries, keys = (torch.randn(n, D, generator=random, dtype=torch.float64) for _ in range(2))
     targets, values = (torch.randint(4, (n,), generator=random) for _ in range(2))
@@ -35,20 +37,28 @@ def test_sums_are_those_of_loops(seed: int, n: int, own: int, k: int) -> None:
     queries, keys, targets, values = drawn(seed, n, own)
     found = best_log_sums(queries, keys, targets, values, hidden_from(n, own), SCALE, k)
     for i in range(n):
-        scores = [(SCALE * float(queries[i] @ keys[j]), int(values[j])) for j in range(n) if i // own != j // own]
+        scores = [
+            (SCALE * float(queries[i] @ keys[j]), int(values[j]))
+            for j in range(n)
+            if i // own != j // own
+        ]
         chosen = sorted(scores, reverse=True)[:k]
         for sums, wanted in zip(
             found, ([s for s, v in chosen if v == targets[i]], [s for s, _ in chosen]), strict=True
         ):
             total = math.fsum(map(math.exp, wanted))
-            assert float(sums[i]) == pytest.approx(math.log(total) if total else -math.inf, rel=1e-10)
+            assert float(sums[i]) == pytest.approx(
+                math.log(total) if total else -math.inf, rel=1e-10
+            )
 
 
 def test_with_room_for_all_keys_nothing_is_left_out() -> None:
     arguments = drawn(1, 12, 4)
     visible = hidden_from(12, 4)
     for one, other in zip(
-        best_log_sums(*arguments, visible, SCALE, 99), in_batch_log_sums(*arguments, visible, SCALE), strict=True
+        best_log_sums(*arguments, visible, SCALE, 99),
+        in_batch_log_sums(*arguments, visible, SCALE),
+        strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 

@@ -22,7 +22,9 @@ def drawn(seed, dtype=torch.float32):
 
 
 def made(mirrored, queries, dtype):
-    """Blocks, their scores, and the whole matrix that they are of, natural and of -inf where nothing is visible."""
+    """Blocks, their scores, and the whole matrix that they are of, natural and of -inf where
+    nothing is visible.
+    """
     keys = None if mirrored else drawn(1, queries.dtype)
     blocks = mirrored_blocks(VISIBLE, 4) if mirrored else visible_blocks(VISIBLE, 10, 4, 3)
     whole = SCALE * queries @ (queries if keys is None else keys).T
@@ -41,7 +43,9 @@ def test_both_sides_hold_their_scores_whatever_the_last_block_left(mirrored, dty
         assert [side for side, _ in sides] == list(block.sides)
         for side, scores in sides:
             tolerance = {"rtol": 0.02, "atol": 0.02} if dtype == torch.bfloat16 else {}
-            torch.testing.assert_close(scores * math.log(2), whole[side.rows, side.keys], **tolerance)
+            torch.testing.assert_close(
+                scores * math.log(2), whole[side.rows, side.keys], **tolerance
+            )
         for _, scores in sides:
             scores.fill_(torch.nan)
 
@@ -57,7 +61,9 @@ def test_a_side_may_be_overwritten_and_narrowed_without_loss_to_the_other(mirror
         assert narrow.dtype == dtype
         assert narrow.eq(3).all()
         assert narrow.shape == first.shape
-        assert all(torch.equal(scores, was) for (_, scores), was in zip(mirror, before, strict=True))
+        assert all(
+            torch.equal(scores, was) for (_, scores), was in zip(mirror, before, strict=True)
+        )
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
@@ -71,13 +77,19 @@ def test_what_is_not_visible_is_minus_infinity_even_where_a_score_is_no_number(m
 
 @given(visibles(), st.integers(1, 4), st.integers(1, 5), st.booleans(), st.booleans())
 @settings(deadline=None)
-def test_hits_are_the_cells_whose_key_has_the_target_of_the_row(case, vocabulary, at_once, mirrored, transposed):
+def test_hits_are_the_cells_whose_key_has_the_target_of_the_row(
+    case, vocabulary, at_once, mirrored, transposed
+):
     visible, keys = case
     keys = len(visible) if mirrored else keys
     made = torch.Generator().manual_seed(keys)
     targets = torch.randint(0, vocabulary, (len(visible),), generator=made)
     values = torch.randint(0, vocabulary, (keys,), generator=made)
-    blocks = mirrored_blocks(visible, at_once) if mirrored else visible_blocks(visible, keys, at_once, at_once + 1)
+    blocks = (
+        mirrored_blocks(visible, at_once)
+        if mirrored
+        else visible_blocks(visible, keys, at_once, at_once + 1)
+    )
     cells = TargetMatches(targets, values, blocks)
     for side in (side for block in blocks for side in block.sides):
         same = targets[side.rows, None] == values[side.keys]
@@ -90,7 +102,12 @@ def test_hits_are_the_cells_whose_key_has_the_target_of_the_row(case, vocabulary
         assert len(matches.cells) == same.sum()
 
 
-@pytest.mark.parametrize("blocks", [[], [Block(slice(0, 2), slice(0, 3), True)]], ids=["no block", "no hit"])
+@pytest.mark.parametrize(
+    "blocks", [[], [Block(slice(0, 2), slice(0, 3), True)]], ids=["no block", "no hit"]
+)
 def test_nothing_to_find(blocks):
     cells = TargetMatches(torch.tensor([7, 7]), torch.tensor([1, 2, 3]), blocks)
-    assert [matches.tolist() for block in blocks for matches in cells.matches(block, (3, 1))] == [[], []] * len(blocks)
+    assert [matches.tolist() for block in blocks for matches in cells.matches(block, (3, 1))] == [
+        [],
+        [],
+    ] * len(blocks)

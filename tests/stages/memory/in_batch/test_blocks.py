@@ -16,7 +16,9 @@ def test_blocks_hold_every_visible_cell_once(case, rows, columns):
     left = {(i, j) for i, row in enumerate(want) for j, seen in enumerate(row) if seen}
     for block in visible_blocks(visible, keys, rows, columns):
         cells = {
-            (i, j) for i in range(block.rows.start, block.rows.stop) for j in range(block.keys.start, block.keys.stop)
+            (i, j)
+            for i in range(block.rows.start, block.rows.stop)
+            for j in range(block.keys.start, block.keys.stop)
         }
         assert block.rows.stop - block.rows.start <= rows
         assert block.keys.stop - block.keys.start <= columns
@@ -38,21 +40,29 @@ def test_mirrored_blocks_hold_every_visible_cell_once(case, at_once):
     for block in mirrored_blocks(visible, at_once):
         for side in filter(None, (block, block.mirror)):
             cells = {
-                (i, j) for i in range(side.rows.start, side.rows.stop) for j in range(side.keys.start, side.keys.stop)
+                (i, j)
+                for i in range(side.rows.start, side.rows.stop)
+                for j in range(side.keys.start, side.keys.stop)
             }
             seen = {(i, j) for i, j in cells if want[i][j]}
             assert seen  # a block of nothing
             assert seen <= left, "a cell twice"
             assert side.whole == (seen == cells)
             left -= seen
-        assert block.mirror is None or (block.mirror.rows, block.mirror.keys) == (block.keys, block.rows)
+        assert block.mirror is None or (block.mirror.rows, block.mirror.keys) == (
+            block.keys,
+            block.rows,
+        )
     assert not left
 
 
 def test_mirrored_blocks_take_little_more_than_half_the_products():
     own = torch.arange(64)
     visible = others(own // 16 * 16, own // 16 * 16 + 16, own, 64, local=False)
-    assert sum(block.cells for block in mirrored_blocks(visible, 8)) == sum(range(1, 9)) * 64 - 4 * 3 * 64
+    assert (
+        sum(block.cells for block in mirrored_blocks(visible, 8))
+        == sum(range(1, 9)) * 64 - 4 * 3 * 64
+    )
 
 
 def test_local_memory_costs_little_more_than_its_cells():

@@ -19,7 +19,9 @@ from tests.stages.memory.in_batch.test_visible import visibles
 
 pytestmark = [
     needs_triton,
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the interpreter's numpy: -inf, and what overflows unseen
+    pytest.mark.filterwarnings(
+        "ignore::RuntimeWarning"
+    ),  # the interpreter's numpy: -inf, and what overflows unseen
 ]
 
 
@@ -38,8 +40,12 @@ def small_tiles() -> Iterator[None]:
 def in_float32(queries, keys, targets, values, visible, scale):
     """The public function, of numbers as a GPU has them, and on one where there is one."""
     same = queries is keys
-    queries, keys, targets, values = (part.to(DEVICE) for part in (queries.float(), keys.float(), targets, values))
-    sums = log_sums.in_batch_log_sums(queries, queries if same else keys, targets, values, visible, scale)
+    queries, keys, targets, values = (
+        part.to(DEVICE) for part in (queries.float(), keys.float(), targets, values)
+    )
+    sums = log_sums.in_batch_log_sums(
+        queries, queries if same else keys, targets, values, visible, scale
+    )
     return tuple(one.cpu() for one in sums)
 
 
@@ -49,11 +55,16 @@ def assert_same(got, want):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("lengths", "width"), [([1], 3), ([16, 16], 16), ([19, 1, 14, 3], 21)], ids=str)
+@pytest.mark.parametrize(
+    ("lengths", "width"), [([1], 3), ([16, 16], 16), ([19, 1, 14, 3], 21)], ids=str
+)
 def test_values_and_gradients_of_a_batch_that_is_its_own_memory(kind, lengths, width):
     visible = segments(lengths, kind)
     hidden, _, ids, _ = batch(sum(lengths), 1, width)
-    assert_same(own_memory(in_float32, hidden, ids, visible), own_memory(oracle.dense_log_sums, hidden, ids, visible))
+    assert_same(
+        own_memory(in_float32, hidden, ids, visible),
+        own_memory(oracle.dense_log_sums, hidden, ids, visible),
+    )
 
 
 @given(visibles(most=40), st.integers(1, 4), st.sampled_from([1, 5, 17]))
@@ -70,8 +81,13 @@ def test_any_memory(case, vocabulary, width):
 def test_keys_wider_than_a_program_writes():
     """270 numbers: two parts are written, five are read."""
     made = batch(3, 20, 270)
-    visible = others(*(torch.tensor([bound] * 3) for bound in (4, 9)), torch.arange(4, 7), 20, local=True)
-    assert_same(both_ways(in_float32, *made, visible, 0.1), both_ways(oracle.dense_log_sums, *made, visible, 0.1))
+    visible = others(
+        *(torch.tensor([bound] * 3) for bound in (4, 9)), torch.arange(4, 7), 20, local=True
+    )
+    assert_same(
+        both_ways(in_float32, *made, visible, 0.1),
+        both_ways(oracle.dense_log_sums, *made, visible, 0.1),
+    )
 
 
 def test_documents_end_memory():
@@ -79,13 +95,17 @@ def test_documents_end_memory():
     starts = torch.tensor([0] * 7 + [7] * 20 + [27] * 13)
     visible = earlier(torch.maximum(starts, torch.arange(40) // 25 * 25), torch.arange(40))
     made = batch(40, 40, 8)
-    assert_same(both_ways(in_float32, *made, visible), both_ways(oracle.dense_log_sums, *made, visible))
+    assert_same(
+        both_ways(in_float32, *made, visible), both_ways(oracle.dense_log_sums, *made, visible)
+    )
 
 
 @pytest.mark.parametrize("n", [0, 5])
 def test_nothing_is_read(n):
     nothing = torch.zeros(n, dtype=torch.int64)
-    target, total, grad_queries, grad_keys = both_ways(in_float32, *batch(n, 5), earlier(nothing, nothing))
+    target, total, grad_queries, grad_keys = both_ways(
+        in_float32, *batch(n, 5), earlier(nothing, nothing)
+    )
     assert target.isneginf().all() and total.isneginf().all()
     assert not grad_queries.any() and not grad_keys.any()
 
@@ -94,7 +114,12 @@ def test_no_key_holds_the_target():
     queries, keys, _, values = batch(20, 20)
     got = both_ways(in_float32, queries, keys, values + 10, values, segments([20], "long"))
     assert got[0].isneginf().all()
-    assert_same(got, both_ways(oracle.dense_log_sums, queries, keys, values + 10, values, segments([20], "long")))
+    assert_same(
+        got,
+        both_ways(
+            oracle.dense_log_sums, queries, keys, values + 10, values, segments([20], "long")
+        ),
+    )
 
 
 def test_a_gradient_that_is_no_number_is_left_out_where_nothing_is_read():
@@ -112,10 +137,17 @@ def test_large_scores_and_what_overflows_unseen_change_nothing():
     queries[:, 0], keys[:, 0] = 1e30, 0
     want = both_ways(in_float32, queries, keys, *ids, visible)
     keys[2, 0] = 1e30
-    assert_same(both_ways(in_float32, queries, keys, *ids, visible), [part.double() for part in want])
-    hidden, ids = torch.full((20, 1), 100.0, dtype=torch.float64), torch.zeros(20, dtype=torch.int64)
+    assert_same(
+        both_ways(in_float32, queries, keys, *ids, visible), [part.double() for part in want]
+    )
+    hidden, ids = (
+        torch.full((20, 1), 100.0, dtype=torch.float64),
+        torch.zeros(20, dtype=torch.int64),
+    )
     _, total, grad = own_memory(in_float32, hidden, ids, segments([20], "long"))
-    assert total[1:].tolist() == pytest.approx([0.7e4 + torch.tensor(n).log().item() for n in range(1, 20)])
+    assert total[1:].tolist() == pytest.approx(
+        [0.7e4 + torch.tensor(n).log().item() for n in range(1, 20)]
+    )
     assert grad.isfinite().all()
 
 
@@ -125,13 +157,18 @@ def test_constants_have_no_gradient(constant):
     learned = keys if constant == "queries" else queries
     learned.requires_grad_()
     both = (in_float32, oracle.dense_log_sums)
-    totals = [function(queries, keys, *ids, segments([20], "long"), 0.7)[1][1:].sum() for function in both]
+    totals = [
+        function(queries, keys, *ids, segments([20], "long"), 0.7)[1][1:].sum() for function in both
+    ]
     got, want = (torch.autograd.grad(total, learned)[0] for total in totals)
     torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-5)
 
 
 IN_BF16 = pytest.param(
-    torch.bfloat16, marks=pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter multiplies none in bf16")
+    torch.bfloat16,
+    marks=pytest.mark.skipif(
+        DEVICE == "cpu", reason="Triton's interpreter multiplies none in bf16"
+    ),
 )
 
 

@@ -75,7 +75,12 @@ def test_values_are_those_of_the_slow_oracle(case, vocabulary, size, seed):
         assert one.tolist() == pytest.approx(want, abs=1e-12)
 
 
-@given(visibles(), st.integers(1, 4), st.sampled_from(BLOCKS), st.sampled_from([torch.float64, torch.float32]))
+@given(
+    visibles(),
+    st.integers(1, 4),
+    st.sampled_from(BLOCKS),
+    st.sampled_from([torch.float64, torch.float32]),
+)
 @settings(deadline=None, max_examples=50)
 def test_gradients_are_those_of_whole_matrices(case, vocabulary, size, dtype):
     visible, keys = case
@@ -87,7 +92,9 @@ def test_gradients_are_those_of_whole_matrices(case, vocabulary, size, dtype):
         got = both_ways(in_batch_log_sums, queries.to(dtype), keys.to(dtype), *ids, visible)
     for one, right in zip(got, want, strict=True):
         assert one.dtype == dtype
-        torch.testing.assert_close(one.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 2e-5)
+        torch.testing.assert_close(
+            one.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 2e-5
+        )
 
 
 def own_memory(function, hidden, ids, visible):
@@ -96,7 +103,10 @@ def own_memory(function, hidden, ids, visible):
     results = function(hidden, hidden, ids, ids, visible, 0.7)
     made = torch.Generator().manual_seed(1)
     upstream = torch.randn(2, len(ids), generator=made, dtype=torch.float64).to(results[0].dtype)
-    loss = sum((one.masked_fill(one.isneginf(), 0) * up).sum() for one, up in zip(results, upstream, strict=True))
+    loss = sum(
+        (one.masked_fill(one.isneginf(), 0) * up).sum()
+        for one, up in zip(results, upstream, strict=True)
+    )
     return (*results, *torch.autograd.grad(loss, hidden))
 
 
@@ -110,7 +120,12 @@ def test_a_batch_that_is_its_own_memory(kind, lengths, blocks):
         torch.testing.assert_close(one, right)
 
 
-@given(visibles(), st.integers(1, 4), st.sampled_from(BLOCKS), st.sampled_from([torch.float64, torch.float32]))
+@given(
+    visibles(),
+    st.integers(1, 4),
+    st.sampled_from(BLOCKS),
+    st.sampled_from([torch.float64, torch.float32]),
+)
 @settings(deadline=None, max_examples=50)
 def test_any_part_of_its_own_memory(case, vocabulary, size, dtype):
     visible, _ = case
@@ -118,8 +133,12 @@ def test_any_part_of_its_own_memory(case, vocabulary, size, dtype):
     with pytest.MonkeyPatch.context() as monkeypatch:
         of_size(monkeypatch, *size)
         got = own_memory(in_batch_log_sums, hidden.to(dtype), ids, visible)
-    for one, right in zip(got, own_memory(oracle.dense_log_sums, hidden, ids, visible), strict=True):
-        torch.testing.assert_close(one.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 2e-5)
+    for one, right in zip(
+        got, own_memory(oracle.dense_log_sums, hidden, ids, visible), strict=True
+    ):
+        torch.testing.assert_close(
+            one.double(), right, rtol=0, atol=1e-12 if dtype == torch.float64 else 2e-5
+        )
 
 
 @pytest.mark.parametrize("kind", ["long", "others+local"])
@@ -128,13 +147,20 @@ def test_gradcheck(kind, same, monkeypatch):
     of_size(monkeypatch, 2, 3)
     visible = segments([2, 1, 3], kind)
     _, _, ids, _ = batch(6, 1, vocabulary=2)
-    hidden = torch.randn(6, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64, requires_grad=True)
+    hidden = torch.randn(
+        6, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64, requires_grad=True
+    )
 
     def finite(queries, keys=None):
         keys = queries if keys is None else keys
-        return tuple(mass.nan_to_num(neginf=0.0) for mass in in_batch_log_sums(queries, keys, ids, ids, visible, 1.3))
+        return tuple(
+            mass.nan_to_num(neginf=0.0)
+            for mass in in_batch_log_sums(queries, keys, ids, ids, visible, 1.3)
+        )
 
-    assert torch.autograd.gradcheck(finite, (hidden,) if same else (hidden, hidden.detach().flip(0).requires_grad_()))
+    assert torch.autograd.gradcheck(
+        finite, (hidden,) if same else (hidden, hidden.detach().flip(0).requires_grad_())
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,8 +195,14 @@ def test_rows_without_memory_are_minus_infinity_with_zero_gradient(blocks):
     queries, keys, targets, values = batch(6, 6, vocabulary=1)
     queries.requires_grad_()
     target, total = in_batch_log_sums(queries, keys, targets, values, visible, 1.0)
-    assert total.isneginf().tolist() == target.isneginf().tolist() == [True, False, False, True, False, False]
-    (grad,) = torch.autograd.grad((target, total), queries, (torch.ones(6), torch.full((6,), torch.nan)))
+    assert (
+        total.isneginf().tolist()
+        == target.isneginf().tolist()
+        == [True, False, False, True, False, False]
+    )
+    (grad,) = torch.autograd.grad(
+        (target, total), queries, (torch.ones(6), torch.full((6,), torch.nan))
+    )
     assert grad[[0, 3]].eq(0).all()
 
 
@@ -199,7 +231,9 @@ def test_a_target_far_below_the_best_keeps_its_logarithm(blocks):
     queries = torch.ones(1, 1)
     keys = torch.tensor([[0.0], [-250.0], [-251.0], [2.0]], requires_grad=True)
     visible = earlier(torch.zeros(1, dtype=torch.int64), torch.tensor([4]))
-    target, total = in_batch_log_sums(queries, keys, torch.tensor([7]), torch.tensor([1, 7, 7, 2]), visible, 1.0)
+    target, total = in_batch_log_sums(
+        queries, keys, torch.tensor([7]), torch.tensor([1, 7, 7, 2]), visible, 1.0
+    )
     assert target.item() == pytest.approx(-250 + math.log(1 + math.exp(-1)), rel=1e-6)
     assert total.item() == pytest.approx(2 + math.log(1 + math.exp(-2)), rel=1e-6)
     (grad,) = torch.autograd.grad(target.sum(), keys)
@@ -211,7 +245,9 @@ def test_large_scores_do_not_overflow(blocks):
     queries, keys = torch.full((2, 1), 100.0), torch.full((3, 1), 100.0)
     ids = torch.zeros(3, dtype=torch.int64)
     visible = earlier(torch.zeros(2, dtype=torch.int64), torch.tensor([1, 3]))
-    _, total, grad_queries, _ = both_ways(in_batch_log_sums, queries, keys, ids[:2], ids, visible, scale=1.0)
+    _, total, grad_queries, _ = both_ways(
+        in_batch_log_sums, queries, keys, ids[:2], ids, visible, scale=1.0
+    )
     assert total.tolist() == pytest.approx([1e4, 1e4 + math.log(3)])
     assert grad_queries.isfinite().all()
 
@@ -230,11 +266,15 @@ def test_constants_change_no_gradient_of_the_other(wanted):
 
 def test_constants_behind_and_in_front_of_the_batch(blocks):
     queries, keys, targets, values = batch(4, 10)
-    visible = others(*(torch.tensor([bound] * 4) for bound in (3, 7)), torch.arange(3, 7), 10, local=True)
+    visible = others(
+        *(torch.tensor([bound] * 4) for bound in (3, 7)), torch.arange(3, 7), 10, local=True
+    )
     memory = torch.cat([keys[:3], queries, keys[7:]])
     values[3:7] = targets
     want = both_ways(oracle.dense_log_sums, queries, memory, targets, values, visible)
-    for one, right in zip(both_ways(in_batch_log_sums, queries, memory, targets, values, visible), want, strict=True):
+    for one, right in zip(
+        both_ways(in_batch_log_sums, queries, memory, targets, values, visible), want, strict=True
+    ):
         torch.testing.assert_close(one, right)
 
 
@@ -267,7 +307,9 @@ def test_float64_stays_float64_under_autocast():
 def test_bf16_queries_give_bf16_gradients_and_float32_masses():
     visible = segments([6], "long")
     queries, keys, targets, values = batch(6, 6, vocabulary=1)
-    got = both_ways(in_batch_log_sums, queries.bfloat16(), keys.bfloat16(), targets, values, visible)
+    got = both_ways(
+        in_batch_log_sums, queries.bfloat16(), keys.bfloat16(), targets, values, visible
+    )
     assert [one.dtype for one in got] == [torch.float32] * 2 + [torch.bfloat16] * 2
 
 
@@ -277,7 +319,9 @@ def test_a_key_that_is_not_finite_changes_no_mass_where_it_is_not_visible(worst,
     queries, keys, targets, values = batch(3, 6, vocabulary=1)
     want = in_batch_log_sums(queries, keys, targets, values, visible, 0.7)
     keys[[0, 2, 3, 5]] = worst
-    for one, right in zip(in_batch_log_sums(queries, keys, targets, values, visible, 0.7), want, strict=True):
+    for one, right in zip(
+        in_batch_log_sums(queries, keys, targets, values, visible, 0.7), want, strict=True
+    ):
         assert torch.equal(one, right)
 
 

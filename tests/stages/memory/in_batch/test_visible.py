@@ -17,7 +17,9 @@ def visibles(draw, most=12):
     keys = draw(st.integers(1, most))
     n = draw(st.integers(1, most))
     place = st.integers(0, keys)
-    start, stop, hole = (torch.tensor(draw(st.lists(place, min_size=n, max_size=n))) for _ in range(3))
+    start, stop, hole = (
+        torch.tensor(draw(st.lists(place, min_size=n, max_size=n))) for _ in range(3)
+    )
     length = torch.tensor(draw(st.lists(place, min_size=n, max_size=n)))
     return Visible(start, stop, hole, (hole + length).clamp(max=keys)), keys
 
@@ -28,7 +30,9 @@ def test_what_a_query_reads_is_not_hidden(case, data):
     visible, keys = case
     begin = data.draw(st.integers(0, keys))
     end = data.draw(st.integers(begin, keys))
-    assert (~visible.hides(slice(begin, end))).tolist() == [row[begin:end] for row in table(visible, keys)]
+    assert (~visible.hides(slice(begin, end))).tolist() == [
+        row[begin:end] for row in table(visible, keys)
+    ]
 
 
 def test_local_memory_is_the_earlier_part_of_the_segment():

@@ -14,7 +14,9 @@ VOCABULARY, N, K = 7, 6, 4
 
 
 class ReaderContract:
-    """Subclasses give the name that it is registered under, and weights at the ends of what is legal."""
+    """Subclasses give the name that it is registered under, and weights at the ends of what is
+    legal.
+    """
 
     registered_as: str
     ends: Sequence[float]
@@ -46,11 +48,16 @@ class ReaderContract:
     def entries(self) -> Entries:
         """Of n positions, of which the first reads nothing and the second one entry."""
         random = torch.Generator().manual_seed(1)
-        scores, values = torch.randn(N, K, generator=random), torch.randint(0, VOCABULARY, (N, K), generator=random)
+        scores, values = (
+            torch.randn(N, K, generator=random),
+            torch.randint(0, VOCABULARY, (N, K), generator=random),
+        )
         scores[0], scores[1, 1:], values[0], values[1, 1:] = -torch.inf, -torch.inf, -1, -1
         return Entries(scores, values)
 
-    def dense(self, reader: Reader, scores: torch.Tensor, entries: Entries, weight: float) -> torch.Tensor:
+    def dense(
+        self, reader: Reader, scores: torch.Tensor, entries: Entries, weight: float
+    ) -> torch.Tensor:
         held = held_log_sums(entries, 1.0, K)
         return reader.read_dense(scores.log_softmax(-1), scores.logsumexp(-1), held, weight)
 
@@ -60,7 +67,9 @@ class ReaderContract:
             assert self.settings.model_validate({self.name: (weight,)}).weight == (weight,)
         assert list(number.grid) == sorted(set(number.grid)) and len(number.grid) > 2
 
-    def test_the_distribution_sums_to_one(self, reader: Reader, scores: torch.Tensor, entries: Entries) -> None:
+    def test_the_distribution_sums_to_one(
+        self, reader: Reader, scores: torch.Tensor, entries: Entries
+    ) -> None:
         for weight in self.weights:
             total = self.dense(reader, scores, entries, weight).exp().sum(-1)
             torch.testing.assert_close(total, torch.ones(N), atol=1e-5, rtol=0)
@@ -72,8 +81,12 @@ class ReaderContract:
             matches = find_matches(entries, torch.full((N,), target))
             log_sums = target_log_sums(entries, matches, [1.0], [K]).at(0, 0)
             for weight in self.weights:
-                alone = reader.read(scores.log_softmax(-1)[:, target], scores.logsumexp(-1), log_sums, weight)
-                torch.testing.assert_close(alone, self.dense(reader, scores, entries, weight)[:, target])
+                alone = reader.read(
+                    scores.log_softmax(-1)[:, target], scores.logsumexp(-1), log_sums, weight
+                )
+                torch.testing.assert_close(
+                    alone, self.dense(reader, scores, entries, weight)[:, target]
+                )
 
     def test_an_empty_memory_leaves_every_token_exactly_as_it_was(
         self, reader: Reader, scores: torch.Tensor, entries: Entries

@@ -35,14 +35,18 @@ def test_a_weight_outside_its_range_is_refused(lam):
 
 
 def test_the_reader_leaves_positions_without_memory_as_they_were():
-    memory = LogSums(torch.tensor([-math.inf, -math.inf]), torch.tensor([-math.inf, 2.0]), torch.zeros(2))
+    memory = LogSums(
+        torch.tensor([-math.inf, -math.inf]), torch.tensor([-math.inf, 2.0]), torch.zeros(2)
+    )
     log_p = torch.tensor([-1.0, -1.0])
     got = Interpolate().read(log_p, torch.zeros(2), memory, 0.5)
     torch.testing.assert_close(got, torch.tensor([-1.0, -1.0 + math.log(0.5)]))
 
 
 def test_several_weights_are_read_at_once():
-    memory = LogSums(torch.log(torch.tensor([0.5, 1.0])), torch.log(torch.tensor([2.0, 2.0])), torch.zeros(2))
+    memory = LogSums(
+        torch.log(torch.tensor([0.5, 1.0])), torch.log(torch.tensor([2.0, 2.0])), torch.zeros(2)
+    )
     lams = torch.tensor([[0.0], [0.5]])
     got = Interpolate().read(torch.log(torch.tensor([0.25, 0.25])), torch.zeros(2), memory, lams)
     torch.testing.assert_close(got.exp(), torch.tensor([[0.25, 0.25], [0.25, 0.375]]))

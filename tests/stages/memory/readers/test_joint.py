@@ -23,31 +23,46 @@ def entries_from(pairs):
 
 def log_sums_from(pairs, target):
     entries = entries_from(pairs)
-    return target_log_sums(entries, find_matches(entries, torch.tensor([target])), [1.0], [len(pairs)]).at(0, 0)
+    return target_log_sums(
+        entries, find_matches(entries, torch.tensor([target])), [1.0], [len(pairs)]
+    ).at(0, 0)
 
 
-@given(cells_of_one, st.lists(numbers, min_size=VOCABULARY, max_size=VOCABULARY), st.floats(-20, 20), st.integers(0, 3))
+@given(
+    cells_of_one,
+    st.lists(numbers, min_size=VOCABULARY, max_size=VOCABULARY),
+    st.floats(-20, 20),
+    st.integers(0, 3),
+)
 @settings(deadline=None)
 def test_agrees_with_one_softmax_over_both(pairs, vocabulary_scores, alpha, target):
     scores = torch.tensor(vocabulary_scores)
-    got = Joint().read(scores.log_softmax(-1)[target], scores.logsumexp(-1), log_sums_from(pairs, target), alpha)
+    got = Joint().read(
+        scores.log_softmax(-1)[target], scores.logsumexp(-1), log_sums_from(pairs, target), alpha
+    )
     want = oracle.joint(vocabulary_scores, pairs, alpha)[target]
     assert got.item() == pytest.approx(math.log(want) if want > 1e-35 else got.item(), abs=1e-4)
 
 
-@given(cells_of_one, st.lists(numbers, min_size=VOCABULARY, max_size=VOCABULARY), st.floats(-20, 20))
+@given(
+    cells_of_one, st.lists(numbers, min_size=VOCABULARY, max_size=VOCABULARY), st.floats(-20, 20)
+)
 @settings(deadline=None)
 def test_the_whole_vocabulary_sums_to_one(pairs, vocabulary_scores, alpha):
     scores = torch.tensor([vocabulary_scores])
     dense = dense_log_sums(entries_from(pairs), 1.0, len(pairs), VOCABULARY)
-    got = Joint().read(scores.log_softmax(-1), scores.logsumexp(-1, keepdim=True), dense, alpha).exp()
+    got = (
+        Joint().read(scores.log_softmax(-1), scores.logsumexp(-1, keepdim=True), dense, alpha).exp()
+    )
     assert got.sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("max_score", [1e6, -1e6, 5e4])
 @pytest.mark.parametrize("log_z", [0.0, 1e6])
 def test_large_scores_keep_their_digits(max_score, log_z):
-    memory = LogSums(torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(max_score))
+    memory = LogSums(
+        torch.tensor(math.log(0.25)), torch.tensor(math.log(2.0)), torch.tensor(max_score)
+    )
     log_p = torch.tensor(math.log(0.5))
     got = Joint().read(log_p, torch.tensor(log_z), memory, 0.0).item()
     if max_score > log_z:
@@ -73,7 +88,11 @@ def test_positions_without_memory_stay_exactly_as_they_were():
 
 
 def test_several_biases_are_read_at_once():
-    memory = LogSums(torch.log(torch.tensor([1.0, 0.5])), torch.log(torch.tensor([2.0, 1.0])), torch.tensor([0.0, 3.0]))
+    memory = LogSums(
+        torch.log(torch.tensor([1.0, 0.5])),
+        torch.log(torch.tensor([2.0, 1.0])),
+        torch.tensor([0.0, 3.0]),
+    )
     log_p, log_z = torch.log(torch.tensor([0.25, 0.5])), torch.tensor([1.0, 2.0])
     together = Joint().read(log_p, log_z, memory, torch.tensor([[-3.0], [2.0]]))
     for row, alpha in zip(together, (-3.0, 2.0), strict=True):

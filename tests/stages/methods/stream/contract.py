@@ -1,4 +1,6 @@
-"""What every method of tasks keeps, registered here or from outside: subclass with a fixture `name`, of a class."""
+"""What every method of tasks keeps, registered here or from outside: subclass with a fixture
+`name`, of a class.
+"""
 
 import copy
 import json
@@ -64,11 +66,17 @@ def same(a: Any, b: Any) -> bool:
     """Whether two states are equal, to the bit."""
     if isinstance(a, torch.Tensor):
         return a.dtype == b.dtype and torch.equal(a.cpu(), b.cpu())
-    return bool(a == b) if not isinstance(a, dict) else a.keys() == b.keys() and all(same(a[n], b[n]) for n in a)
+    return (
+        bool(a == b)
+        if not isinstance(a, dict)
+        else a.keys() == b.keys() and all(same(a[n], b[n]) for n in a)
+    )
 
 
 def learn(config: TrainConfig, source: Artifact, kill: int | None = None) -> Learning:
-    """Train, with a checkpoint after each update; after `kill` updates the run ends as one that is killed."""
+    """Train, with a checkpoint after each update; after `kill` updates the run ends as one that is
+    killed.
+    """
     seen, update, save, inputs = Learning(), Trainer._update, Saver.save, Train.inputs
 
     def watched(trainer: Trainer) -> None:
@@ -94,7 +102,9 @@ def learn(config: TrainConfig, source: Artifact, kill: int | None = None) -> Lea
         patched.setattr(Train, "inputs", opened)
         try:
             execution = Execution(checkpoint_seconds=0.0)
-            seen.artifact = make(Train(), config, {"source": source.reference}, source.store, execution).artifact
+            seen.artifact = make(
+                Train(), config, {"source": source.reference}, source.store, execution
+            ).artifact
         except KeyboardInterrupt:
             assert kill is not None
     return seen
@@ -111,13 +121,21 @@ class TaskMethodContract:
     @pytest.fixture(scope="class")
     @classmethod
     def config(cls, name: str) -> TrainConfig:
-        memory = {key: value for key, value in SMALLER.items() if key in METHODS.settings(name).model_fields}
+        memory = {
+            key: value
+            for key, value in SMALLER.items()
+            if key in METHODS.settings(name).model_fields
+        }
         return stream_config(name, memory=memory, epochs=2, log_every=1)
 
     @pytest.fixture(scope="class")
     @classmethod
     def whole(
-        cls, name: str, config: TrainConfig, streams: list[Artifact], tmp_path_factory: pytest.TempPathFactory
+        cls,
+        name: str,
+        config: TrainConfig,
+        streams: list[Artifact],
+        tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[Learning]:
         """One run that nothing stops, from a folder of its own."""
         with pytest.MonkeyPatch.context() as patched:
@@ -132,7 +150,10 @@ class TaskMethodContract:
 
     def test_it_learns_each_task(self, whole: Learning) -> None:
         assert whole.artifact is not None and whole.trainer is not None
-        lines = [json.loads(line) for line in whole.artifact.file("training.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in whole.artifact.file("training.jsonl").read_text().splitlines()
+        ]
         losses, borders = np.array([line["loss"] for line in lines]), whole.trainer.order._borders
         # 40, 44 and 48 documents, eight a batch, twice
         assert np.diff(borders).tolist() == ([32] if len(borders) == 2 else [10, 10, 12])
@@ -152,7 +173,9 @@ class TaskMethodContract:
             assert left is None or same(left, attempt.states[0])
             left = attempt.states[-1]
         assert attempt.trainer is not None and attempt.trainer.progress.step > KILLS[-1]
-        assert attempt.artifact is not None and bytes_of(attempt.artifact) == bytes_of(whole.artifact)
+        assert attempt.artifact is not None and bytes_of(attempt.artifact) == bytes_of(
+            whole.artifact
+        )
 
     def test_it_changes_nothing_but_the_weights_that_it_learns_and_writes_nothing_else(
         self, config: TrainConfig, whole: Learning, streams: list[Artifact]
@@ -160,21 +183,38 @@ class TaskMethodContract:
         assert whole.artifact is not None and whole.trainer is not None
         assert not list(Path.cwd().iterdir())
         method, tokens = whole.trainer.run.method, streams[0]
-        fresh, seen = Corpus.of(tokens).examples(TRAIN, config.cutting), whole.trainer.run.tasks[0].examples
+        fresh, seen = (
+            Corpus.of(tokens).examples(TRAIN, config.cutting),
+            whole.trainer.run.tasks[0].examples,
+        )
         for name in ("ids", "offsets", "labels", "task_numbers"):
-            assert np.array_equal(np.asarray(getattr(fresh, name)[:]), np.asarray(getattr(seen, name)[:])), name
+            assert np.array_equal(
+                np.asarray(getattr(fresh, name)[:]), np.asarray(getattr(seen, name)[:])
+            ), name
         files = {name.partition("/")[0] for name in whole.artifact.manifest.files}
-        own = {"model.safetensors", "last.safetensors", "config.json", "training.jsonl", "logs", AFTER}
+        own = {
+            "model.safetensors",
+            "last.safetensors",
+            "config.json",
+            "training.jsonl",
+            "logs",
+            AFTER,
+        }
         own |= {KEPT} if isinstance(method, KeepsExamples) else set()
         assert isinstance(method, WritesFiles) or files <= own
         if AFTER not in files:
             return
         before, last = (
-            load_file(whole.artifact.file(name)) for name in (f"{AFTER}/00.safetensors", "last.safetensors")
+            load_file(whole.artifact.file(name))
+            for name in (f"{AFTER}/00.safetensors", "last.safetensors")
         )
         model = whole.trainer.run.model
         learnt = {id(one) for group in method.parameter_groups(model) for one in group.parameters}
-        kept = [name for name, one in model.named_parameters() if id(one) not in learnt and name in before]
+        kept = [
+            name
+            for name, one in model.named_parameters()
+            if id(one) not in learnt and name in before
+        ]
         assert all(np.array_equal(before[name], last[name]) for name in kept)
 
     def test_room_that_it_takes_is_told(self, whole: Learning) -> None:
@@ -182,18 +222,28 @@ class TaskMethodContract:
         cost = TrainForecast().cost(whole.trainer.run.config, whole.inputs)
         assert cost.host is not None and 0 < whole.largest <= cost.host + HEADER
         sizes = {name: entry["bytes"] for name, entry in whole.artifact.manifest.files.items()}
-        weights = {name: size for name, size in sizes.items() if name.endswith(".safetensors") and name != KEPT}
+        weights = {
+            name: size
+            for name, size in sizes.items()
+            if name.endswith(".safetensors") and name != KEPT
+        }
         assert weights.keys() <= cost.files.keys()
         assert all(size <= cost.files[name] + SMALL_BYTES for name, size in weights.items())
 
-    def test_its_largest_settings_are_refused_or_learn(self, name: str, streams: list[Artifact]) -> None:
-        """The largest number of each setting that is legal; what is refused is so with an exit code of its own."""
+    def test_its_largest_settings_are_refused_or_learn(
+        self, name: str, streams: list[Artifact]
+    ) -> None:
+        """The largest number of each setting that is legal; what is refused is so with an exit code
+        of its own.
+        """
         source, fields = learnt_by(name, streams[0]), METHODS.settings(name).model_fields
         usual = {key: value for key, value in SMALLER.items() if key in fields}
         for key in set(fields) - {"method"}:
             for value in LARGEST:
                 try:
-                    made = learn(stream_config(name, memory=usual | {key: value}, steps=6), source).artifact
+                    made = learn(
+                        stream_config(name, memory=usual | {key: value}, steps=6), source
+                    ).artifact
                 except (MemlmError, ValueError) as error:
                     assert getattr(error, "exit_code", 2) in (2, 3, 4, 5), (key, value)
                     continue
@@ -204,6 +254,11 @@ class TaskMethodContract:
                 break
 
     def test_settings_that_are_none_are_refused(self, name: str) -> None:
-        given = [(key, value) for key in METHODS.settings(name).model_fields for value in ("nan", "{}")]
+        given = [
+            (key, value) for key in METHODS.settings(name).model_fields for value in ("nan", "{}")
+        ]
         for key, value in [("no-such", "1"), *given]:
-            assert main(["train", "tokens/none", "--method", name, "--set", f"memory.{key}={value}"]) == 2, key
+            assert (
+                main(["train", "tokens/none", "--method", name, "--set", f"memory.{key}={value}"])
+                == 2
+            ), key

@@ -1,4 +1,6 @@
-"""ELLE, beside loops in float64: its loss with prompts, its growth, what it keeps, and what recovers."""
+"""ELLE, beside loops in float64: its loss with prompts, its growth, what it keeps, and what
+recovers.
+"""
 
 import numpy as np
 import pytest
@@ -18,8 +20,12 @@ EOS = 0
 
 def made(**settings: object) -> Watched:
     torch.manual_seed(0)
-    config = parse_model({"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}).sized(WORDS + 4, 5)
-    model = LanguageModel(config.model_copy(update={"head": LanguageSettings(answers=(), first=WORDS)})).double()
+    config = parse_model(
+        {"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}
+    ).sized(WORDS + 4, 5)
+    model = LanguageModel(
+        config.model_copy(update={"head": LanguageSettings(answers=(), first=WORDS)})
+    ).double()
     method = METHODS.load("elle")(METHODS.settings("elle").model_validate(settings))
     method.begin_stream(model, stream(), 3)
     return Watched(model, method, lr=0.1)
@@ -55,11 +61,21 @@ def test_it_grows_before_each_domain_but_the_first_and_is_the_same_function_but_
     model, tokens = update.model, torch.randint(WORDS, (3, 5))
     learnt(update, 0)
     assert model.config.width == 8  # the first domain is learnt as it began
-    before, numbers = model.log_probs(model.encode(tokens).hidden), sum(one.numel() for one in model.parameters())
+    before, numbers = (
+        model.log_probs(model.encode(tokens).hidden),
+        sum(one.numel() for one in model.parameters()),
+    )
     update.method.begin_task(stream()[1])
-    assert (model.config.width, model.config.heads, model.config.ffn_width, model.config.layers) == (16, 4, 16, 1)
+    assert (
+        model.config.width,
+        model.config.heads,
+        model.config.ffn_width,
+        model.config.layers,
+    ) == (16, 4, 16, 1)
     assert sum(one.numel() for one in model.parameters()) > 2 * numbers
-    torch.testing.assert_close(model.log_probs(model.encode(tokens).hidden), before, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(
+        model.log_probs(model.encode(tokens).hidden), before, rtol=1e-11, atol=1e-12
+    )
 
 
 def test_it_recovers_on_memory_alone_before_it_learns_the_second_domain() -> None:
@@ -82,7 +98,10 @@ def test_it_recovers_on_memory_alone_before_it_learns_the_second_domain() -> Non
 def test_batches_of_any_size_read_their_share_of_memory(mixed: float, size: int) -> None:
     update, task = made(mixed=mixed, kept=1.0), stream()[1]
     learnt(update, 0)
-    batches = [update.method.batch(task.examples, np.arange(size), BatchIndex(n, n, 40, 3)) for n in range(40)]
+    batches = [
+        update.method.batch(task.examples, np.arange(size), BatchIndex(n, n, 40, 3))
+        for n in range(40)
+    ]
     drawn = [len(batch.documents) - size for batch in batches]
     assert sum(drawn) == mixed * size * 40 and max(drawn) - min(drawn) <= 1
 
@@ -112,7 +131,8 @@ def test_sizes_before_each_domain_are_those_of_the_last_divided() -> None:
     settings = METHODS.settings("elle").model_validate({"wider": (2, 3), "deeper": (1, 2)})
     last = parse_model({"layers": 2, "width": 24, "heads": 6, "ffn_width": 48})
     sizes = [
-        (one.width, one.heads, one.ffn_width, one.layers) for one in (settings.sizes_in(last, n) for n in range(4))
+        (one.width, one.heads, one.ffn_width, one.layers)
+        for one in (settings.sizes_in(last, n) for n in range(4))
     ]
     assert sizes == [(4, 1, 8, 1), (8, 2, 16, 1), (24, 6, 48, 2), (24, 6, 48, 2)]
     assert [settings.times(place) for place in range(4)] == [(1, 1), (2, 1), (3, 2), (1, 1)]

@@ -55,7 +55,9 @@ def test_a_pass_reads_the_task_and_memory_once_and_the_first_one_writes() -> Non
     update.learnt.clear()
     read_pass(update, 1)
     memory = update.method.memory.rows.tolist()
-    assert sorted(chain(*update.learnt)) == sorted([*range(20, 32), *memory, *memory]), "activated, reconsolidated"
+    assert sorted(chain(*update.learnt)) == sorted([*range(20, 32), *memory, *memory]), (
+        "activated, reconsolidated"
+    )
     assert all(len(one) <= 5 for one in update.learnt[-len(memory) // 5 :])
 
 
@@ -71,7 +73,11 @@ def test_activation_weighs_every_document_alike() -> None:
 
     def noted(batch):
         model = update.model
-        logs.extend(model.label_scores(batch).log_softmax(1)[torch.arange(len(batch.labels)), batch.labels].tolist())
+        logs.extend(
+            model.label_scores(batch)
+            .log_softmax(1)[torch.arange(len(batch.labels)), batch.labels]
+            .tolist()
+        )
         return Watched.loss(update, batch)
 
     update.loss = noted
@@ -92,7 +98,10 @@ def test_a_task_that_is_read_in_part_is_written_at_its_end() -> None:
 
 def test_an_update_that_ends_two_passes_ends_each() -> None:
     update, task = begun(size=6), stream()[0]
-    update.accumulate, update.batches = 10, lambda: map(task.examples.batch, [*np.arange(20).reshape(5, 4)] * 2)
+    update.accumulate, update.batches = (
+        10,
+        lambda: map(task.examples.batch, [*np.arange(20).reshape(5, 4)] * 2),
+    )
     update.method.begin_task(task)
     update.method.step(update)
     kept = update.method.memory.rows.tolist()
@@ -100,8 +109,12 @@ def test_an_update_that_ends_two_passes_ends_each() -> None:
     assert sorted(chain(*update.learnt[10:])) == sorted(kept), "the second reconsolidates"
 
 
-@pytest.mark.parametrize(("batches", "reconsolidated"), [(7, 0), (8, 1), (9, 1), (10, 1), (12, 1), (13, 2)])
-def test_the_last_pass_ends_with_its_task_if_half_of_it_was_read(batches: int, reconsolidated: int) -> None:
+@pytest.mark.parametrize(
+    ("batches", "reconsolidated"), [(7, 0), (8, 1), (9, 1), (10, 1), (12, 1), (13, 2)]
+)
+def test_the_last_pass_ends_with_its_task_if_half_of_it_was_read(
+    batches: int, reconsolidated: int
+) -> None:
     """Five batches a pass: updates of several need not end where a pass does."""
     update, task = begun(size=6), stream()[0]
     update.accumulate, rows = batches, np.arange(20).reshape(5, 4)
@@ -120,7 +133,11 @@ def test_prototypes_are_means_of_the_weight_and_of_memory() -> None:
     update.method.begin_task(task)
     read_pass(update, 0)
     rows = update.method.memory.rows
-    hidden, labels, own = represented(update, rows), task.examples.labels[rows], update.model.head.weight.detach()
+    hidden, labels, own = (
+        represented(update, rows),
+        task.examples.labels[rows],
+        update.model.head.weight.detach(),
+    )
     wanted = own.numpy().copy()
     for label in range(4):
         others = [hidden[place] for place in range(len(rows)) if labels[place] == label]
@@ -129,7 +146,9 @@ def test_prototypes_are_means_of_the_weight_and_of_memory() -> None:
     update.model.eval()
     batch = update.method._split.batch(np.array([2, 9]))
     scores = update.model.label_scores(batch).detach().numpy()
-    np.testing.assert_allclose(scores[:, :2], represented(update, np.array([2, 9])) @ wanted[:2].T, rtol=1e-9)
+    np.testing.assert_allclose(
+        scores[:, :2], represented(update, np.array([2, 9])) @ wanted[:2].T, rtol=1e-9
+    )
     assert (scores[:, 2:] == -np.inf).all()  # labels of the second task are not known yet
 
 
@@ -145,11 +164,15 @@ def test_reconsolidation_descends_the_loss_of_constant_prototypes() -> None:
     pooled = (hidden * batch.mask[..., None]).sum(1) / batch.mask.sum(1, keepdim=True)
     picked = torch.log_softmax(pooled @ prototypes[:2].T, 1)[torch.arange(len(rows)), batch.labels]
     (-picked.mean()).backward()
-    wanted = {n: one.grad.clone() for n, one in update.model.named_parameters() if one.grad is not None}
+    wanted = {
+        n: one.grad.clone() for n, one in update.model.named_parameters() if one.grad is not None
+    }
     update.model.zero_grad(set_to_none=True)
     update.method._reconsolidate(update, 2)
     for name, one in weights(update.model).items():
-        torch.testing.assert_close(one, before[name] - RATE * wanted.get(name, 0), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(
+            one, before[name] - RATE * wanted.get(name, 0), rtol=1e-9, atol=1e-12
+        )
     assert "head.weight" not in wanted
 
 
@@ -162,9 +185,15 @@ def test_representatives_are_the_nearest_to_the_centres_of_a_loop(seed: int) -> 
     for _ in range(20):
         groups = [[] for _ in centres]
         for point in points:
-            groups[min(range(5), key=lambda one: (((point - centres[one]) ** 2).sum(), one))].append(point)
-        centres = [sum(group) / len(group) if group else centres[one] for one, group in enumerate(groups)]
-    wanted = {min(range(40), key=lambda row: (((points[row] - one) ** 2).sum(), row)) for one in centres}
+            groups[
+                min(range(5), key=lambda one: (((point - centres[one]) ** 2).sum(), one))
+            ].append(point)
+        centres = [
+            sum(group) / len(group) if group else centres[one] for one, group in enumerate(groups)
+        ]
+    wanted = {
+        min(range(40), key=lambda row: (((points[row] - one) ** 2).sum(), row)) for one in centres
+    }
     assert found.tolist() == sorted(wanted)
     assert representatives(points[:3], 5, random).tolist() == [0, 1, 2]
 
@@ -172,7 +201,9 @@ def test_representatives_are_the_nearest_to_the_centres_of_a_loop(seed: int) -> 
 def test_weights_begin_once_at_the_encoded_names() -> None:
     model, method = model_for("emar")
     names = ((3, 4), (5,), (6, 7, 8), (9, 1))
-    model.config = model.config.model_copy(update={"head": model.config.head.model_copy(update={"names": names})})
+    model.config = model.config.model_copy(
+        update={"head": model.config.head.model_copy(update={"names": names})}
+    )
     method.begin_stream(model, stream(), 3)
     for weight, name in zip(model.head.weight, names, strict=True):
         inputs = torch.tensor([[0, *name]])

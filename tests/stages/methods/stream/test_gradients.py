@@ -19,7 +19,8 @@ def gradient(model: torch.nn.Module, batch: object) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"), [("a-gem", {"every": SIZE, "rate": 1.0}), ("gem", {"share": 0.5, "margin": 0.0})]
+    ("method", "settings"),
+    [("a-gem", {"every": SIZE, "rate": 1.0}), ("gem", {"share": 0.5, "margin": 0.0})],
 )
 def test_no_step_raises_the_loss_on_what_was_kept(method: str, settings: dict) -> None:
     """Each step of plain descent, by the gradient of the very examples that the method reads."""
@@ -34,12 +35,19 @@ def test_no_step_raises_the_loss_on_what_was_kept(method: str, settings: dict) -
             plain = gradient(model, own)
             update.learnt.clear()
             update.read(own)
-            step = torch.cat([(before[name] - weight).flatten() for name, weight in weights(model).items()]) / 0.05
+            step = (
+                torch.cat(
+                    [(before[name] - weight).flatten() for name, weight in weights(model).items()]
+                )
+                / 0.05
+            )
             kept = sorted({document for documents in update.learnt[1:] for document in documents})
             if kept:
                 now = weights(model)
                 model.load_state_dict(before, strict=False)
-                reference = gradient(model, made._split.of(np.array(kept)).batch(np.arange(len(kept))))
+                reference = gradient(
+                    model, made._split.of(np.array(kept)).batch(np.arange(len(kept)))
+                )
                 model.load_state_dict(now, strict=False)
                 assert step @ reference > -1e-8
                 if plain @ reference < -1e-6:
@@ -74,7 +82,10 @@ def test_importance_of_the_head_has_a_closed_form(method: str, decay: float) -> 
             left = (F.one_hot(batch.labels[0], 4) - torch.softmax(o, 0)) ** 2
             wanted_w, wanted_b = wanted_w + left[:, None] * h**2 / 20, wanted_b + left / 20
         else:
-            wanted_w, wanted_b = wanted_w + (2 * o[:, None] * h).abs() / 20, wanted_b + (2 * o).abs() / 20
+            wanted_w, wanted_b = (
+                wanted_w + (2 * o[:, None] * h).abs() / 20,
+                wanted_b + (2 * o).abs() / 20,
+            )
     made.end_task(tasks[0])
     found = made.state_dict()
     torch.testing.assert_close(found["importance/head.weight"], wanted_w)
@@ -85,10 +96,14 @@ def test_importance_of_the_head_has_a_closed_form(method: str, decay: float) -> 
 
 
 @pytest.mark.parametrize("method", ["ewc", "mas"])
-def test_without_a_penalty_it_is_plain_and_with_a_large_one_important_weights_stay(method: str) -> None:
+def test_without_a_penalty_it_is_plain_and_with_a_large_one_important_weights_stay(
+    method: str,
+) -> None:
     ends, moved = {}, {}
     for name, penalty in (("replay", None), (method, 0.0), (method, 4e4)):
-        model, made = model_for(name, **({"every": 1000} if penalty is None else {"penalty": penalty}))
+        model, made = model_for(
+            name, **({"every": 1000} if penalty is None else {"penalty": penalty})
+        )
         update, tasks = Watched(model, made, lr=1e-4), stream()
         made.begin_stream(model, tasks, 3)
         for task in tasks:
@@ -117,10 +132,18 @@ def test_the_penalty_has_the_gradient_of_its_formula(method: str) -> None:
     batch = tasks[1].examples.batch(np.arange(SIZE))
     loss = F.cross_entropy(model.label_scores(batch), batch.labels)
     for name, weight in model.named_parameters():
-        loss = loss + 1.5 * (state[f"importance/{name}"] * (weight - state[f"own/{name}"]) ** 2).sum()
+        loss = (
+            loss + 1.5 * (state[f"importance/{name}"] * (weight - state[f"own/{name}"]) ** 2).sum()
+        )
     loss.backward()
-    wanted = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    wanted = {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
     model.zero_grad(set_to_none=True)
     update.read(batch)
     for name, grad in wanted.items():
-        torch.testing.assert_close((before[name] - weights(model)[name]) / 0.1, grad, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(
+            (before[name] - weights(model)[name]) / 0.1, grad, rtol=1e-6, atol=1e-9
+        )

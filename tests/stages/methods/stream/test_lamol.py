@@ -24,7 +24,9 @@ LENGTH, EOS = 9, 0
 
 def made(**settings: object) -> tuple[LanguageModel, object]:
     torch.manual_seed(0)
-    config = parse_model({"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}).sized(WORDS + 4, LENGTH)
+    config = parse_model(
+        {"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}
+    ).sized(WORDS + 4, LENGTH)
     model = LanguageModel(config.model_copy(update={"head": HEAD})).double()
     chosen = METHODS.settings("lamol").model_validate(settings)
     method = METHODS.load("lamol")(chosen)
@@ -66,11 +68,16 @@ def test_the_loss_is_that_of_both_formats(samples: str, weight: float) -> None:
 @pytest.mark.parametrize("name", ["seq", "multitask"])
 def test_without_samples_the_loss_is_that_of_the_answers_alone(name: str) -> None:
     model, method = made(lm_weight=0.0)
-    plain, task, which = METHODS.load(name)(METHODS.settings(name)()), stream()[1], np.array([3, 0, 7])
+    plain, task, which = (
+        METHODS.load(name)(METHODS.settings(name)()),
+        stream()[1],
+        np.array([3, 0, 7]),
+    )
     plain.begin_stream(model, stream(), 3)
     plain._spelling = Spelling(HEAD, EOS, LENGTH)
     (own, _), (wanted, _) = (
-        one.loss(model, one.batch(task.examples, which, BatchIndex(0, 0, 1, 0)), Carried()) for one in (plain, method)
+        one.loss(model, one.batch(task.examples, which, BatchIndex(0, 0, 1, 0)), Carried())
+        for one in (plain, method)
     )
     assert float(own.detach()) == pytest.approx(float(wanted.detach()), rel=1e-10)
 
@@ -127,7 +134,9 @@ def test_what_is_an_example_is_read_as_it_was_spelled() -> None:
     example = Example(np.array([3, 4, 12 - 1]), np.array([2, 3]), WORDS + 2)
     (row,) = spelling.batch([example]).targets.numpy()
     found = spelling.parsed(row, WORDS + 2)
-    assert found is not None and found.text.tolist() == [3, 4, 11] and found.answer.tolist() == [2, 3]
+    assert (
+        found is not None and found.text.tolist() == [3, 4, 11] and found.answer.tolist() == [2, 3]
+    )
 
 
 def test_all_samples_are_learnt_equally_often_and_kept() -> None:
@@ -142,10 +151,15 @@ def test_all_samples_are_learnt_equally_often_and_kept() -> None:
     other.load_state_dict(method.state_dict())
     for one, again in zip(kept, other._samples[1].examples, strict=True):
         assert one.begin == again.begin
-        assert one.text.tolist() == again.text.tolist() and one.answer.tolist() == again.answer.tolist()
+        assert (
+            one.text.tolist() == again.text.tolist()
+            and one.answer.tolist() == again.answer.tolist()
+        )
 
 
-@pytest.mark.parametrize(("size", "of", "samples"), [(1, 49, 49), (7, 25, 100), (16, 2000, 400), (3, 10, 7)])
+@pytest.mark.parametrize(
+    ("size", "of", "samples"), [(1, 49, 49), (7, 25, 100), (16, 2000, 400), (3, 10, 7)]
+)
 def test_a_share_is_of_whole_numbers_and_in_drawn_order(size: int, of: int, samples: int) -> None:
     """Floats say that 7 / 25 * 100 is more than 28: a batch would learn a sample more."""
     _, method = made()

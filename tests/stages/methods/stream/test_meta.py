@@ -26,7 +26,9 @@ def scores(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: obje
     return torch.func.functional_call(Scores(), named, (batch,))  # type: ignore[no-any-return]
 
 
-def gradients(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: object) -> dict[str, torch.Tensor]:
+def gradients(
+    model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: object
+) -> dict[str, torch.Tensor]:
     wanted = {name: one.detach().clone().requires_grad_() for name, one in weights.items()}
     loss = F.cross_entropy(scores(model, wanted, batch), batch.labels)  # type: ignore[attr-defined]
     learnt = {name: one for name, one in wanted.items() if not name.startswith("frozen.")}
@@ -38,7 +40,11 @@ def gradients(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: o
 
 
 def is_fast(method: str, name: str) -> bool:
-    return name.startswith("head.") if method == "oml-er" else not name.startswith(("head.modulator", "frozen."))
+    return (
+        name.startswith("head.")
+        if method == "oml-er"
+        else not name.startswith(("head.modulator", "frozen."))
+    )
 
 
 @pytest.mark.parametrize("method", ["oml-er", "anml-er"])
@@ -73,7 +79,9 @@ def test_an_episode_learns_from_the_query_at_the_fast_weights(method: str) -> No
 
 
 def test_a_draw_is_learnt_from_at_the_fast_weights() -> None:
-    """R_F = 2: the query of the second episode is a draw, in batches of a size, whose mean is learnt."""
+    """R_F = 2: the query of the second episode is a draw, in batches of a size, whose mean is
+    learnt.
+    """
     model, made = model_for("oml-er", support=1, every=6, rate=1.0, inner_lr=0.3)
     task = stream()[0]
     made.begin_stream(model, [task], 3)
@@ -89,20 +97,32 @@ def test_a_draw_is_learnt_from_at_the_fast_weights() -> None:
     fast = {n: w - 0.3 * own[n] if is_fast("oml-er", n) else w for n, w in slow.items()}
     update.read(batch)
     drawn = [document for documents in update.learnt[1:] for document in documents]
-    assert update.steps == 2 and len(drawn) == 6 and len(update.learnt) == 3  # a batch of four, and one of two
+    assert (
+        update.steps == 2 and len(drawn) == 6 and len(update.learnt) == 3
+    )  # a batch of four, and one of two
     own = gradients(model, fast, made._split.batch(np.array(drawn)))
     for name, weight in model.named_parameters():
-        torch.testing.assert_close(weight.detach(), slow[name] - 0.1 * own[name], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(
+            weight.detach(), slow[name] - 0.1 * own[name], rtol=1e-9, atol=1e-12
+        )
 
 
 def test_memory_is_asked_in_every_so_many_episodes() -> None:
     model, made = model_for("oml-er", support=1, every=3 * SIZE, rate=0.5)
-    update = Watched(model, made)  # R_F = (3 + 1) / 2 = 2: every second episode has one batch and a draw
+    update = Watched(
+        model, made
+    )  # R_F = (3 + 1) / 2 = 2: every second episode has one batch and a draw
     read_stream(update, stream())
-    streams = [documents for documents in update.learnt if documents == sorted(documents) and len(documents) == SIZE]
+    streams = [
+        documents
+        for documents in update.learnt
+        if documents == sorted(documents) and len(documents) == SIZE
+    ]
     draws = [documents for documents in update.learnt if documents not in streams]
     assert sum(map(len, streams)) == 32 and len(streams) == 8
-    assert update.steps == 5 and sum(map(len, draws)) == 2 * 6  # episodes of 2, 1, 2, 1 and 2 batches
+    assert (
+        update.steps == 5 and sum(map(len, draws)) == 2 * 6
+    )  # episodes of 2, 1, 2, 1 and 2 batches
 
 
 def test_the_interval_counts_all_examples_of_an_update() -> None:
@@ -144,7 +164,9 @@ def test_the_copy_that_gates_read_is_of_the_beginning_and_stays() -> None:
     read_stream(Watched(model, made), stream())
     for name, one in model.frozen.backbone.named_parameters():
         assert torch.equal(one, before[name]) and not one.requires_grad
-    assert any(not torch.equal(one, before[name]) for name, one in model.backbone.named_parameters())
+    assert any(
+        not torch.equal(one, before[name]) for name, one in model.backbone.named_parameters()
+    )
     learnt = {id(weight) for group in made.parameter_groups(model) for weight in group.parameters}
     assert not learnt & {id(weight) for weight in model.frozen.parameters()}
 
@@ -158,6 +180,8 @@ def test_the_gates_are_those_of_the_formula() -> None:
     for row, length in enumerate(batch.mask.sum(1).tolist()):
         h, r = hidden[row, :length].mean(0), frozen[row, :length].mean(0)
         inner = np.maximum(first.weight.detach().numpy() @ r + first.bias.detach().numpy(), 0)
-        gate = 1 / (1 + np.exp(-(second.weight.detach().numpy() @ inner + second.bias.detach().numpy())))
+        gate = 1 / (
+            1 + np.exp(-(second.weight.detach().numpy() @ inner + second.bias.detach().numpy()))
+        )
         wanted = head.weight.detach().numpy() @ (h * gate) + head.bias.detach().numpy()
         np.testing.assert_allclose(found[row], wanted, rtol=1e-10)

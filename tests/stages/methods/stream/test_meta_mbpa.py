@@ -21,7 +21,9 @@ RATE = 0.1
 def made(written: int = 12, **settings: object) -> Watched:
     """An update of a small stream; the first so many documents are in memory."""
     model, _ = model_for("meta-mbpa")
-    chosen = METHODS.settings("meta-mbpa").model_validate({"k": 3, "inner_lr": 0.5, "block": 10**6, **settings})
+    chosen = METHODS.settings("meta-mbpa").model_validate(
+        {"k": 3, "inner_lr": 0.5, "block": 10**6, **settings}
+    )
     keys = np.random.default_rng(5).normal(size=(32, 6)).astype(np.float32)
     method = METHODS.load("meta-mbpa")(chosen, SideInputs(keys=keys))
     tasks = stream()
@@ -55,10 +57,14 @@ def test_first_order_is_the_gradient_at_the_changed_weights(adapt: str) -> None:
     for group in groups:
         at = after_step(update, before, group)
         own = gradients(update.model, at, update.method._split.batch(np.array(group)))
-        wanted = {n: (0 if wanted is None else wanted[n]) + one / len(groups) for n, one in own.items()}
+        wanted = {
+            n: (0 if wanted is None else wanted[n]) + one / len(groups) for n, one in own.items()
+        }
     update.read(update.method._split.batch(np.array(documents)))
     for name, weight in own_weights(update).items():
-        torch.testing.assert_close(weight, before[name] - RATE * wanted[name], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(
+            weight, before[name] - RATE * wanted[name], rtol=1e-9, atol=1e-12
+        )
 
 
 def test_second_order_is_the_derivative_of_the_loss_after_the_step() -> None:
@@ -80,7 +86,9 @@ def test_second_order_is_the_derivative_of_the_loss_after_the_step() -> None:
         found = float((before[name] - own_weights(update)[name])[place]) / RATE
         slope = (loss(name, place, 1e-5) - loss(name, place, -1e-5)) / 2e-5
         assert found == pytest.approx(slope, rel=1e-4, abs=1e-9)
-    assert not torch.allclose(own_weights(first)["head.weight"], own_weights(update)["head.weight"], rtol=1e-6)
+    assert not torch.allclose(
+        own_weights(first)["head.weight"], own_weights(update)["head.weight"], rtol=1e-6
+    )
 
 
 def test_a_draw_from_memory_is_learnt_after_the_batch() -> None:
@@ -90,7 +98,11 @@ def test_a_draw_from_memory_is_learnt_after_the_batch() -> None:
     drawn = update.method.memory.draw(SIZE, update.method.random(DRAW, 0, 0)).tolist()
     assert update.steps == 2 and set(drawn) <= set(range(12)) and len(drawn) == SIZE
     for group in (documents, drawn):
-        own = gradients(update.model, after_step(update, weights, group), update.method._split.batch(np.array(group)))
+        own = gradients(
+            update.model,
+            after_step(update, weights, group),
+            update.method._split.batch(np.array(group)),
+        )
         weights = {name: one - RATE * own[name] for name, one in weights.items()}
     for name, weight in own_weights(update).items():
         torch.testing.assert_close(weight, weights[name], rtol=1e-9, atol=1e-12)
@@ -130,7 +142,11 @@ def test_what_waits_at_the_end_of_the_stream_is_a_block_too() -> None:
     update = made(written=0, block=24, write=0.25, every=SIZE * 100)
     read_stream(update, stream())
     rows, _ = update.method.examples()
-    assert (rows < 24).sum() == 6 and (rows >= 24).sum() == 2 and not len(update.method.state_dict()["waiting"])
+    assert (
+        (rows < 24).sum() == 6
+        and (rows >= 24).sum() == 2
+        and not len(update.method.state_dict()["waiting"])
+    )
 
 
 def test_neighbors_are_those_of_memory_alone() -> None:
@@ -148,10 +164,13 @@ def test_beta_weighs_how_far_an_example_of_a_block_is_from_memory() -> None:
     weights = []
     for one in block:
         nearby = min(
-            sum((float(a) - float(b)) ** 2 for a, b in zip(keys[one], keys[row], strict=True)) for row in range(written)
+            sum((float(a) - float(b)) ** 2 for a, b in zip(keys[one], keys[row], strict=True))
+            for row in range(written)
         )
         weights.append(1 - math.exp(-nearby / beta))
     for seed in range(20):
-        drawn = np.random.default_rng(seed).choice(block, kept, replace=False, p=np.array(weights) / sum(weights))
+        drawn = np.random.default_rng(seed).choice(
+            block, kept, replace=False, p=np.array(weights) / sum(weights)
+        )
         chosen = update.method._chosen(np.stack((block, block * 0), 1), np.random.default_rng(seed))
         assert chosen[:, 0].tolist() == sorted(drawn.tolist())

@@ -11,7 +11,9 @@ from stages.methods.stream.projection import among, beside
 
 def drawn(seed: int, rows: int, size: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     random = np.random.default_rng(seed)
-    return torch.from_numpy(random.normal(size=size)), torch.from_numpy(random.normal(size=(rows, size)))
+    return torch.from_numpy(random.normal(size=size)), torch.from_numpy(
+        random.normal(size=(rows, size))
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -37,7 +39,9 @@ def test_gem_with_a_margin_solves_the_dual_of_the_papers_code(seed: int) -> None
         lambda v: 0.5 * ((G.T @ v + own) ** 2).sum(), np.full(3, 1.0), jac=lambda v: G @ (G.T @ v + own),
         bounds=[(margin, None)] * 3, method="L-BFGS-B", tol=1e-14,
     )  # fmt: skip
-    np.testing.assert_allclose(among(gradient, others, margin).numpy(), G.T @ best.x + own, atol=1e-4)
+    np.testing.assert_allclose(
+        among(gradient, others, margin).numpy(), G.T @ best.x + own, atol=1e-4
+    )
 
 
 def test_gem_with_alike_and_empty_gradients() -> None:
@@ -54,7 +58,9 @@ def test_a_gem_takes_away_what_points_against_the_reference(seed: int) -> None:
         assert found is gradient
     else:
         assert abs(float(found @ reference)) < 1e-12
-        np.testing.assert_allclose(found.numpy(), among(gradient, reference[None], 0.0).numpy(), atol=1e-8)
+        np.testing.assert_allclose(
+            found.numpy(), among(gradient, reference[None], 0.0).numpy(), atol=1e-8
+        )
 
 
 def test_nothing_changes_where_nothing_points_apart() -> None:

@@ -9,7 +9,9 @@ from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_s
 
 
 @pytest.mark.parametrize(("every", "rate"), [(8, 0.5), (4, 1.0), (12, 0.75)])
-def test_a_draw_follows_every_so_many_examples_and_is_of_what_was_read(every: int, rate: float) -> None:
+def test_a_draw_follows_every_so_many_examples_and_is_of_what_was_read(
+    every: int, rate: float
+) -> None:
     model, method = model_for("replay", every=every, rate=rate)
     update = Watched(model, method)
     read_stream(update, stream())
@@ -36,9 +38,15 @@ def test_a_bounded_memory_keeps_the_first_of_each_task() -> None:
 
 def test_weights_are_those_of_plain_descent_on_what_was_read_and_drawn_in_turn() -> None:
     model, method = model_for("replay", every=2 * SIZE, rate=0.75)
-    update, weights = Watched(model, method, lr=0.1), {n: one.detach().clone() for n, one in model.named_parameters()}
+    update, weights = (
+        Watched(model, method, lr=0.1),
+        {n: one.detach().clone() for n, one in model.named_parameters()},
+    )
     read_stream(update, stream())
-    assert {len(documents) for documents in update.learnt} == {SIZE, 2}  # a draw of six is one of four, and one of two
+    assert {len(documents) for documents in update.learnt} == {
+        SIZE,
+        2,
+    }  # a draw of six is one of four, and one of two
     for documents in update.learnt:
         own = gradients(model, weights, method._split.batch(np.array(documents)))
         weights = {name: one - 0.1 * own[name] for name, one in weights.items()}

@@ -29,7 +29,9 @@ def stream() -> list[Task]:
     }
     return [
         Task(name, examples)
-        for name, examples in zip("ab", Documents.open(split, 0, Cutting("windows", 5, 5)).tasks(), strict=True)
+        for name, examples in zip(
+            "ab", Documents.open(split, 0, Cutting("windows", 5, 5)).tasks(), strict=True
+        )
     ]
 
 
@@ -37,7 +39,9 @@ def model_for(method: str, **settings: object) -> tuple[LanguageModel, Method]:
     """A tiny model in float64, and the method that trains it."""
     torch.manual_seed(0)
     chosen = METHODS.settings(method).model_validate({"method": method} | settings)
-    config = parse_model({"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}).sized(WORDS, 5)
+    config = parse_model(
+        {"layers": 1, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0}
+    ).sized(WORDS, 5)
     model = LanguageModel(config.model_copy(update={"head": chosen.head(LABELS)})).double()
     return model, METHODS.load(method)(chosen)
 

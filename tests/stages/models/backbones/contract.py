@@ -1,4 +1,6 @@
-"""What every backbone keeps, registered here or from outside: subclass with a fixture `backbone`, its name."""
+"""What every backbone keeps, registered here or from outside: subclass with a fixture `backbone`,
+its name.
+"""
 
 from itertools import pairwise
 
@@ -29,7 +31,9 @@ class BackboneContract:
         return LanguageModel(config).eval()
 
     def encode(self, model, tokens, state=None):
-        """Read tokens [B, L]; with sources, if the model wants some, of which the second is shorter."""
+        """Read tokens [B, L]; with sources, if the model wants some, of which the second is
+        shorter.
+        """
         source, mask = self.sources() if model.config.reads.source else (None, None)
         rows = slice(len(tokens))
         return model.encode(
@@ -47,21 +51,33 @@ class BackboneContract:
         return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
 
     def test_nothing_but_what_is_abstract_is_overridden(self, backbone):
-        assert overridden(BACKBONES.load(backbone)) == overridden(BACKBONES.settings(backbone), BackboneConfig) == []
+        assert (
+            overridden(BACKBONES.load(backbone))
+            == overridden(BACKBONES.settings(backbone), BackboneConfig)
+            == []
+        )
 
     def test_settings_and_network_know_each_other(self, backbone, config, model):
         assert config.backbone == backbone
         assert isinstance(model.backbone, Backbone)
         assert type(config) is BACKBONES.settings(backbone)
-        assert parse_model(config.model_dump(mode="json")) == parse_model(nondefaults(config)) == config
+        assert (
+            parse_model(config.model_dump(mode="json"))
+            == parse_model(nondefaults(config))
+            == config
+        )
 
     def test_keys_are_those_that_were_told_and_as_wide_as_the_model(self, config, model):
         encoding = self.encode(model, self.tokens(L))
         assert encoding.hidden.shape == (ROWS, L, D)
-        assert [encoding.key(name).shape for name in config.reads.keys] == [(ROWS, L, D)] * len(config.reads.keys)
+        assert [encoding.key(name).shape for name in config.reads.keys] == [(ROWS, L, D)] * len(
+            config.reads.keys
+        )
         assert ("ffn-input" in config.reads.keys) == (encoding.ffn_input is not None)
 
-    @pytest.mark.parametrize("cuts", [[], [1], [L], [3, 4, 11], [L, 2 * L, 3 * L], list(range(1, 17))])
+    @pytest.mark.parametrize(
+        "cuts", [[], [1], [L], [3, 4, 11], [L, 2 * L, 3 * L], list(range(1, 17))]
+    )
     def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(self, config, model, cuts):
         if not config.carries_state:
             pytest.skip("reads windows, not streams")
@@ -73,7 +89,9 @@ class BackboneContract:
                 state = pieces[-1].state
             whole = self.encode(model, self.tokens(17))
         for name in config.reads.keys:
-            torch.testing.assert_close(torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name))
+            torch.testing.assert_close(
+                torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name)
+            )
         torch.testing.assert_close(state, whole.state)
 
     def test_a_source_beside_a_longer_one_is_read_as_alone(self, config, model):
@@ -85,25 +103,34 @@ class BackboneContract:
         torch.testing.assert_close(beside, alone)
 
     @pytest.mark.parametrize("pieces", [[1] * (L - 1), [L - 1], [1, L - 2]])
-    def test_a_target_in_pieces_has_the_numbers_of_one_pass_whatever_rows_are_kept(self, config, model, pieces):
+    def test_a_target_in_pieces_has_the_numbers_of_one_pass_whatever_rows_are_kept(
+        self, config, model, pieces
+    ):
         if not config.reads.decodes:
             pytest.skip("writes no translation")
         tokens, rows = self.tokens(L), torch.tensor([1, 0, 1])
         with torch.no_grad():
             whole = self.encode(model.double(), tokens)
-            state = select_rows(model.encode(tokens[:, :1], model.begin(*self.sources())).state, rows)
+            state = select_rows(
+                model.encode(tokens[:, :1], model.begin(*self.sources())).state, rows
+            )
             found = []
             for piece in tokens[rows, 1:].split(pieces, 1):
                 found.append(model.encode(piece, state))
                 state = found[-1].state
         for name in config.reads.keys:
-            torch.testing.assert_close(torch.cat([one.key(name) for one in found], 1), whole.key(name)[rows, 1:])
+            torch.testing.assert_close(
+                torch.cat([one.key(name) for one in found], 1), whole.key(name)[rows, 1:]
+            )
 
     def test_no_position_sees_what_comes_after_it(self, model):
         changed = self.tokens(L).clone()
         changed[:, 3:] = (changed[:, 3:] + 1) % V
         with torch.no_grad():
-            before, after = self.encode(model, self.tokens(L)).hidden, self.encode(model, changed).hidden
+            before, after = (
+                self.encode(model, self.tokens(L)).hidden,
+                self.encode(model, changed).hidden,
+            )
         torch.testing.assert_close(before[:, :3], after[:, :3])
 
     def test_what_a_stream_carries_was_told_before(self, config, model):
@@ -118,7 +145,9 @@ class BackboneContract:
                     array = carried[name]
                     assert str(array.dtype) == f"torch.{one.dtype}"
                     assert len(array.shape) == len(one.shape)
-                    assert all(size <= most for size, most in zip(array.shape, one.shape, strict=True))
+                    assert all(
+                        size <= most for size, most in zip(array.shape, one.shape, strict=True)
+                    )
                 largest = max(largest, sum(array.nbytes for array in carried.values()))
         assert largest == config.state_bytes(L)
 
@@ -128,7 +157,9 @@ class BackboneContract:
         encoding = self.encode(model.train(), tokens)
         loss = model.loss(encoding.hidden.flatten(0, 1), tokens.flatten())
         (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()
-        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+        assert [
+            name for name, parameter in model.named_parameters() if parameter.grad is None
+        ] == []
 
     def test_it_learns_in_low_precision(self, config, model):
         """Linear layers give bfloat16 then, beside normalized inputs and a memory in float32."""
@@ -136,5 +167,7 @@ class BackboneContract:
         with autocast(torch.device("cpu"), "bf16"):
             hidden = self.encode(model.train(), tokens).hidden
         hidden.float().square().sum().backward()
-        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        gradients = [
+            parameter.grad for parameter in model.parameters() if parameter.grad is not None
+        ]
         assert gradients and all(gradient.isfinite().all() for gradient in gradients)

@@ -11,7 +11,13 @@ from tests.stages.models.backbones.contract import BackboneContract, D, V
 from tests.stages.pretrained.tiny import FAMILIES, tiny_model
 
 pytest.importorskip("transformers")
-LLAMA = {"backbone": "huggingface", "width": D, "vocab_size": V, "last_ffn": "layers.1.mlp", "max_positions": 40}
+LLAMA = {
+    "backbone": "huggingface",
+    "width": D,
+    "vocab_size": V,
+    "last_ffn": "layers.1.mlp",
+    "max_positions": 40,
+}
 
 
 class TestHuggingFace(BackboneContract):
@@ -25,7 +31,9 @@ class TestHuggingFace(BackboneContract):
 
     @pytest.fixture
     def config(self, theirs):
-        return parse_model(LLAMA | {"architecture": json.loads(theirs.config.to_json_string(use_diff=False))})
+        return parse_model(
+            LLAMA | {"architecture": json.loads(theirs.config.to_json_string(use_diff=False))}
+        )
 
     @pytest.fixture
     def model(self, config, theirs):

@@ -30,8 +30,18 @@ def tokens(rows=2, length=9):
 def gates(net, layer):
     """Weights by gate, as the oracle wants them; torch stacks i, f, g, o."""
     weights = {}
-    for prefix, name in {"W": "weight_ih", "U": "weight_hh", "b": "bias_ih", "c": "bias_hh"}.items():
-        parts = getattr(net.backbone.lstm, f"{name}_l{layer}").detach().numpy().reshape(4, D, *([D] * (prefix in "WU")))
+    for prefix, name in {
+        "W": "weight_ih",
+        "U": "weight_hh",
+        "b": "bias_ih",
+        "c": "bias_hh",
+    }.items():
+        parts = (
+            getattr(net.backbone.lstm, f"{name}_l{layer}")
+            .detach()
+            .numpy()
+            .reshape(4, D, *([D] * (prefix in "WU")))
+        )
         weights |= {prefix + gate: part for gate, part in zip("ifgo", parts, strict=True)}
     return weights
 
@@ -40,17 +50,25 @@ def gates(net, layer):
 @pytest.mark.parametrize("vocabulary", [{}, {"tied": False}, {"cutoffs": (6, 15), "factor": 2}])
 def test_hidden_states_are_those_of_the_equations(layers, vocabulary):
     net = model(layers=layers, **vocabulary).double()
-    drawn = torch.randn(2, layers, 2, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    drawn = torch.randn(
+        2, layers, 2, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    )
     state = {"h": drawn[0], "c": drawn[1]}
     encoding = net.encode(tokens(), state)
     embedded = net.vocabulary.embed(tokens()).detach().numpy()
     for row in range(2):
         outputs, h, c = lstm(
-            embedded[row], [gates(net, n) for n in range(layers)], *(part[:, row].numpy() for part in drawn)
+            embedded[row],
+            [gates(net, n) for n in range(layers)],
+            *(part[:, row].numpy() for part in drawn),
         )
-        np.testing.assert_allclose(encoding.hidden[row].detach().numpy(), outputs, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            encoding.hidden[row].detach().numpy(), outputs, rtol=1e-10, atol=1e-12
+        )
         for name, want in (("h", h), ("c", c)):
-            np.testing.assert_allclose(encoding.state[name][:, row].detach().numpy(), want, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                encoding.state[name][:, row].detach().numpy(), want, rtol=1e-10, atol=1e-12
+            )
 
 
 @settings(max_examples=20, deadline=None)

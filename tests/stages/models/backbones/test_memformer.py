@@ -20,12 +20,21 @@ V, D, L = 30, 8, 4
 
 def model(**changes):
     torch.manual_seed(0)
-    sizes = {"vocab_size": V, "width": D, "heads": 2, "ffn_width": 8, "slots": 3, "segment_length": L}
+    sizes = {
+        "vocab_size": V,
+        "width": D,
+        "heads": 2,
+        "ffn_width": 8,
+        "slots": 3,
+        "segment_length": L,
+    }
     return LanguageModel(MemformerConfig(**{**sizes, **changes})).double().eval()
 
 
 class TestItsShapes(BackboneContract):
-    @pytest.fixture(params=[{"slots": 0}, {"summary_tokens": 0}, {"encoder_layers": 1, "layers": 1}])
+    @pytest.fixture(
+        params=[{"slots": 0}, {"summary_tokens": 0}, {"encoder_layers": 1, "layers": 1}]
+    )
     def config(self, request):
         chosen = {"backbone": "memformer", "width": 8, "heads": 2, **request.param}
         return parse_model(chosen).sized(30, 5)
@@ -37,7 +46,9 @@ class TestItsShapes(BackboneContract):
 
 @pytest.mark.parametrize("slots", [0, 3])
 def test_two_segments_back_is_known_through_memory_alone(slots):
-    """A change in the first segment is seen in the second; in the third and fourth where there are slots."""
+    """A change in the first segment is seen in the second; in the third and fourth where there are
+    slots.
+    """
     backbone, changed = model(slots=slots).backbone, embeddings(4 * L)
     changed[:, 1, 0] += 1
     with torch.no_grad():
@@ -53,7 +64,10 @@ def test_the_encoder_reads_as_the_equations_say():
         state = backbone(Inputs(inputs)).state
         (block,), writer = backbone.encoder, backbone.writer
         begun = writer.bias / writer.bias.norm(dim=1, keepdim=True)
-        positions = torch.cat((inputs[:, :L] + backbone.encoder_positions, backbone.summary_tokens.expand(2, 1, -1)), 1)
+        positions = torch.cat(
+            (inputs[:, :L] + backbone.encoder_positions, backbone.summary_tokens.expand(2, 1, -1)),
+            1,
+        )
         x = positions * D**0.5
         x = x + _attended(block.attention, block.attention_norm(x), block.attention_norm(x))
         x = x + _attended(block.memory, block.memory_norm(x), begun.expand(2, -1, -1))
@@ -92,7 +106,9 @@ def test_a_part_of_a_segment_is_read_as_it_is():
 
 def test_a_loss_reaches_what_wrote_memory_two_segments_before():
     net, inputs = model(), embeddings(3 * L).requires_grad_()
-    (gradient,) = torch.autograd.grad(net.backbone(Inputs(inputs)).hidden[:, 2 * L :].square().sum(), inputs)
+    (gradient,) = torch.autograd.grad(
+        net.backbone(Inputs(inputs)).hidden[:, 2 * L :].square().sum(), inputs
+    )
     assert gradient[:, :L].any()
 
 
@@ -114,7 +130,8 @@ def test_segments_of_another_length_are_refused():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"slots": -1}, {"temperature": 0}, {"forgetting": 0.0}, {"heads": 3}, {"encoder_layers": 0}]
+    "changes",
+    [{"slots": -1}, {"temperature": 0}, {"forgetting": 0.0}, {"heads": 3}, {"encoder_layers": 0}],
 )
 def test_sizes_that_do_not_fit_are_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
@@ -147,8 +164,12 @@ def test_slots_are_written_as_the_equations_say(temperature, rows):
 
 def test_gradients_are_those_of_small_steps():
     inputs = [drawn(1, 2, K, 4)[:, :, :, :3] * scale for scale in (0.5, 0.7, 0.9)]
-    assert torch.autograd.gradcheck(slot_weights, [*(part.requires_grad_() for part in inputs), 0.5])
-    assert torch.autograd.gradcheck(biased_norm, [drawn(2, K, D).requires_grad_(), drawn(K, D).requires_grad_()])
+    assert torch.autograd.gradcheck(
+        slot_weights, [*(part.requires_grad_() for part in inputs), 0.5]
+    )
+    assert torch.autograd.gradcheck(
+        biased_norm, [drawn(2, K, D).requires_grad_(), drawn(K, D).requires_grad_()]
+    )
 
 
 @pytest.mark.parametrize(("forgetting", "least", "most"), [(0.1, 0.6, 0.75), (1.15, 0.99, 1.0)])
@@ -163,7 +184,9 @@ def test_a_slot_that_is_given_nothing_moves_to_where_it_began(forgetting, least,
 
 def test_slots_begin_at_their_biases_no_two_alike_and_short():
     net = writer(16, forgetting=0.2)
-    assert torch.allclose(net.bias.detach().norm(dim=1), torch.full((16,), 0.2, dtype=torch.float64))
+    assert torch.allclose(
+        net.bias.detach().norm(dim=1), torch.full((16,), 0.2, dtype=torch.float64)
+    )
     begun = net.begin(2).detach()
     torch.testing.assert_close(begun.norm(dim=2), torch.ones(2, 16, dtype=torch.float64))
     assert float((begun[0] @ begun[0].T - torch.eye(16)).max()) < 0.99

@@ -1,4 +1,6 @@
-"""The Transformer with memory tokens: who sees whom, what it carries, how it begins, what it refuses."""
+"""The Transformer with memory tokens: who sees whom, what it carries, how it begins, what it
+refuses.
+"""
 
 from typing import ClassVar
 
@@ -24,7 +26,14 @@ KINDS = [
     {"memory_rows": "bottleneck"},
     {"memory_rows": "bottleneck", "shared_controller": True},
 ]
-SIZES = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
+SIZES = {
+    "vocab_size": V,
+    "width": D,
+    "heads": HEADS,
+    "layers": LAYERS,
+    "ffn_width": 12,
+    "activation": "relu",
+}
 
 
 def config(length=4, memory=6, **changes):
@@ -44,7 +53,9 @@ def model(*lengths, **changes):
 @pytest.mark.parametrize(("length", "memory"), [(4, 6), (3, 1), (25, 3), (2, 50)])
 def test_a_stream_is_read_as_the_table_says(kind, length, memory):
     backbone = model(length, memory, **kind).backbone
-    blocks = [{"tokens": arrays(block.tokens), "memory": arrays(block.rows)} for block in backbone.blocks]
+    blocks = [
+        {"tokens": arrays(block.tokens), "memory": arrays(block.rows)} for block in backbone.blocks
+    ]
     hidden, ffn_input, state, _ = read(backbone, embeddings(14), [5, 6])
     want = memory_transformer(
         embeddings(14)[1].numpy(), backbone.leading.detach().numpy(), blocks, arrays(backbone.norm),
@@ -74,7 +85,9 @@ class TestItsKinds(BackboneContract):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_never_shows_a_segment_its_own_tokens(kind):
-    """A change at the last of a segment reaches nothing before it, and what memory says of it only the next segment."""
+    """A change at the last of a segment reaches nothing before it, and what memory says of it only
+    the next segment.
+    """
     backbone = model(4, 4, **kind).backbone
     changed = embeddings(14)
     changed[:, 7] += 1
@@ -97,7 +110,10 @@ def test_a_bottleneck_is_the_only_way_into_the_past():
 
 
 def test_shared_rows_have_no_controller():
-    names = {kind: dict(model(4, 4, memory_rows=kind).named_parameters()) for kind in ("shared", "controller")}
+    names = {
+        kind: dict(model(4, 4, memory_rows=kind).named_parameters())
+        for kind in ("shared", "controller")
+    }
     assert [any("controller" in name for name in own) for own in names.values()] == [False, True]
 
 
@@ -108,7 +124,10 @@ def test_without_memory_tokens_it_is_a_transformer_xl(changes):
     names = {"attention.qkv": "qkv", "attention.distance": "distance", "attention.out": "out"}
     names |= {f"attention.{bias}_bias": f"{bias}_bias" for bias in ("content", "position")}
     for block, mine in zip(xl.backbone.blocks, ours.backbone.blocks, strict=True):
-        weights = {name: mine.tokens.get_parameter(_rearrays(name, names)) for name, _ in block.named_parameters()}
+        weights = {
+            name: mine.tokens.get_parameter(_rearrays(name, names))
+            for name, _ in block.named_parameters()
+        }
         block.load_state_dict(weights)
     xl.backbone.norm = ours.backbone.norm
     with torch.no_grad():
@@ -118,7 +137,10 @@ def test_without_memory_tokens_it_is_a_transformer_xl(changes):
 
 
 def _rearrays(name, names):
-    return next((name.replace(theirs, mine) for theirs, mine in names.items() if name.startswith(theirs)), name)
+    return next(
+        (name.replace(theirs, mine) for theirs, mine in names.items() if name.startswith(theirs)),
+        name,
+    )
 
 
 def test_memory_tokens_begin_as_embeddings_do():

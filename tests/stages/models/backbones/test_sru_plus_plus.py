@@ -37,13 +37,19 @@ def model(length=4, memory=6, **changes):
 def test_a_stream_is_read_as_the_equations_say(length, memory, every):
     backbone = model(length, memory, attention_every=every).backbone
     layers = [arrays(block) for block in backbone.blocks]
-    assert ["projection.alpha" in layer for layer in layers] == [(n + 1) % every == 0 for n in range(LAYERS)]
+    assert ["projection.alpha" in layer for layer in layers] == [
+        (n + 1) % every == 0 for n in range(LAYERS)
+    ]
     hidden, _, state, _ = read(backbone, embeddings(19), [5, 6])
     kept = min(19, memory + 19 % length)
     for row in range(2):
-        f, inputs, cells = sru_plus_plus(embeddings(19)[row].numpy(), layers, Shape(2, length, memory))
+        f, inputs, cells = sru_plus_plus(
+            embeddings(19)[row].numpy(), layers, Shape(2, length, memory)
+        )
         np.testing.assert_allclose(hidden[row], f, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(state["cached"][:, row], inputs[:, 19 - kept :], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            state["cached"][:, row], inputs[:, 19 - kept :], rtol=1e-9, atol=1e-11
+        )
         got = [state[f"block{n + 1}.c"][row].numpy() for n in range(LAYERS)]
         np.testing.assert_allclose(got, cells, rtol=1e-9, atol=1e-11)
 
@@ -57,24 +63,40 @@ def test_no_gradient_crosses_a_segment():
 
 def test_it_begins_as_a_recurrence_alone_that_passes_on_its_input():
     torch.manual_seed(0)
-    backbone = LanguageModel(config(width=64, projection=16, highway_bias=-30.0)).double().eval().backbone
+    backbone = (
+        LanguageModel(config(width=64, projection=16, highway_bias=-30.0)).double().eval().backbone
+    )
     assert all(block.projection.alpha.item() == 0 for block in backbone.blocks)
     inputs = torch.randn(1, 9, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(backbone(Inputs(inputs)).hidden, inputs)
-    without = LanguageModel(config(width=64, projection=16, highway_bias=-30.0, attention_every=9)).double().eval()
-    without.backbone.load_state_dict(
-        {name: w for name, w in backbone.state_dict().items() if "alpha" not in name and "keys_values" not in name}
+    without = (
+        LanguageModel(config(width=64, projection=16, highway_bias=-30.0, attention_every=9))
+        .double()
+        .eval()
     )
-    torch.testing.assert_close(without.backbone(Inputs(inputs)).hidden, backbone(Inputs(inputs)).hidden)
+    without.backbone.load_state_dict(
+        {
+            name: w
+            for name, w in backbone.state_dict().items()
+            if "alpha" not in name and "keys_values" not in name
+        }
+    )
+    torch.testing.assert_close(
+        without.backbone(Inputs(inputs)).hidden, backbone(Inputs(inputs)).hidden
+    )
 
 
 def test_a_dropped_cell_is_dropped_at_all_positions_and_in_no_last_layer():
-    """Where the highway lets nothing of the input through but the mask, h is x wherever c - x is dropped."""
+    """Where the highway lets nothing of the input through but the mask, h is x wherever c - x is
+    dropped.
+    """
     net = model(19, 0, width=64, projection=16, dropout=0.5, layers=2, highway_bias=60.0).train()
     first, last = net.backbone.blocks
     seen = {}
     for name, block in (("first", first), ("last", last)):
-        block.register_forward_hook(lambda _, given, made, name=name: seen.update({name: (given[1], made[0])}))
+        block.register_forward_hook(
+            lambda _, given, made, name=name: seen.update({name: (given[1], made[0])})
+        )
     inputs = torch.randn(2, 19, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     net.backbone(Inputs(inputs))
     x, h = seen["first"]
@@ -139,10 +161,16 @@ def test_cells_are_those_of_the_equations(length, scale):
 
 @pytest.mark.parametrize("length", [1, 6])
 def test_gradients_are_those_through_a_loop(length):
-    mine, slow = ([part.clone().requires_grad_() for part in drawn(length, seed=1)] for _ in range(2))
-    seed = torch.randn(length, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    mine, slow = (
+        [part.clone().requires_grad_() for part in drawn(length, seed=1)] for _ in range(2)
+    )
+    seed = torch.randn(
+        length, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    )
     got = torch.autograd.grad((cells(*mine) * seed).sum(), mine)
-    for one, want in zip(got, torch.autograd.grad((through_time(*slow) * seed).sum(), slow), strict=True):
+    for one, want in zip(
+        got, torch.autograd.grad((through_time(*slow) * seed).sum(), slow), strict=True
+    ):
         torch.testing.assert_close(one, want, rtol=1e-12, atol=1e-12)
 
 
@@ -170,11 +198,19 @@ def in_triton(monkeypatch):
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp")
 def test_kernels_give_the_cells_and_gradients_of_a_loop(monkeypatch, length, rows, width, scale):
     """13 x 11 cells are two programs and a part of a third."""
-    mine, slow = ([part.clone().requires_grad_() for part in drawn(length, rows, width, scale)] for _ in range(2))
-    seed = torch.randn(length, rows, width, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    mine, slow = (
+        [part.clone().requires_grad_() for part in drawn(length, rows, width, scale)]
+        for _ in range(2)
+    )
+    seed = torch.randn(
+        length, rows, width, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    )
     got, want = in_triton(monkeypatch)(*mine), through_time(*slow)
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
-    grads = (torch.autograd.grad((made * seed).sum(), given) for made, given in ((got, mine), (want, slow)))
+    grads = (
+        torch.autograd.grad((made * seed).sum(), given)
+        for made, given in ((got, mine), (want, slow))
+    )
     for one, right in zip(*grads, strict=True):
         torch.testing.assert_close(one, right, rtol=1e-12, atol=1e-12)
 
@@ -183,4 +219,6 @@ def test_kernels_give_the_cells_and_gradients_of_a_loop(monkeypatch, length, row
 def test_kernels_take_float32_that_does_not_lie_in_a_row(monkeypatch):
     u, z, v, before = (part.float() for part in drawn(4, 6, 5, 1.0))
     turned = [part.transpose(0, 1).contiguous().transpose(0, 1) for part in (u, z)]
-    torch.testing.assert_close(in_triton(monkeypatch)(*turned, v, before), through_time(u, z, v, before))
+    torch.testing.assert_close(
+        in_triton(monkeypatch)(*turned, v, before), through_time(u, z, v, before)
+    )

@@ -1,4 +1,6 @@
-"""The Transformer-XL backbone: its equations, what it carries however it is called, what has no gradient."""
+"""The Transformer-XL backbone: its equations, what it carries however it is called, what has no
+gradient.
+"""
 
 import json
 
@@ -21,8 +23,17 @@ V, D, HEADS, LAYERS = 30, 8, 2, 3
 
 
 def config(length=4, memory=6, **changes):
-    sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
-    return TransformerXLConfig(**{**sizes, "segment_length": length, "mem_length": memory, **changes})
+    sizes = {
+        "vocab_size": V,
+        "width": D,
+        "heads": HEADS,
+        "layers": LAYERS,
+        "ffn_width": 12,
+        "activation": "relu",
+    }
+    return TransformerXLConfig(
+        **{**sizes, "segment_length": length, "mem_length": memory, **changes}
+    )
 
 
 def model(length=4, memory=6, **changes):
@@ -43,10 +54,14 @@ def test_a_stream_is_read_as_the_equations_say(length, memory):
     f, g, state, _ = read(net.backbone, embeddings(19))
     kept = min(19, memory + 19 % length)
     for row in range(2):
-        want = transformer_xl(embeddings(19)[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory))
+        want = transformer_xl(
+            embeddings(19)[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory)
+        )
         np.testing.assert_allclose(f[row], want[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(g[row], want[1], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(state["cached"][:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            state["cached"][:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6
+        )
     assert state["place"].tolist() == [19 % length]
 
 
@@ -59,7 +74,9 @@ def test_a_stream_is_read_as_the_equations_say(length, memory):
 def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients):
     backbone = model(*shape).backbone
     whole = read(backbone, embeddings(19))
-    for got, want in zip(read(backbone, embeddings(19), sorted(cuts), gradients=gradients), whole, strict=True):
+    for got, want in zip(
+        read(backbone, embeddings(19), sorted(cuts), gradients=gradients), whole, strict=True
+    ):
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -71,7 +88,9 @@ def test_gradients_stop_at_the_border_of_a_segment(length, memory, cuts):
     inputs = embeddings(19, 1).requires_grad_()
     seed = torch.randn(1, 19, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     wanted = [inputs, *backbone.parameters()]
-    got = torch.autograd.grad((read(backbone, inputs, cuts, gradients=True).hidden * seed).sum(), wanted)
+    got = torch.autograd.grad(
+        (read(backbone, inputs, cuts, gradients=True).hidden * seed).sum(), wanted
+    )
     blocks, last = weights(backbone, lambda module: dict(module.named_parameters()))
     slow = dense(inputs[0], blocks, last, Shape(HEADS, length, memory))
     for mine, want in zip(got, torch.autograd.grad((slow * seed[0]).sum(), wanted), strict=True):
@@ -102,7 +121,12 @@ def test_memory_reaches_as_far_as_its_length_in_every_layer(memory):
     changed = stream.clone()
     changed[:, 0, 0] += 1
     with torch.no_grad():
-        differs = (backbone(Inputs(stream)).hidden != backbone(Inputs(changed)).hidden).any(-1)[0].nonzero().flatten()
+        differs = (
+            (backbone(Inputs(stream)).hidden != backbone(Inputs(changed)).hidden)
+            .any(-1)[0]
+            .nonzero()
+            .flatten()
+        )
     assert int(differs.max()) == (1 if memory == 0 else 1 + LAYERS * memory)
 
 
@@ -127,7 +151,9 @@ def test_dropout_is_drawn_while_training_alone():
 
 def test_biases_begin_at_zero_and_deep_outputs_small():
     blocks = LanguageModel(config(width=64, layers=8)).backbone.blocks
-    assert not any(p.any() for block in blocks for name, p in block.named_parameters() if name.endswith("bias"))
+    assert not any(
+        p.any() for block in blocks for name, p in block.named_parameters() if name.endswith("bias")
+    )
     out, distance = blocks[0].attention.out.weight, blocks[0].attention.distance.weight
     assert float(out.detach().std()) == pytest.approx(float(distance.detach().std()) / 4, rel=0.1)
 
@@ -169,7 +195,11 @@ def test_sizes_follow_from_the_segments_of_training():
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"width": 9, "heads": 3}, "need an even width"), ({"heads": 3}, "not a multiple"), ({"memory": -1}, "mem_l")],
+    [
+        ({"width": 9, "heads": 3}, "need an even width"),
+        ({"heads": 3}, "not a multiple"),
+        ({"memory": -1}, "mem_l"),
+    ],
 )
 def test_sizes_that_do_not_fit_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):

@@ -1,6 +1,7 @@
 """Made tasks for tests of seconds: what is asked alone is learned, in a loop of a few lines.
 
-They show that a mechanism can work, not what `memlm train` makes of it: see `tests.benchmarks.bench_made_tasks`.
+They show that a mechanism can work, not what `memlm train` makes of it: see
+`tests.benchmarks.bench_made_tasks`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ from stages.methods.method import ParameterGroup
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig, ScheduleConfig
-from stages.training.optimizer import learning_rate_factor, make_optimizer, set_apart, set_learning_rates
+from stages.training.optimizer import (
+    learning_rate_factor,
+    make_optimizer,
+    set_apart,
+    set_learning_rates,
+)
 
 
 class Task(NamedTuple):
@@ -24,7 +30,9 @@ class Task(NamedTuple):
 
 
 def facts(number: int, types: int, seed: int) -> Task:
-    """Rows `a b c`, c a fixed random token for each of `number` different pairs; asked is c. Chance: 1 / types."""
+    """Rows `a b c`, c a fixed random token for each of `number` different pairs; asked is c.
+    Chance: 1 / types.
+    """
     random = torch.Generator().manual_seed(seed)
     pairs = torch.randperm(types * types, generator=random)[:number]
     answers = torch.randint(types, (number,), generator=random)
@@ -33,9 +41,11 @@ def facts(number: int, types: int, seed: int) -> Task:
 
 
 def beginnings(rows: int, types: int, length: int, segment: int, seed: int) -> Task:
-    """Documents whose first segment holds one token of `types`, among others, as often as not; asked is which.
+    """Documents whose first segment holds one token of `types`, among others, as often as not;
+    asked is which.
 
-    All else are random tokens of as many other types. The question `? a` stands in the last segment. Chance: 1 / types.
+    All else are random tokens of as many other types. The question `? a` stands in the last
+    segment. Chance: 1 / types.
     """
     random = torch.Generator().manual_seed(seed)
     tokens = types + torch.randint(types, (rows, length), generator=random)
@@ -70,12 +80,16 @@ def learned(
     """
     torch.manual_seed(0)
     model = LanguageModel(config)
-    optimizer = make_optimizer(OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model))
+    optimizer = make_optimizer(
+        OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model)
+    )
     schedule, step = ScheduleConfig(warmup=updates // 20, final=0.05), 0
     while step < updates:
         task, state = next(batches), None
         for inputs, targets, asked in _segments(task, segment):
-            set_learning_rates(optimizer, lr * learning_rate_factor(min(step + 1, updates), updates, schedule))
+            set_learning_rates(
+                optimizer, lr * learning_rate_factor(min(step + 1, updates), updates, schedule)
+            )
             with torch.set_grad_enabled(bool(asked.any())):
                 encoding = model.encode(inputs, state)
             state = encoding.state
@@ -96,7 +110,9 @@ def accuracy(model: LanguageModel, task: Task) -> float:
     asked = task.asked[:, 1:]
     with torch.no_grad():
         hidden = model.encode(task.tokens[:, :-1]).hidden[asked]
-        return float((model.log_probs(hidden).argmax(-1) == task.tokens[:, 1:][asked]).float().mean())
+        return float(
+            (model.log_probs(hidden).argmax(-1) == task.tokens[:, 1:][asked]).float().mean()
+        )
 
 
 def _segments(task: Task, segment: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -1,4 +1,6 @@
-"""Compressive attention: its equations, what it remembers however a stream is cut, and what has a gradient."""
+"""Compressive attention: its equations, what it remembers however a stream is cut, and what has a
+gradient.
+"""
 
 import numpy as np
 import pytest
@@ -18,15 +20,29 @@ from tests.stages.models.layers.precision import assert_low_precision_is_near
 from tests.stages.models.streams import embeddings, read, weights
 
 V, D, HEADS, LAYERS, T = 30, 8, 2, 2, 21
-SHAPES = [Shape(HEADS, 4, 4, 3, 2), Shape(HEADS, 4, 0, 5, 2), Shape(HEADS, 3, 6, 2, 3), Shape(HEADS, 2, 4, 100, 1)]
+SHAPES = [
+    Shape(HEADS, 4, 4, 3, 2),
+    Shape(HEADS, 4, 0, 5, 2),
+    Shape(HEADS, 3, 6, 2, 3),
+    Shape(HEADS, 2, 4, 100, 1),
+]
 KINDS = ["conv", "mean", "max"]
 
 
 def config(shape, compression="conv", **changes):
     chosen = CompressiveSettings(long_length=shape.slots, rate=shape.rate, compression=compression)
-    sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": LAYERS, "ffn_width": 12, "activation": "relu"}
+    sizes = {
+        "vocab_size": V,
+        "width": D,
+        "heads": HEADS,
+        "layers": LAYERS,
+        "ffn_width": 12,
+        "activation": "relu",
+    }
     lengths = {"segment_length": shape.length, "mem_length": shape.memory}
-    return TransformerXLConfig(**{**sizes, **lengths, "dropout": 0.0, "attention": chosen, **changes})
+    return TransformerXLConfig(
+        **{**sizes, **lengths, "dropout": 0.0, "attention": chosen, **changes}
+    )
 
 
 def model(shape, compression="conv", **changes):
@@ -56,10 +72,15 @@ def test_a_stream_is_read_as_the_equations_say(shape, compression):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from(SHAPES), st.lists(st.integers(1, T - 1), max_size=6, unique=True), st.booleans())
+@given(
+    st.sampled_from(SHAPES), st.lists(st.integers(1, T - 1), max_size=6, unique=True), st.booleans()
+)
 def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients):
     backbone = model(shape).backbone
-    whole, cut = (read(backbone, embeddings(T), pieces, gradients=gradients)[:3] for pieces in ([], sorted(cuts)))
+    whole, cut = (
+        read(backbone, embeddings(T), pieces, gradients=gradients)[:3]
+        for pieces in ([], sorted(cuts))
+    )
     torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
 
 
@@ -76,7 +97,9 @@ def test_the_loss_is_what_attention_cannot_read_any_more(compression, cuts):
         _, inputs = compressive(embeddings(T)[row].numpy(), blocks, last, shape, compression)
         for w, x in zip(blocks, inputs, strict=True):
             ended = range(1, T // shape.length)  # when the first ends, nothing is dropped yet
-            wanted += sum(reconstruction_loss(w, x, n, shape, compression) for n in ended) / (2 * LAYERS)
+            wanted += sum(reconstruction_loss(w, x, n, shape, compression) for n in ended) / (
+                2 * LAYERS
+            )
     assert float(got) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -86,7 +109,9 @@ def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
     hidden, _, _, auxiliary = read(net.backbone, stream, gradients=True)
     compressing = [name for name, _ in net.backbone.named_parameters() if ".compress." in name]
     auxiliary.backward(retain_graph=True)
-    with_gradient = [name for name, p in net.backbone.named_parameters() if p.grad is not None and p.grad.any()]
+    with_gradient = [
+        name for name, p in net.backbone.named_parameters() if p.grad is not None and p.grad.any()
+    ]
     assert with_gradient == compressing
     assert stream.grad is None
     net.zero_grad()
@@ -96,7 +121,9 @@ def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
 
 
 def test_what_is_carried_has_no_gradient():
-    state = read(model(SHAPES[0]).train().backbone, embeddings(T).requires_grad_(), gradients=True).state
+    state = read(
+        model(SHAPES[0]).train().backbone, embeddings(T).requires_grad_(), gradients=True
+    ).state
     assert not any(part.requires_grad for part in state.values())
 
 
@@ -104,7 +131,9 @@ def test_nothing_is_lost_where_there_is_nothing_to_compress():
     """One position a slot, and weights that say so: slots are what was dropped."""
     net = model(Shape(HEADS, 2, 4, 100, 1), "mean")
     farther = model(Shape(HEADS, 2, 104, 0, 1), "mean")
-    torch.testing.assert_close(read(net.backbone, embeddings(T)).hidden, read(farther.backbone, embeddings(T)).hidden)
+    torch.testing.assert_close(
+        read(net.backbone, embeddings(T)).hidden, read(farther.backbone, embeddings(T)).hidden
+    )
 
 
 def test_it_begins_as_the_mean():
@@ -130,7 +159,9 @@ def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     other.load_state_dict(net.state_dict())
     shape = Shape(HEADS, 6, 2, 9, 2)
     wanted, _ = compressive(embeddings(T)[0].numpy(), *weights(net.backbone), shape, "conv")
-    np.testing.assert_allclose(read(other.backbone, embeddings(T)[:1]).hidden[0], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        read(other.backbone, embeddings(T)[:1]).hidden[0], wanted, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +176,9 @@ def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memo
     with pytest.raises(UsageError, match=words):
         bare.sized(V, segment)
     with pytest.raises(UsageError, match=words):
-        bare.model_copy(update={"mem_length": 8}).sized(V, 8).reading(WindowSettings(segment, segment, memory))
+        bare.model_copy(update={"mem_length": 8}).sized(V, 8).reading(
+            WindowSettings(segment, segment, memory)
+        )
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
@@ -163,4 +196,6 @@ class TestBackboneOfIt(BackboneContract):
     def config(self, request, backbone):
         compression, blocks = request.param
         chosen = {"name": "compressive", "long_length": 3, "rate": 5, "compression": compression}
-        return parse_model({"backbone": backbone, "width": 8, "attention": {**chosen, "layers": blocks}}).sized(30, 5)
+        return parse_model(
+            {"backbone": backbone, "width": 8, "attention": {**chosen, "layers": blocks}}
+        ).sized(30, 5)

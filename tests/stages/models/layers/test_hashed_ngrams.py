@@ -1,4 +1,6 @@
-"""Hashed n-grams: their equations, their gradients, what they remember, and backbones that have them."""
+"""Hashed n-grams: their equations, their gradients, what they remember, and backbones that have
+them.
+"""
 
 from itertools import pairwise
 
@@ -22,8 +24,12 @@ TWO = [0, 11]
 def layer(**changes):
     """In float64, with weights that are all different."""
     torch.manual_seed(0)
-    settings = HashedNgramsSettings(**{"heads": 2, "slots": 5, "entry_width": 3, "kernel": 3, **changes})
-    made = HashedNgrams(TransformerConfig(width=D, heads=2, vocab_size=V, dropout=0.0), settings).double()
+    settings = HashedNgramsSettings(
+        **{"heads": 2, "slots": 5, "entry_width": 3, "kernel": 3, **changes}
+    )
+    made = HashedNgrams(
+        TransformerConfig(width=D, heads=2, vocab_size=V, dropout=0.0), settings
+    ).double()
     made.initialize(2)
     for parameter in made.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
@@ -47,7 +53,9 @@ def tables_of(settings):
 
 
 @pytest.mark.parametrize("starts", [[0], TWO, [0, 1, 2, 5]])
-@pytest.mark.parametrize("changes", [{}, {"orders": (3, 2)}, {"orders": (4,), "kernel": 1}, {"heads": 1, "slots": 1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"orders": (3, 2)}, {"orders": (4,), "kernel": 1}, {"heads": 1, "slots": 1}]
+)
 def test_it_reads_as_the_equations_say(changes, starts):
     made = layer(**changes)
     x, tokens = stream()
@@ -56,7 +64,9 @@ def test_it_reads_as_the_equations_say(changes, starts):
     factors = {order: multipliers(V, order) for order in made.settings.orders}
     weights = {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
     for row in range(2):
-        wanted = hashed_ngrams(x[row].numpy(), tokens[row].tolist(), starts, weights, tables_of(made.settings), factors)
+        wanted = hashed_ngrams(
+            x[row].numpy(), tokens[row].tolist(), starts, weights, tables_of(made.settings), factors
+        )
         np.testing.assert_allclose(got[row], wanted, rtol=1e-10, atol=1e-10)
 
 
@@ -73,15 +83,20 @@ def test_products_of_a_hash_stay_integers(types):
     assert max(factors) * types < 2**63
     tokens = [types - 1, 0, types // 2]
     (got,) = hashed([torch.tensor([token]) for token in tokens], factors).tolist()
-    assert got == (tokens[0] + 1) * factors[0] ^ factors[1] * (tokens[1] + 1) ^ factors[2] * (tokens[2] + 1)
+    assert got == (tokens[0] + 1) * factors[0] ^ factors[1] * (tokens[1] + 1) ^ factors[2] * (
+        tokens[2] + 1
+    )
 
 
 def test_heads_tell_most_ngrams_apart_that_share_a_row_in_one():
-    """Tables are of some hundred rows; of pairs of trigrams that collide in a head, few do in the next."""
+    """Tables are of some hundred rows; of pairs of trigrams that collide in a head, few do in the
+    next.
+    """
     settings = HashedNgramsSettings(orders=(3,), heads=2, slots=200)
     tokens, factors = np.random.default_rng(0).integers(0, V, 700).tolist(), {3: multipliers(V, 3)}
     places = {
-        tuple(tokens[t - 2 : t + 1]): rows_of(tokens, t, [0], tables_of(settings), factors) for t in range(2, 700)
+        tuple(tokens[t - 2 : t + 1]): rows_of(tokens, t, [0], tables_of(settings), factors)
+        for t in range(2, 700)
     }
     first, second = np.array(list(places.values())).T
     same = np.triu(first[:, None] == first, 1)
@@ -114,7 +129,9 @@ def test_gradients_are_those_of_differences():
         own = dict(zip(names, values, strict=True))
         return torch.func.functional_call(made, own, (x, tokens, None, made.begin(x)))[0]
 
-    assert torch.autograd.gradcheck(read, (x.requires_grad_(), *(w.detach().requires_grad_() for w in weights)))
+    assert torch.autograd.gradcheck(
+        read, (x.requires_grad_(), *(w.detach().requires_grad_() for w in weights))
+    )
 
 
 def test_it_begins_as_nothing_and_what_was_never_read_stays_nothing():
@@ -182,15 +199,22 @@ class TestBackboneOfIt(BackboneContract):
         return made
 
     def test_it_stands_in_the_block_that_was_asked_for(self, model):
-        assert [isinstance(block.lookup, HashedNgrams) for block in model.backbone.blocks] == [False, True]
+        assert [isinstance(block.lookup, HashedNgrams) for block in model.backbone.blocks] == [
+            False,
+            True,
+        ]
 
     @pytest.mark.parametrize("gradients", [False, True])
     def test_cached_inputs_are_those_that_were_looked_up(self, backbone, model, gradients):
-        """Attention of the next segment sees the rows of the segment before, as the first one does its own."""
+        """Attention of the next segment sees the rows of the segment before, as the first one does
+        its own.
+        """
         if backbone == "transformer":
             pytest.skip("caches nothing")
         block, given = model.backbone.blocks[1], []
-        hook = block.attention.register_forward_hook(lambda _, inputs, out: given.append(inputs[0].raw))
+        hook = block.attention.register_forward_hook(
+            lambda _, inputs, out: given.append(inputs[0].raw)
+        )
         with torch.set_grad_enabled(gradients):
             model.encode(self.tokens(10)[:, 5:], model.encode(self.tokens(10)[:, :5]).state)
         hook.remove()
@@ -199,7 +223,9 @@ class TestBackboneOfIt(BackboneContract):
 
 def test_a_document_sees_nothing_of_the_one_before():
     chosen = {"name": "hashed-ngrams", "slots": 50, "scope": "document"}
-    config = parse_model({"backbone": "transformer-xl", "width": 8, "mem_length": 0, "lookup": chosen}).sized(V, 4)
+    config = parse_model(
+        {"backbone": "transformer-xl", "width": 8, "mem_length": 0, "lookup": chosen}
+    ).sized(V, 4)
     assert config.reads.documents
     torch.manual_seed(0)
     model = LanguageModel(config).double().eval()
@@ -219,11 +245,15 @@ def test_a_document_sees_nothing_of_the_one_before():
 def test_low_precision_is_near_and_keeps_exact_states():
     chosen = {"name": "hashed-ngrams", "slots": 50, "layers": [2]}
     torch.manual_seed(0)
-    model = LanguageModel(parse_model({"backbone": "transformer-xl", "width": 8, "lookup": chosen}).sized(V, 4))
+    model = LanguageModel(
+        parse_model({"backbone": "transformer-xl", "width": 8, "lookup": chosen}).sized(V, 4)
+    )
     model.backbone.blocks[1].lookup.table.data.normal_()
     random = torch.Generator().manual_seed(1)
     assert_low_precision_is_near(
-        model.eval(), torch.randn(2, 9, 8, generator=random), torch.randint(V, (2, 9), generator=random)
+        model.eval(),
+        torch.randn(2, 9, 8, generator=random),
+        torch.randint(V, (2, 9), generator=random),
     )
 
 
@@ -231,8 +261,14 @@ def test_a_table_on_the_host_stays_where_it_is_and_gives_the_same():
     moved, there = layer(on_host=True), layer()
     names = [name for name, _ in moved.named_parameters()]
     moved.to("meta")
-    assert {name for name, parameter in moved.named_parameters() if not parameter.is_meta} == {"table"}
-    assert names == [name for name, _ in moved.named_parameters()] == [name for name, _ in there.named_parameters()]
+    assert {name for name, parameter in moved.named_parameters() if not parameter.is_meta} == {
+        "table"
+    }
+    assert (
+        names
+        == [name for name, _ in moved.named_parameters()]
+        == [name for name, _ in there.named_parameters()]
+    )
     x, tokens = stream()
     one, other = layer(on_host=True).float(), layer().float()
     other.load_state_dict(one.state_dict())

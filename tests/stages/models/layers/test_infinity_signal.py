@@ -1,4 +1,6 @@
-"""Signals in parts: their basis and fit, and where they are sampled; against quadrature, inverses and loops."""
+"""Signals in parts: their basis and fit, and where they are sampled; against quadrature, inverses
+and loops.
+"""
 
 from math import erf, sqrt
 
@@ -8,7 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.layers.infinity import Basis, Fit, SignalWriter, even_places, masses, sticky_places
+from stages.models.layers.infinity import (
+    Basis,
+    Fit,
+    SignalWriter,
+    even_places,
+    masses,
+    sticky_places,
+)
 from stages.models.layers.memory_settings import InfinitySettings
 from tests.oracles import infinity as oracle
 
@@ -22,7 +31,10 @@ def shape(basis=12, widths=(0.05, 0.2), ridge=0.5):
 @pytest.mark.parametrize("widths", [(0.05, 0.2), (0.1,), (0.01, 0.02, 0.4)])
 def test_functions_are_normal_densities_at_equal_distances(widths):
     basis, places = Basis(12, widths), torch.linspace(-0.5, 1.5, 9, dtype=torch.float64)
-    wanted = [[oracle.normal(t, *psi) for psi in oracle.functions(shape(12, widths))] for t in places.tolist()]
+    wanted = [
+        [oracle.normal(t, *psi) for psi in oracle.functions(shape(12, widths))]
+        for t in places.tolist()
+    ]
     np.testing.assert_allclose(basis.at(places), wanted, rtol=1e-12, atol=1e-300)
 
 
@@ -51,8 +63,13 @@ def test_a_fit_is_the_ridge_regression(samples, new, ridge):
 
 def test_a_smooth_signal_is_kept_and_noise_is_smoothed():
     """64 vectors on 64 functions of two widths."""
-    fit, t = Fit(Basis(64, (0.01, 0.05)), 1.0, 0, 64, 0.0), torch.arange(1, 65, dtype=torch.float64) / 64
-    walk = torch.randn(64, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).cumsum(0)
+    fit, t = (
+        Fit(Basis(64, (0.01, 0.05)), 1.0, 0, 64, 0.0),
+        torch.arange(1, 65, dtype=torch.float64) / 64,
+    )
+    walk = torch.randn(
+        64, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    ).cumsum(0)
 
     def explained(x):
         got = Basis(64, (0.01, 0.05)).at(t) @ (fit.matrix(x) @ x)
@@ -63,9 +80,13 @@ def test_a_smooth_signal_is_kept_and_noise_is_smoothed():
 
 
 def test_large_fits_are_exact_in_float32_too():
-    """Of so many functions the normal equations are too ill-conditioned for float32; their solution is not."""
+    """Of so many functions the normal equations are too ill-conditioned for float32; their solution
+    is not.
+    """
     fit = Fit(Basis(256, (0.005, 0.01)), 0.5, 256, 256, 0.5)
-    torch.testing.assert_close(fit.matrix(torch.zeros(0)).double(), fit.matrix(FLOAT64), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(
+        fit.matrix(torch.zeros(0)).double(), fit.matrix(FLOAT64), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_fits_are_made_once():
@@ -84,7 +105,10 @@ def test_masses_are_those_of_normal_densities_within_the_signal(bins):
         looks = list(zip(mean[row].flat, deviation[row].flat, strict=True))
         for part in range(bins):
             low, high = edges[part : part + 2]
-            wanted = sum((erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2)))) / 2 for m, s in looks)
+            wanted = sum(
+                (erf((high - m) / (s * sqrt(2))) - erf((low - m) / (s * sqrt(2)))) / 2
+                for m, s in looks
+            )
             assert float(got[row, part]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
 
 
@@ -96,7 +120,9 @@ def test_wide_attention_is_spread_evenly():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=9).filter(lambda x: max(x) > 0.1),
+    st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=9).filter(
+        lambda x: max(x) > 0.1
+    ),
     st.integers(1, 20),
 )
 def test_sticky_places_are_quantiles(weights, samples):
@@ -114,7 +140,9 @@ def test_equal_weights_are_sampled_evenly_and_one_bin_alone_takes_all_samples():
     torch.testing.assert_close(sticky_places(torch.ones(1, 128), 10), even_places(10, like) - 0.05)
     alone = torch.zeros(1, 4)
     alone[0, 2] = 7
-    torch.testing.assert_close(sticky_places(alone, 4), torch.tensor([[0.53125, 0.59375, 0.65625, 0.71875]]))
+    torch.testing.assert_close(
+        sticky_places(alone, 4), torch.tensor([[0.53125, 0.59375, 0.65625, 0.71875]])
+    )
     torch.testing.assert_close(sticky_places(torch.zeros(1, 4), 2), torch.tensor([[0.25, 0.75]]))
     ends = torch.zeros(2, 4)
     ends[0, 0] = ends[1, 3] = 1
@@ -124,8 +152,12 @@ def test_equal_weights_are_sampled_evenly_and_one_bin_alone_takes_all_samples():
 
 
 def test_where_attention_fell_takes_more_room():
-    """A signal with a step at 1/2; sampled where the second half was looked at, the step moves to the front."""
-    writer = SignalWriter(1, Basis(64, (0.02,)), InfinitySettings(basis=64, widths=(0.02,), samples=64, ridge=1e-3))
+    """A signal with a step at 1/2; sampled where the second half was looked at, the step moves to
+    the front.
+    """
+    writer = SignalWriter(
+        1, Basis(64, (0.02,)), InfinitySettings(basis=64, widths=(0.02,), samples=64, ridge=1e-3)
+    )
     step = (torch.arange(32) >= 16).float()[None, :, None]
     with torch.no_grad():
         writer.gate.taps.weight.zero_()
@@ -147,7 +179,9 @@ def test_the_first_vectors_take_all_of_the_signal_and_none_leave_it():
     writer = SignalWriter(3, Basis(8, (0.1,)), InfinitySettings(basis=8, widths=(0.1,), samples=4))
     new, empty = torch.randn(2, 6, 3), torch.zeros(2, 8, 3)
     begun = writer(empty, new)
-    torch.testing.assert_close(begun, Fit(writer.basis, 1.0, 0, 6, 0.0).matrix(new) @ writer.gate(new))
+    torch.testing.assert_close(
+        begun, Fit(writer.basis, 1.0, 0, 6, 0.0).matrix(new) @ writer.gate(new)
+    )
     torch.testing.assert_close(writer(begun, new[:, :0]), begun)
     half = torch.stack((begun[0], empty[1]))
     torch.testing.assert_close(writer(half, new)[0], writer(begun, new)[0])

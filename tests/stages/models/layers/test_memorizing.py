@@ -1,4 +1,6 @@
-"""Memorizing attention: its equations, what it remembers however a stream is cut, and what has a gradient."""
+"""Memorizing attention: its equations, what it remembers however a stream is cut, and what has a
+gradient.
+"""
 
 from math import log
 
@@ -22,7 +24,12 @@ from tests.stages.models.layers.precision import assert_low_precision_is_near
 from tests.stages.models.streams import arrays, embeddings, read
 
 V, D, HEADS, T, BUCKETS, LONGEST = 30, 8, 2, 23, 6, 10
-SHAPES = [Shape(HEADS, 4, 4, 8, 3), Shape(HEADS, 4, 0, 100, 5), Shape(HEADS, 3, 6, 7, 100), Shape(HEADS, 5, 2, 0, 2)]
+SHAPES = [
+    Shape(HEADS, 4, 4, 8, 3),
+    Shape(HEADS, 4, 0, 100, 5),
+    Shape(HEADS, 3, 6, 7, 100),
+    Shape(HEADS, 5, 2, 0, 2),
+]
 ENTRIES = ("block1.keys", "block1.values")
 BEGINS = [[0, 7, 13], [0, 3]]
 """Where the documents of two rows begin."""
@@ -40,7 +47,14 @@ def model(shape, **changes):
     """Of one block, in float64, with weights, biases and norms that are all different."""
     torch.manual_seed(0)
     chosen = {"long_length": shape.entries, "neighbors": shape.neighbors, "buckets": BUCKETS}
-    sizes = {"vocab_size": V, "width": D, "heads": HEADS, "layers": 1, "ffn_width": 12, "activation": "relu"}
+    sizes = {
+        "vocab_size": V,
+        "width": D,
+        "heads": HEADS,
+        "layers": 1,
+        "ffn_width": 12,
+        "activation": "relu",
+    }
     lengths = {"segment_length": shape.length, "mem_length": shape.memory, "dropout": 0.0}
     own = MemorizingSettings(**chosen, longest_distance=LONGEST, **changes)
     net = LanguageModel(TransformerXLConfig(**sizes, **lengths, attention=own)).double().eval()
@@ -68,7 +82,9 @@ def test_a_stream_is_read_as_the_equations_say(shape, documents):
 def test_in_scope_stream_documents_do_not_matter():
     net = model(SHAPES[0], scope="stream")
     assert not net.config.reads.documents
-    torch.testing.assert_close(*(read(net.backbone, embeddings(T), [], back).hidden for back in (BACK, None)))
+    torch.testing.assert_close(
+        *(read(net.backbone, embeddings(T), [], back).hidden for back in (BACK, None))
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -78,7 +94,9 @@ def test_in_scope_stream_documents_do_not_matter():
     st.booleans(),
     st.sampled_from([1, 40, 1 << 24]),
 )
-def test_however_a_stream_and_the_search_are_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients, scores):
+def test_however_a_stream_and_the_search_are_cut_the_numbers_are_those_of_one_pass(
+    shape, cuts, gradients, scores
+):
     backbone = model(shape).backbone
     whole = read(backbone, embeddings(T), [], BACK)
     with pytest.MonkeyPatch.context() as patch:
@@ -104,11 +122,19 @@ def test_gradients_reach_what_asks_and_not_what_is_remembered():
     state = net.backbone(Inputs(embeddings(T)[:, :8].requires_grad_())).state
     assert not any(part.requires_grad for part in state.values())
     memory = {name: state[name].clone().requires_grad_() for name in ENTRIES}
-    net.backbone(Inputs(embeddings(T)[:, 8:12], {**state, **memory})).hidden.square().sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.any() for parameter in net.backbone.parameters())
-    # What was found enters with its gradient only through queries: entries that are handed in as leaves have one, but
-    # the backbone hands them on without.
-    assert not any(part.requires_grad for part in net.backbone(Inputs(embeddings(T)[:, 8:12], state)).state.values())
+    net.backbone(
+        Inputs(embeddings(T)[:, 8:12], {**state, **memory})
+    ).hidden.square().sum().backward()
+    assert all(
+        parameter.grad is not None and parameter.grad.any()
+        for parameter in net.backbone.parameters()
+    )
+    # What was found enters with its gradient only through queries: entries that are handed in as
+    # leaves have one, but the backbone hands them on without.
+    assert not any(
+        part.requires_grad
+        for part in net.backbone(Inputs(embeddings(T)[:, 8:12], state)).state.values()
+    )
 
 
 def test_a_gate_that_is_shut_leaves_local_attention():
@@ -120,7 +146,12 @@ def test_a_gate_that_is_shut_leaves_local_attention():
 
 
 def test_it_begins_with_half_open_gates_and_a_scale_that_lets_one_of_many_stand_out():
-    sizes = {"backbone": "transformer-xl", "width": 8, "heads": 2, "attention": {"name": "memorizing"}}
+    sizes = {
+        "backbone": "transformer-xl",
+        "width": 8,
+        "heads": 2,
+        "attention": {"name": "memorizing"},
+    }
     layer = LanguageModel(parse_model(sizes).sized(V, 64)).backbone.blocks[1].attention
     assert layer.gates().tolist() == [0.5, 0.5]
     assert layer.log_scale.exp().tolist() == pytest.approx([11.98] * 2, abs=0.01)
@@ -131,7 +162,9 @@ def test_a_scale_is_bounded_and_a_head_beyond_the_bound_can_come_back():
     scales = net.backbone.blocks[0].attention.log_scale
     scales.data = torch.tensor([log(30), 200], dtype=torch.float64)
     hidden = net.backbone(Inputs(embeddings(T)[:1])).hidden
-    wanted = memorizing(embeddings(T)[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST)
+    wanted = memorizing(
+        embeddings(T)[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST
+    )
     np.testing.assert_allclose(hidden[0].detach(), wanted, rtol=1e-6, atol=1e-8)
     hidden.square().sum().backward()
     assert scales.grad.isfinite().all()
@@ -153,7 +186,9 @@ def test_a_longer_memory_at_test():
     other.load_state_dict(net.state_dict())
     shape = SHAPES[0]._replace(entries=12)
     wanted = memorizing(embeddings(T)[0].numpy(), *weights(net.backbone), shape, starts(0), LONGEST)
-    np.testing.assert_allclose(read(other.backbone, embeddings(T), [], BACK).hidden[0], wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        read(other.backbone, embeddings(T), [], BACK).hidden[0], wanted, rtol=1e-6, atol=1e-8
+    )
 
 
 def test_low_precision_is_near_and_keeps_exact_states():

@@ -30,13 +30,17 @@ def layer():
 
 
 def inputs(rows=2, length=3):
-    return torch.randn(rows, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        rows, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
 
 
 def model(blocks=(1, 3), **changes):
     torch.manual_seed(0)
     sizes = {"width": WIDTH, "layers": 3, "heads": 2, "dropout": 0.0, **changes}
-    return LanguageModel(parse_model({**sizes, "feed_forward": KEYS | {"layers": blocks}}).sized(30, 5))
+    return LanguageModel(
+        parse_model({**sizes, "feed_forward": KEYS | {"layers": blocks}}).sized(30, 5)
+    )
 
 
 def test_it_reads_as_the_equations_say():
@@ -103,7 +107,9 @@ def test_a_copy_and_a_file_have_their_own(tmp_path):
     assert not torch.equal(net.encode(tokens).hidden, wanted)
 
 
-@pytest.mark.parametrize(("blocks", "usual"), [(1, (1,)), (2, (1, 2)), (4, (1, 2, 3)), (16, (4, 8, 12))])
+@pytest.mark.parametrize(
+    ("blocks", "usual"), [(1, (1,)), (2, (1, 2)), (4, (1, 2, 3)), (16, (4, 8, 12))]
+)
 def test_it_stands_in_three_blocks_around_the_middle(blocks, usual):
     config = parse_model({"layers": blocks, "feed_forward": {"name": "memory-plus"}})
     assert config.blocks_with("feed_forward") == usual
@@ -118,4 +124,6 @@ class TestBackboneOfIt(BackboneContract):
 
     @pytest.fixture
     def config(self, backbone):
-        return parse_model({"backbone": backbone, "width": 8, "layers": 3, "feed_forward": KEYS}).sized(30, 5)
+        return parse_model(
+            {"backbone": backbone, "width": 8, "layers": 3, "feed_forward": KEYS}
+        ).sized(30, 5)

@@ -22,7 +22,13 @@ def layer(**changes):
     """In float64 and evaluation mode, with norms and biases that are all different."""
     torch.manual_seed(0)
     sizes = {"width": D, "heads": HEADS, "attention_dropout": 0.5}
-    made = MemSizer(TransformerConfig(**sizes), MemSizerSettings(**{"slots": 4, "chunk": 3, **changes})).double().eval()
+    made = (
+        MemSizer(
+            TransformerConfig(**sizes), MemSizerSettings(**{"slots": 4, "chunk": 3, **changes})
+        )
+        .double()
+        .eval()
+    )
     made.initialize(2)
     for parameter in made.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
@@ -30,7 +36,9 @@ def layer(**changes):
 
 
 def inputs(rows=2, length=T):
-    return torch.randn(rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
 
 
 @pytest.mark.parametrize("slots", [1, 4, 9])
@@ -47,7 +55,9 @@ def test_it_reads_as_the_equations_say(slots, length):
 
 def parts(length, slots=4):
     random = torch.Generator().manual_seed(2)
-    return [torch.randn(2, length, n, dtype=torch.float64, generator=random) for n in (slots, slots, D)]
+    return [
+        torch.randn(2, length, n, dtype=torch.float64, generator=random) for n in (slots, slots, D)
+    ]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, T - 1, T, 1000])
@@ -57,7 +67,9 @@ def test_in_parallel_in_chunks_and_token_by_token_it_is_the_same(chunk):
     seed = torch.randn(2, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     (wanted, after), (got, left) = summed_reads(*whole, T), summed_reads(*same, chunk)
     torch.testing.assert_close((got, left), (wanted, after), rtol=1e-12, atol=1e-12)
-    gradients = [torch.autograd.grad((out * seed).sum(), of) for out, of in ((got, same), (wanted, whole))]
+    gradients = [
+        torch.autograd.grad((out * seed).sum(), of) for out, of in ((got, same), (wanted, whole))
+    ]
     torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-12)
 
 
@@ -74,7 +86,9 @@ def test_a_window_that_is_read_in_pieces_is_that_of_one_pass(cuts):
 
 
 def test_gradients_are_those_of_differences():
-    assert torch.autograd.gradcheck(lambda *given: summed_reads(*given, 2)[0], [p.requires_grad_() for p in parts(5)])
+    assert torch.autograd.gradcheck(
+        lambda *given: summed_reads(*given, 2)[0], [p.requires_grad_() for p in parts(5)]
+    )
 
 
 def test_weights_of_slots_are_dropped_in_training_alone():
@@ -112,7 +126,9 @@ class TestBackboneOfIt(BackboneContract):
         return parse_model({"backbone": backbone, "width": 8, "attention": chosen}).sized(30, 5)
 
     @pytest.mark.parametrize("cuts", [[1], [4], list(range(1, 5))])
-    @pytest.mark.parametrize("changes", [{}, {"positions": "sinusoidal"}, {"lookup": {"name": "hashed-ngrams"}}])
+    @pytest.mark.parametrize(
+        "changes", [{}, {"positions": "sinusoidal"}, {"lookup": {"name": "hashed-ngrams"}}]
+    )
     def test_in_pieces_a_window_has_the_same_numbers_if_all_layers_can(self, config, changes, cuts):
         config = parse_model(config.model_dump(mode="json") | changes)
         assert reads_in_pieces(config) == (config.attention.layers is None)

@@ -1,4 +1,6 @@
-"""Product-key memory: its equations, its gradients, what its values learn by, and backbones that have it."""
+"""Product-key memory: its equations, its gradients, what its values learn by, and backbones that
+have it.
+"""
 
 import numpy as np
 import pytest
@@ -21,7 +23,9 @@ WIDTH, HEADS, N, K = 8, 3, 7, 4
 def layer(**changes):
     """In float64 and evaluation mode, with norms and biases that are all different."""
     torch.manual_seed(0)
-    settings = ProductKeysSettings(**{"heads": HEADS, "sub_keys": N, "neighbors": K, "query_width": 6, **changes})
+    settings = ProductKeysSettings(
+        **{"heads": HEADS, "sub_keys": N, "neighbors": K, "query_width": 6, **changes}
+    )
     made = ProductKeys(TransformerConfig(width=WIDTH), settings).double().eval()
     made.initialize(2)
     for parameter in made.lookup.parameters():
@@ -30,7 +34,9 @@ def layer(**changes):
 
 
 def inputs(rows=2, length=5):
-    return torch.randn(rows, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        rows, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
 
 
 def test_it_reads_as_the_equations_say():
@@ -66,7 +72,9 @@ def test_weights_add_up_and_only_slots_that_were_read_have_gradients():
     assert slots.shape == weights.shape == (2, 5, HEADS, K)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, HEADS, dtype=torch.float64))
     made(inputs()).sum().backward()
-    assert set(made.values.grad.any(1).nonzero().flatten().tolist()) == set(slots.flatten().tolist())
+    assert set(made.values.grad.any(1).nonzero().flatten().tolist()) == set(
+        slots.flatten().tolist()
+    )
 
 
 def test_low_precision_leaves_scores_exact():
@@ -79,7 +87,9 @@ def test_low_precision_leaves_scores_exact():
     assert torch.equal(low.weights, exact.weights)
 
 
-@pytest.mark.parametrize(("asked", "width", "queries"), [(None, 1024, 512), (None, 13, 12), (None, 1, 2), (64, 8, 64)])
+@pytest.mark.parametrize(
+    ("asked", "width", "queries"), [(None, 1024, 512), (None, 13, 12), (None, 1, 2), (64, 8, 64)]
+)
 def test_a_query_is_as_wide_as_the_model_unless_told(asked, width, queries):
     assert ProductKeysSettings(query_width=asked).queries_of(width) == queries
 
@@ -106,15 +116,26 @@ class TestBackboneOfIt(BackboneContract):
 
     @pytest.fixture(params=["batch", "layer"])
     def config(self, request, backbone):
-        keys = {"name": "product-keys", "sub_keys": 5, "neighbors": 3, "query_norm": request.param, "layers": [1]}
+        keys = {
+            "name": "product-keys",
+            "sub_keys": 5,
+            "neighbors": 3,
+            "query_norm": request.param,
+            "layers": [1],
+        }
         return parse_model({"backbone": backbone, "width": 8, "feed_forward": keys}).sized(30, 5)
 
     def test_it_stands_in_the_block_that_was_asked_for(self, model):
-        assert [isinstance(block.ffn, ProductKeys) for block in model.backbone.blocks] == [True, False]
+        assert [isinstance(block.ffn, ProductKeys) for block in model.backbone.blocks] == [
+            True,
+            False,
+        ]
 
 
 def test_the_model_is_made_of_its_file(tmp_path):
-    config = parse_model({"width": 8, "feed_forward": {"name": "product-keys", "sub_keys": 5, "neighbors": 3}})
+    config = parse_model(
+        {"width": 8, "feed_forward": {"name": "product-keys", "sub_keys": 5, "neighbors": 3}}
+    )
     net = LanguageModel(config.sized(30, 5))
     tokens = torch.arange(10).view(2, 5)
     net.train().encode(tokens)  # running means of the norm are part of the model
@@ -133,10 +154,15 @@ def test_they_are_those_of_all_pairs(n, data, seed, ties):
     if ties:
         query, keys = query.round(), keys.round()
     wanted = all_scores(query, *keys)
-    first, second = (torch.from_numpy(half @ part) for half, part in zip(keys, (query[:3], query[3:]), strict=True))
+    first, second = (
+        torch.from_numpy(half @ part)
+        for half, part in zip(keys, (query[:3], query[3:]), strict=True)
+    )
     scores, slots = best_slots(first[None], second[None], k)
     best, _, _ = read(wanted, np.eye(n * n), k)
-    np.testing.assert_allclose(scores[0], wanted[best], atol=1e-12)  # of slots that are level any may be taken
+    np.testing.assert_allclose(
+        scores[0], wanted[best], atol=1e-12
+    )  # of slots that are level any may be taken
     np.testing.assert_allclose(wanted[slots[0]], scores[0], atol=1e-12)
     assert len(set(slots[0].tolist())) == k
 

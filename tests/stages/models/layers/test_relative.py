@@ -15,8 +15,15 @@ HEADS, B, SIZE = 2, 3, 4
 def operands(length, keys, dtype=torch.float64):
     """q, k, v, r, u, v as `relative_attention` takes them, all different."""
     generator = torch.Generator().manual_seed(0)
-    shapes = [(HEADS, B, length, SIZE), *[(HEADS, B, keys, SIZE)] * 2, (HEADS, keys + 1, SIZE), *[(HEADS, SIZE)] * 2]
-    return [torch.randn(shape, dtype=dtype, generator=generator).requires_grad_() for shape in shapes]
+    shapes = [
+        (HEADS, B, length, SIZE),
+        *[(HEADS, B, keys, SIZE)] * 2,
+        (HEADS, keys + 1, SIZE),
+        *[(HEADS, SIZE)] * 2,
+    ]
+    return [
+        torch.randn(shape, dtype=dtype, generator=generator).requires_grad_() for shape in shapes
+    ]
 
 
 def slow(q, k, v, r, content, position):
@@ -66,7 +73,9 @@ def test_a_product_for_each_row_gives_the_numbers_of_one_for_all(monkeypatch):
 @pytest.mark.parametrize(("length", "keys"), [(64, 64), (64, 128)])
 def test_bf16_is_near(length, keys):
     exact = relative_attention(*operands(length, keys, torch.float32))
-    low = relative_attention(*(part.to(torch.bfloat16) for part in operands(length, keys, torch.float32)))
+    low = relative_attention(
+        *(part.to(torch.bfloat16) for part in operands(length, keys, torch.float32))
+    )
     assert low.dtype == torch.bfloat16
     torch.testing.assert_close(low.float(), exact, rtol=0.05, atol=0.05)
 

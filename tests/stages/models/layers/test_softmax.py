@@ -25,7 +25,9 @@ def test_bf16_is_as_near_to_the_truth_as_torch(length):
 
 def test_fp32_is_torchs_own():
     q, k, v = tensors(torch.float32)
-    assert torch.equal(causal_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    assert torch.equal(
+        causal_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    )
 
 
 def test_dropout_removes_whole_weights_and_keeps_the_mean():

@@ -7,7 +7,13 @@ from stages.reports.remarks.table import REPORT, remarks_on
 ROWS = [{"row": "plain", "perplexity": 80.0}, {"row": "knn-lm", "perplexity": 72.0}]
 COUNTS = {"tokens": 1000, "words": 500}
 METRICS = {"method": "lm", "split": "test", "read": {"model": "model/3"}, "rows": ROWS}
-DRAWN = {"samples": 10_000, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 57}
+DRAWN = {
+    "samples": 10_000,
+    "confidence": 0.95,
+    "unit": "document",
+    "block_tokens": None,
+    "units": 57,
+}
 
 
 def codes(report: dict[str, Any]) -> list[str]:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from stages.evaluation.fields import SHUT, held_against_counting
-from stages.reports.remarks.gains import loses_to_counting, nearly_ties, row_worse_than_trigram, tied
+from stages.reports.remarks.gains import (
+    loses_to_counting,
+    nearly_ties,
+    row_worse_than_trigram,
+    tied,
+)
 from stages.reports.remarks.table import REPORT, SEEDS, remarks_on
 from tests.stages.reports.remarks.figures import DRAWN, METRICS, ROWS, codes, text, trigram
 
@@ -14,12 +19,23 @@ TRAIN = {"corpus": "tokens/1", "split": "train", "tokens": 900}
 OTHER = {"corpus": "tokens/2", "split": "train", "tokens": 500}
 
 
-def control(perplexity: float | None, new: float | None = None, *, texts=(TRAIN,), past=None, **others) -> dict:
+def control(
+    perplexity: float | None, new: float | None = None, *, texts=(TRAIN,), past=None, **others
+) -> dict:
     figures = {"perplexity": perplexity, "perplexity_on_new_text": new}
-    return {"texts": list(texts), "past": past, "weight": None, "tune_split": None, **figures, **others}
+    return {
+        "texts": list(texts),
+        "past": past,
+        "weight": None,
+        "tune_split": None,
+        **figures,
+        **others,
+    }
 
 
-def report(*rows: tuple[str, float | None, dict | None], counted: float = 671.0, **others: object) -> dict:
+def report(
+    *rows: tuple[str, float | None, dict | None], counted: float = 671.0, **others: object
+) -> dict:
     """Rows of a model, each with its control."""
     made = [{"row": name, "perplexity": value, "control": held} for name, value, held in rows]
     return {**METRICS, "rows": made, "trigram": trigram(counted, counted), **others}
@@ -36,7 +52,9 @@ BOTH = ("both", 37.0, control(35.2, past="stream", weight=0.25, tune_split="vali
 CACHE = ("neural-cache", 30.0, control(35.2, past="document", weight=0.5))
 
 
-@pytest.mark.parametrize(("shut", "made"), [(9.0, True), (10.0, True), (11.0, False), (None, False)])
+@pytest.mark.parametrize(
+    ("shut", "made"), [(9.0, True), (10.0, True), (11.0, False), (None, False)]
+)
 def test_a_gate_that_gains_nothing_is_told(shut: float | None, made: bool) -> None:
     rows = [{"row": "spalm", "perplexity": 10.0}, {"row": SHUT, "perplexity": shut}]
     assert ("gate-gains-nothing" in codes({**METRICS, "rows": rows})) == made
@@ -44,14 +62,19 @@ def test_a_gate_that_gains_nothing_is_told(shut: float | None, made: bool) -> No
 
 def test_longer_training_is_not_called_useless_after_few_passes() -> None:
     few, many = (
-        text(report(PLAIN, counted=400.0, training={"passes": n, "still_falling": False}), "worse-than-trigram")
+        text(
+            report(PLAIN, counted=400.0, training={"passes": n, "still_falling": False}),
+            "worse-than-trigram",
+        )
         for n in (2.0, 8.0)
     )
     assert few.replace("2 passes", "8 passes") != many
 
 
 @pytest.mark.parametrize(("limit", "loses"), [(30.0, True), (50.0, False)])
-def test_a_shut_gate_has_no_figure_on_new_text_and_is_held_against_counting_on_all(limit: float, loses: bool) -> None:
+def test_a_shut_gate_has_no_figure_on_new_text_and_is_held_against_counting_on_all(
+    limit: float, loses: bool
+) -> None:
     outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 600.0}], "texts": []}
     made = report(PLAIN, (SHUT, 40.0, control(limit)), outside_repeated_paragraphs=outside)
     assert loses_to_counting(made, made["rows"][1]) == ((40.0, limit) if loses else None)
@@ -75,13 +98,16 @@ def test_a_model_that_loses_says_so_first_and_once() -> None:
     assert hardly[0] == "worse-than-counting" and "hardly-better-than-trigram" in hardly
 
 
-def test_of_a_model_that_learned_to_be_read_with_memory_the_row_without_is_not_held_against_counting() -> None:
+def test_of_a_model_that_learned_to_be_read_with_memory_the_row_without_is_not_held_against_counting() -> (
+    None
+):
     made = report(("plain", 900.0, control(671.0)), ("trime", 90.0, control(80.0)), method="trime")
     assert numbers(text(made, "worse-than-counting"))[:2] == [90, 80]
 
 
 @pytest.mark.parametrize(
-    ("value", "beaten"), [(44.8, (44.8, 24.7)), (24.7, (24.7, 24.7)), (24.6, None), (None, (None, 24.7))]
+    ("value", "beaten"),
+    [(44.8, (44.8, 24.7)), (24.7, (24.7, 24.7)), (24.6, None), (None, (None, 24.7))],
 )
 def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple | None) -> None:
     one = report(("knn-lm", value, control(24.7)))
@@ -99,19 +125,30 @@ def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple
     ],
     ids=["both", "new text decides", "more than two in a hundred", "worse", "diverged"],
 )
-def test_a_row_that_hardly_beats_its_control_ties(value: float, new: float | None, tie: tuple | None) -> None:
+def test_a_row_that_hardly_beats_its_control_ties(
+    value: float, new: float | None, tie: tuple | None
+) -> None:
     outside = {"repeated_share": 0.3, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
-    one = report(PLAIN, ("knn-lm", value, control(16.44, 22.08)), outside_repeated_paragraphs=outside)
+    one = report(
+        PLAIN, ("knn-lm", value, control(16.44, 22.08)), outside_repeated_paragraphs=outside
+    )
     pair = held_against_counting(one, one["rows"][1])
     assert (pair if nearly_ties(*pair) else None) == tie
     assert not nearly_ties(
-        *held_against_counting(report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value})
+        *held_against_counting(
+            report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value}
+        )
     )
 
 
 def test_where_text_was_read_before_the_new_one_decides() -> None:
     outside = {"repeated_share": 0.5, "rows": [{"row": "knn-lm", "perplexity": 50.0}], "texts": []}
-    one = report(PLAIN, ("knn-lm", 20.0, control(9.0, 51.0)), outside_repeated_paragraphs=outside, counted=9.0)
+    one = report(
+        PLAIN,
+        ("knn-lm", 20.0, control(9.0, 51.0)),
+        outside_repeated_paragraphs=outside,
+        counted=9.0,
+    )
     assert loses_to_counting(one, one["rows"][1]) is None  # counting knows the other text by heart
     one["rows"][1]["control"]["perplexity_on_new_text"] = 49.0
     assert loses_to_counting(one, one["rows"][1]) == (50.0, 49.0)
@@ -165,7 +202,9 @@ def test_a_model_that_diverged_loses_and_without_a_trigram_nothing_is_told() -> 
     rows = [{"row": "plain", "perplexity": None}]
     assert "worse-than-trigram" in codes({**METRICS, "rows": rows, "trigram": trigram(9.0)})
     for counted in (None, trigram(None)):
-        assert not {"worse-than-trigram", "trigram"}.intersection(codes({**METRICS, "trigram": counted}))
+        assert not {"worse-than-trigram", "trigram"}.intersection(
+            codes({**METRICS, "trigram": counted})
+        )
         assert not row_worse_than_trigram({**METRICS, "trigram": counted}, "plain")
 
 
@@ -178,16 +217,21 @@ def test_a_model_that_diverged_loses_and_without_a_trigram_nothing_is_told() -> 
         ({"passes": 4, "still_falling": False}, False),
     ],
 )
-def test_a_weak_model_is_to_be_trained_longer_only_where_that_helps(training: dict | None, longer: bool) -> None:
+def test_a_weak_model_is_to_be_trained_longer_only_where_that_helps(
+    training: dict | None, longer: bool
+) -> None:
     made = {**METRICS, "training": training, "trigram": trigram(72.0)}
     assert ("Train longer" in text(made, "worse-than-trigram")) == longer
     assert ("undertrained" in codes(made)) == (longer and training is not None)
 
 
 @pytest.mark.parametrize(
-    ("passes", "falling", "made"), [(0.5, None, True), (2, True, True), (2, False, False), (2, None, False)]
+    ("passes", "falling", "made"),
+    [(0.5, None, True), (2, True, True), (2, False, False), (2, None, False)],
 )
-def test_an_evaluation_tells_of_an_undertrained_model(passes: float, falling: bool | None, made: bool) -> None:
+def test_an_evaluation_tells_of_an_undertrained_model(
+    passes: float, falling: bool | None, made: bool
+) -> None:
     one = {**METRICS, "training": {"passes": passes, "still_falling": falling}}
     assert ("undertrained" in codes(one)) == made
     assert not made or ("falling" in text(one, "undertrained")) == bool(falling)
@@ -202,14 +246,25 @@ def test_the_row_that_changes_are_against_is_named(method: str, first: str, more
     assert text(made, "compared-with").count(f" {first}, model/3 ") == 1
     assert {"no-fair-baseline"}.intersection(codes(made)) == more
     assert "compared-with" not in codes({**made, "rows": ROWS[:1]})
-    unlike = {"row": ROWS[0], "model": "model/2", "report": "report/2", "method": "lm", "differs": ["steps 1, not 2"]}
+    unlike = {
+        "row": ROWS[0],
+        "model": "model/2",
+        "report": "report/2",
+        "method": "lm",
+        "differs": ["steps 1, not 2"],
+    }
     assert "unlike-baseline" in codes({**made, "baseline": unlike})
     assert "unlike-baseline" not in codes({**made, "baseline": {**unlike, "differs": []}})
 
 
 @pytest.mark.parametrize(
     ("units", "found"),
-    [(57, {"intervals"}), (19, {"intervals", "rough-intervals"}), (5, {"no-intervals"}), (1, {"no-intervals"})],
+    [
+        (57, {"intervals"}),
+        (19, {"intervals", "rough-intervals"}),
+        (5, {"no-intervals"}),
+        (1, {"no-intervals"}),
+    ],
 )
 def test_the_sample_of_intervals_is_told(units: int, found: set[str]) -> None:
     made = {**METRICS, "change_intervals": {**DRAWN, "units": units}}
@@ -221,20 +276,38 @@ def test_the_sample_of_intervals_is_told(units: int, found: set[str]) -> None:
 @pytest.mark.parametrize(
     ("rows", "above", "found"),
     [
-        ({"plain": 80, "a": 60, "b": 61, "c": 70}, (None, [-0.001, 0.02], [0.1, 0.2]), ("a", ["b"])),
-        ({"plain": 80, "a": 61, "b": 60, "c": 60.5}, ([0, 0.02], None, [-0.1, 0.2]), ("b", ["a", "c"])),
+        (
+            {"plain": 80, "a": 60, "b": 61, "c": 70},
+            (None, [-0.001, 0.02], [0.1, 0.2]),
+            ("a", ["b"]),
+        ),
+        (
+            {"plain": 80, "a": 61, "b": 60, "c": 60.5},
+            ([0, 0.02], None, [-0.1, 0.2]),
+            ("b", ["a", "c"]),
+        ),
         ({"plain": 80, "a": 60, "b": 61, "c": 70}, (None, [0.001, 0.02], None), None),
         ({"plain": 50, "a": 60, "b": 61, "c": 70}, (None, [-0.001, 0.02], [0.1, 0.2]), None),
         ({"plain": 80, "a": 60, "b": 61, "c": 70}, (None, None, None), None),
         ({"plain": 80, "a": None, "b": 61, "c": 70}, ([-0.1, 0.1], None, None), ("b", ["a"])),
     ],
 )
-def test_rows_that_chance_may_have_put_apart_tie(rows: dict, above: tuple, found: tuple | None) -> None:
-    drawn = [{"row": row, "interval": None, "above_lowest": edges} for row, edges in zip("abc", above, strict=True)]
+def test_rows_that_chance_may_have_put_apart_tie(
+    rows: dict, above: tuple, found: tuple | None
+) -> None:
+    drawn = [
+        {"row": row, "interval": None, "above_lowest": edges}
+        for row, edges in zip("abc", above, strict=True)
+    ]
     made = [{"row": row, "perplexity": value, "memories": []} for row, value in rows.items()]
     one = {**METRICS, "rows": made, "change_intervals": {**DRAWN, "rows": drawn}}
     assert tied(one) == found and ("ties" in codes(one)) == (found is not None)
-    lower = {"row": {"row": "plain", "perplexity": 40.0}, "model": "model/2", "report": "report/2", "method": "lm"}
+    lower = {
+        "row": {"row": "plain", "perplexity": 40.0},
+        "model": "model/2",
+        "report": "report/2",
+        "method": "lm",
+    }
     assert tied({**one, "baseline": lower}) is None  # the baseline's row is lowest
 
 
@@ -243,7 +316,13 @@ POINT = {"perplexity": 60.0, "searched": 0.6}
 
 
 def learned(gains=GAINS, used=True, searches=None, **memory: object) -> dict:
-    figures = {"name": "lambda", "one_for_all": 0.3, "mean": 0.25, "fitted_tokens": 5000, "held_out_gains": gains}
+    figures = {
+        "name": "lambda",
+        "one_for_all": 0.3,
+        "mean": 0.25,
+        "fitted_tokens": 5000,
+        "held_out_gains": gains,
+    }
     figures |= {"used": used, "searches": searches}
     return {**METRICS, "learned_weight": figures, "memories": [{"tune_split": "valid", **memory}]}
 
@@ -263,7 +342,10 @@ def learned(gains=GAINS, used=True, searches=None, **memory: object) -> dict:
             lambda: learned(searches=[{**POINT, "asked": share} for share in (0.0, 0.5, 1.0)]),
             {"learned-weight", "worth-of-searches"},
         ),
-        (lambda: learned(searches=[{"asked": 0.0, "searched": 0, "perplexity": None}]), {"learned-weight"}),
+        (
+            lambda: learned(searches=[{"asked": 0.0, "searched": 0, "perplexity": None}]),
+            {"learned-weight"},
+        ),
     ],
 )
 def test_a_learned_weight_is_told_with_its_gain(made: Callable[[], dict], found: set[str]) -> None:
@@ -272,7 +354,9 @@ def test_a_learned_weight_is_told_with_its_gain(made: Callable[[], dict], found:
 
 
 def test_a_learned_weight_is_told_with_its_figures() -> None:
-    assert "-2.0%" in text(learned(), "learned-weight") and "0.25" in text(learned(), "learned-weight")
+    assert "-2.0%" in text(learned(), "learned-weight") and "0.25" in text(
+        learned(), "learned-weight"
+    )
     short = text(learned(gains=[], used=False, searched=0.5), "too-short-to-learn")
     assert "5,000" in short and short.count(". ") == 1
 
@@ -282,8 +366,19 @@ def test_means_over_seeds_are_held_against_counting() -> None:
         pair = None if counted is None else (mean, counted)
         return {"row": name, "perplexity": {"mean": mean}, "change": None, "against_counting": pair}
 
-    rows = [row("plain", 80.0, 95.0), row("knn-lm", 72.0, 24.7), row("old", 70.0, None), row("cache", 72.0, 72.5)]
-    group = {"label": "A", "method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"], "rows": rows}
+    rows = [
+        row("plain", 80.0, 95.0),
+        row("knn-lm", 72.0, 24.7),
+        row("old", 70.0, None),
+        row("cache", 72.0, 72.5),
+    ]
+    group = {
+        "label": "A",
+        "method": "lm",
+        "seeds": [0, 1],
+        "reports": ["report/1", "report/2"],
+        "rows": rows,
+    }
     found = {"split": "test", "confidence": 0.95, "unknown_rate": 0.167, "groups": [group]}
     first, *others = remarks_on(SEEDS, found)
     assert first.code == "seeds-worse-than-counting" and first.text.startswith("A: knn-lm ")
@@ -292,5 +387,9 @@ def test_means_over_seeds_are_held_against_counting() -> None:
 
 
 def test_the_severest_remark_comes_first() -> None:
-    made = remarks_on(REPORT, {**report(PLAIN, KNN, CACHE), "change_intervals": {**DRAWN, "units": 9}})
-    assert [remark.severity for remark in made] == sorted((remark.severity for remark in made), reverse=True)
+    made = remarks_on(
+        REPORT, {**report(PLAIN, KNN, CACHE), "change_intervals": {**DRAWN, "units": 9}}
+    )
+    assert [remark.severity for remark in made] == sorted(
+        (remark.severity for remark in made), reverse=True
+    )

@@ -7,9 +7,22 @@ from stages.reports.remarks.table import MODEL, remarks_on
 from stages.reports.remarks.tuning import more_gains_on_scored, tuned_numbers
 from tests.stages.reports.remarks.figures import METRICS, trigram
 
-CACHE = {"sources": ["long"], "reader": "interpolate", "size": 100, "theta": 0.3, "lambda": 0.1, "tuned": ["theta"]}
+CACHE = {
+    "sources": ["long"],
+    "reader": "interpolate",
+    "size": 100,
+    "theta": 0.3,
+    "lambda": 0.1,
+    "tuned": ["theta"],
+}
 KNN = {
-    **{"sources": ["external"], "reader": "interpolate", "similarity": "l2", "key": "ffn-input", "k": 1024},
+    **{
+        "sources": ["external"],
+        "reader": "interpolate",
+        "similarity": "l2",
+        "key": "ffn-input",
+        "k": 1024,
+    },
     **{"temperature": 12.5, "lambda": 0.25, "tuned": ["temperature", "lambda"]},
 }
 AT_EDGE = {"lambda": False, "temperature": True}
@@ -50,33 +63,57 @@ def test_the_largest_there_can_be_is_no_edge(largest, is_edge):
 
 def test_edges_of_several_memories_are_told_by_memory():
     memories = [{**KNN, "interior": {"temperature": False, "lambda": False}}, CACHE]
-    both = [tuned_row(5.0, lowest=(False, False)), tuned_row(curve=[9, 8, 7]), tuned_row(curve=[9, 8, 7], over="size")]
+    both = [
+        tuned_row(5.0, lowest=(False, False)),
+        tuned_row(curve=[9, 8, 7]),
+        tuned_row(curve=[9, 8, 7], over="size"),
+    ]
     made = found(both, memories, k=9)
     assert list(made) == ["edge-of-grid", "more-memory-gains"]
     assert made["edge-of-grid"]["best"].split(" and ") == ["temperature (12.5)", "lambda (0.25)"]
     assert made["edge-of-grid"]["of"] == " of knn-lm before neural-cache"
-    assert made["more-memory-gains"] == {"row": "knn-lm", "gain": "12.5%", "split": "valid", "over": "k", "amount": "4"}
+    assert made["more-memory-gains"] == {
+        "row": "knn-lm",
+        "gain": "12.5%",
+        "split": "valid",
+        "over": "k",
+        "amount": "4",
+    }
 
 
 def test_memory_that_is_hardly_needed_gets_no_wider_grid():
     memories = [{**KNN, "lambda": 0.02, "interior": {"lambda": False, "temperature": False}}]
     made = found([tuned_row(8.99, curve=[9, 8, 7], lowest=[True])], memories, k=9)
     assert list(made) == ["memory-hardly-needed"]
-    assert (made["memory-hardly-needed"]["value"], made["memory-hardly-needed"]["gain"]) == ("0.02", "0.1%")
+    assert (made["memory-hardly-needed"]["value"], made["memory-hardly-needed"]["gain"]) == (
+        "0.02",
+        "0.1%",
+    )
     for row in (tuned_row(8.0, lowest=[True]), tuned_row(8.99), tuned_row(None, lowest=[True])):
-        assert "edge-of-grid" in found([row], memories)  # it gains, lies at the other edge, or is not known
+        assert "edge-of-grid" in found(
+            [row], memories
+        )  # it gains, lies at the other edge, or is not known
     chain = [KNN, {**CACHE, "interior": {"lambda": False}}]
     made = found([tuned_row(5.99, lowest=(False, True)), tuned_row(6.0), tuned_row(8.0)], chain)
-    assert made["memory-hardly-needed"]["name"] == "neural-cache after knn-lm"  # what it gains on top counts
+    assert (
+        made["memory-hardly-needed"]["name"] == "neural-cache after knn-lm"
+    )  # what it gains on top counts
 
 
 def test_of_memory_that_is_switched_off_nothing_else_is_told():
     off = {**KNN, "lambda": 0.0, "temperature": None, "interior": {}}
     made = found([tuned_row(9.0, curve=[9, 8, 7], lowest=[True], off=[True])], [off], k=9)
     assert list(made) == ["memory-of-no-use"]
-    assert (made["memory-of-no-use"]["others"], made["memory-of-no-use"]["value"]) == ("the model alone", "0")
+    assert (made["memory-of-no-use"]["others"], made["memory-of-no-use"]["value"]) == (
+        "the model alone",
+        "0",
+    )
     chain = [off, {**CACHE, "interior": {"theta": False}}]
-    rows = [tuned_row(None, lowest=(True, False), off=(True, False)), tuned_row(9.0), tuned_row(8.0, over="size")]
+    rows = [
+        tuned_row(None, lowest=(True, False), off=(True, False)),
+        tuned_row(9.0),
+        tuned_row(8.0, over="size"),
+    ]
     made = found(rows, chain)
     assert made["memory-of-no-use"]["name"] == "knn-lm before neural-cache"
     assert made["memory-of-no-use"]["others"] == "the others alone"
@@ -89,15 +126,25 @@ def test_memory_without_which_it_is_better_gets_no_wider_grid():
     assert (made["memory-costs"]["with"], made["memory-costs"]["without"]) == ("9.1", "9")
     assert "edge-of-grid" in found([tuned_row(8.9)], [joint], size=900), "it helps"
     lists = {**KNN, "interior": {"lambda": False}}
-    assert list(found([tuned_row(9.1, lowest=[True])], [lists])) == ["memory-costs"]  # nor with the smallest weight
+    assert list(found([tuned_row(9.1, lowest=[True])], [lists])) == [
+        "memory-costs"
+    ]  # nor with the smallest weight
     assert "edge-of-grid" in found([tuned_row(9.1)], [lists]), "the other edge"
     rows = [tuned_row(6.1, lowest=(False, False)), tuned_row(6.0), tuned_row(8.0)]
-    assert found(rows, [KNN, {**joint, "interior": {}}])["memory-costs"]["name"] == "neural-cache after knn-lm"
+    assert (
+        found(rows, [KNN, {**joint, "interior": {}}])["memory-costs"]["name"]
+        == "neural-cache after knn-lm"
+    )
 
 
 def test_no_more_neighbours_are_advised_where_a_trigram_is_better():
     def made(counted, interior=None):
-        return found([tuned_row(curve=[9, 8, 7])], [{**KNN, "interior": interior or {}}], counted=counted, k=9999)
+        return found(
+            [tuned_row(curve=[9, 8, 7])],
+            [{**KNN, "interior": interior or {}}],
+            counted=counted,
+            k=9999,
+        )
 
     assert list(made(8.5)) == ["more-memory-gains"]
     assert not made(7.5) and not made(7.5, {"k": False})
@@ -132,7 +179,11 @@ def test_a_curve_of_the_scored_split_is_no_reason_for_advice():
         return list(more_gains_on_scored(report))
 
     ((code, values),) = made(curve)
-    assert code == "more-memory-gains-on-scored" and values["gain"] == "12.5%" and values["split"] == "test"
+    assert (
+        code == "more-memory-gains-on-scored"
+        and values["gain"] == "12.5%"
+        and values["split"] == "test"
+    )
     assert not made(curve, [tuned_row()])
     assert not made({**curve, "over": "neighbors"})
 

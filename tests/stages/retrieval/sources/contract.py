@@ -29,7 +29,9 @@ SCALES = [0.0, 0.5, 2.0]
 
 @dataclass(frozen=True)
 class SmallSplit:
-    """T tokens; the key of a position depends on its window too. `neighbors`: rows a token finds, none of the first."""
+    """T tokens; the key of a position depends on its window too. `neighbors`: rows a token finds,
+    none of the first.
+    """
 
     tokens: torch.Tensor
     keys: torch.Tensor
@@ -45,7 +47,11 @@ class SmallSplit:
         """The same split up to and with the key of a position; what follows is another."""
         other = SmallSplit.made(99, self.stride)
         tokens = torch.cat((self.tokens[:position], (self.tokens[position:] + 1) % VOCABULARY))
-        return replace(self, tokens=tokens, keys=torch.cat((self.keys[: position + 1], other.keys[position + 1 :])))
+        return replace(
+            self,
+            tokens=tokens,
+            keys=torch.cat((self.keys[: position + 1], other.keys[position + 1 :])),
+        )
 
     def key(self, position: int, window_start: int) -> torch.Tensor:
         return self.keys[position] * (1 + 0.1 * window_start)
@@ -53,16 +59,23 @@ class SmallSplit:
     def as_scored(self, start: int, stop: int) -> torch.Tensor:
         """Keys of tokens [start, stop), each of the window that scores it."""
         scoring = windows(T, CONTEXT, self.stride, start, stop)
-        made = [self.key(p, w.start) for w in scoring for p in range(max(start, w.scored_from), min(stop, w.stop))]
+        made = [
+            self.key(p, w.start)
+            for w in scoring
+            for p in range(max(start, w.scored_from), min(stop, w.stop))
+        ]
         return torch.stack(made) if made else self.keys[:0]
 
-    def scored_range(self, source: Source, start: int, stop: int, found: FoundNeighbors) -> ScoredRange:
+    def scored_range(
+        self, source: Source, start: int, stop: int, found: FoundNeighbors
+    ) -> ScoredRange:
         """A range as an evaluator makes it, with nothing that the source does not say it needs."""
         needs, scoring = source.needs, windows(T, CONTEXT, self.stride, start, stop)
         before = {
             name: [
                 torch.stack(
-                    [self.key(p, w.start) for p in range(w.start, max(start, w.scored_from))] or [self.keys[0]]
+                    [self.key(p, w.start) for p in range(w.start, max(start, w.scored_from))]
+                    or [self.keys[0]]
                 )[: max(start, w.scored_from) - w.start]
                 for w in scoring
             ]
@@ -71,13 +84,22 @@ class SmallSplit:
         own = self.as_scored(start, stop)
         zeros = torch.zeros(stop - start)
         lm = LMScores(
-            start, self.tokens[start:stop], zeros - 1, zeros, dict.fromkeys(needs.keys, own), before, None, None
+            start,
+            self.tokens[start:stop],
+            zeros - 1,
+            zeros,
+            dict.fromkeys(needs.keys, own),
+            before,
+            None,
+            None,
         )
         first = max(0, start - needs.reach)
         past = CarriedState(start)
         if needs.reach and start:
             kept = self.as_scored(first, start)
-            past = CarriedState(start, keys=dict.fromkeys(needs.keys, kept), tokens=self.tokens[first:start])
+            past = CarriedState(
+                start, keys=dict.fromkeys(needs.keys, kept), tokens=self.tokens[first:start]
+            )
         document = DOCUMENTS[np.searchsorted(DOCUMENTS, np.arange(start, stop), side="right") - 1]
         neighbors = None
         if needs.neighbors:
@@ -117,7 +139,9 @@ class SourceContract:
         inputs = SourceInputs(CONTEXT, self.stride < CONTEXT, "cpu", small_datastore(self.lossless))
         return open_source(parse_reading(self.spec), inputs)
 
-    def log_sums(self, split: SmallSplit, bounds: Sequence[int], source: Source | None = None) -> LogSums:
+    def log_sums(
+        self, split: SmallSplit, bounds: Sequence[int], source: Source | None = None
+    ) -> LogSums:
         """LogSums [S, C, T] of a split that is read in ranges between bounds."""
         source = source or self.source
         found, parts = small_found(10), []
@@ -125,7 +149,12 @@ class SourceContract:
             scored_range = split.scored_range(source, start, stop, found)
             for _, (one,) in MemoryRow((source,)).retrieve(scored_range):
                 parts.append(one.log_sums(SCALES, source.cutoffs))
-        return LogSums(*(torch.cat([getattr(p, n) for p in parts], -1) for n in ("target", "total", "max_score")))
+        return LogSums(
+            *(
+                torch.cat([getattr(p, n) for p in parts], -1)
+                for n in ("target", "total", "max_score")
+            )
+        )
 
     @pytest.fixture(autouse=True)
     def few_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +173,9 @@ class SourceContract:
     def test_a_position_reads_neither_itself_nor_its_future(self, position: int) -> None:
         split = SmallSplit.made(0, self.stride)
         bounds = sorted({0, position, position + 1, T})
-        read, other = (self.log_sums(one, bounds) for one in (split, split.with_other_future(position)))
+        read, other = (
+            self.log_sums(one, bounds) for one in (split, split.with_other_future(position))
+        )
         torch.testing.assert_close(read.total[..., position], other.total[..., position])
         torch.testing.assert_close(read.max_score[..., position], other.max_score[..., position])
 
@@ -164,7 +195,10 @@ class SourceContract:
             at = narrow.cutoffs.index(cutoff)
             one = self.log_sums(split, [0, T], narrow)
             torch.testing.assert_close(
-                (one.total + one.max_score)[:, at], (wide.total + wide.max_score)[:, number], atol=1e-4, rtol=1e-4
+                (one.total + one.max_score)[:, at],
+                (wide.total + wide.max_score)[:, number],
+                atol=1e-4,
+                rtol=1e-4,
             )
 
     def test_it_says_what_tables_need(self) -> None:

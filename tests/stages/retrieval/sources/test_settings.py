@@ -11,7 +11,9 @@ from stages.retrieval.sources.source import SourceInputs
 from tests.stages.small_store import small_model, small_tokens
 
 
-@pytest.mark.parametrize(("k", "cutoffs"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))])
+@pytest.mark.parametrize(
+    ("k", "cutoffs"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))]
+)
 def test_cutoffs_double_up_to_k_and_end_with_it(k, cutoffs):
     assert doubling_cutoffs(k) == cutoffs
 
@@ -28,10 +30,14 @@ def test_cutoffs_double_up_to_k_and_end_with_it(k, cutoffs):
         ("similarity=scaled-dot", "ip", True, False),
     ],
 )
-def test_scores_are_recomputed_only_where_what_is_found_will_not_do(settings, metric, lossless, recomputed):
+def test_scores_are_recomputed_only_where_what_is_found_will_not_do(
+    settings, metric, lossless, recomputed
+):
     reading = parse_reading(f"external:lambda=0.1,{settings}")
     datastore = Datastore(None, None, metric, lossless)
-    assert ExternalSource(reading, SourceInputs(1, False, datastore=datastore)).recompute == recomputed
+    assert (
+        ExternalSource(reading, SourceInputs(1, False, datastore=datastore)).recompute == recomputed
+    )
 
 
 @pytest.mark.parametrize(("memory", "unit"), [(None, 1.0), ({"temperature": 4.0}, 4.0)])
@@ -43,7 +49,9 @@ def test_joint_temperatures_are_tried_around_that_of_training(tmp_path, memory, 
         read = {"model": model, "tokens": model.input("tokens")}
         return resolve_reading(parse_reading(spec), read, ("test",)).comparison.temperature
 
-    assert temperatures("local:reader=joint,temperature=tune") == tuple(unit * t for t in JOINT_TEMPERATURES)
+    assert temperatures("local:reader=joint,temperature=tune") == tuple(
+        unit * t for t in JOINT_TEMPERATURES
+    )
     assert temperatures("local:reader=joint,temperature=1/2") == (1.0, 2.0)
     assert temperatures("local:reader=joint,temperature=tune,similarity=dot") == "tune"
     assert temperatures("local:lambda=tune,temperature=tune") == "tune"

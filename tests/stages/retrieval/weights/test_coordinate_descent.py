@@ -14,7 +14,13 @@ from stages.memory.entries import LogSums
 from stages.memory.readers.reader import Interpolate, Joint
 from stages.retrieval.grids import ReadingGrid, interior, points_at
 from stages.retrieval.weights import grid as module
-from stages.retrieval.weights.grid import TuningSums, arrays_of, coordinate_descent, sums_bytes, sums_of
+from stages.retrieval.weights.grid import (
+    TuningSums,
+    arrays_of,
+    coordinate_descent,
+    sums_bytes,
+    sums_of,
+)
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6)
 FIRST = ReadingGrid(Interpolate(), scales=(0.5, 1.0, 2.0), cutoffs=(1, 2), weights=WEIGHTS)
@@ -49,7 +55,9 @@ def random_parts(seed: int, grids: Sequence[ReadingGrid], sizes: Sequence[int]) 
     return parts
 
 
-def slow_nll(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], place: Sequence[int]) -> float:
+def slow_nll(
+    parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], place: Sequence[int]
+) -> float:
     """Summed nats at one point of all readings: scale, cut-off and weight of each."""
     total = 0.0
     for log_p, log_z, log_sums in parts:
@@ -62,7 +70,9 @@ def slow_nll(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], place: S
 
 def exhaustive(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid]) -> float:
     """The least of `slow_nll` at all points."""
-    totals = torch.zeros(math.prod(size for grid in grids for size in grid.shape), dtype=torch.float64)
+    totals = torch.zeros(
+        math.prod(size for grid in grids for size in grid.shape), dtype=torch.float64
+    )
     for log_p, log_z, log_sums in parts:
         read = [log_p]
         for grid, one in zip(grids, log_sums, strict=True):
@@ -77,7 +87,9 @@ def exhaustive(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid]) -> flo
 
 @given(st.integers(0, 10_000), st.sampled_from([(FIRST, SECOND), (JOINT, SECOND)]))
 @settings(deadline=None, max_examples=12, derandomize=True)
-def test_the_end_is_about_as_good_as_the_best_of_all_points(seed: int, grids: tuple[ReadingGrid, ...]) -> None:
+def test_the_end_is_about_as_good_as_the_best_of_all_points(
+    seed: int, grids: tuple[ReadingGrid, ...]
+) -> None:
     parts = random_parts(seed, grids, [40, 7])
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
     assert nll[-1] == pytest.approx(slow_nll(parts, grids, best), rel=1e-5)
@@ -112,8 +124,10 @@ def masses_of(probabilities: Sequence[float]) -> LogSums:
 def test_a_case_by_hand() -> None:
     """Two tokens; the first memory knows one of them, the second both.
 
-    Alone the first memory gets weight 0.5: 0.505 x 0.125 is more than 0.01 x 0.25 and 0.901 x 0.025.
-    The second gets 0.9. Now that it stands in for the token that the first lacks, the first gets 0.9.
+    Alone the first memory gets weight 0.5: 0.505 x 0.125 is more than 0.01 x 0.25 and 0.901 x
+    0.025.
+    The second gets 0.9. Now that it stands in for the token that the first lacks, the first gets
+    0.9.
     """
     grid = ReadingGrid(Interpolate(), (1.0,), (1,), (0.0, 0.5, 0.9))
     log_sums = [masses_of([1.0, 0.0]), masses_of([1.0, 1.0])]
@@ -121,12 +135,17 @@ def test_a_case_by_hand() -> None:
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
     assert best == (0, 0, 2) * 2
     assert interior([grid, grid], best, [(1,), (1,)]) == [{"weight": False}] * 2
-    start, end = (0.1 * 0.505 + 0.9) * (0.1 * 0.125 + 0.9), (0.1 * 0.901 + 0.9) * (0.1 * 0.025 + 0.9)
+    start, end = (
+        (0.1 * 0.505 + 0.9) * (0.1 * 0.125 + 0.9),
+        (0.1 * 0.901 + 0.9) * (0.1 * 0.025 + 0.9),
+    )
     assert nll == pytest.approx([-math.log(start), -math.log(end)], rel=1e-6)
 
 
 def test_of_equals_the_first_is_taken() -> None:
-    nothing = LogSums(torch.full((2, 1, 3), -torch.inf), torch.full((2, 1, 3), -torch.inf), torch.zeros(2, 1, 3))
+    nothing = LogSums(
+        torch.full((2, 1, 3), -torch.inf), torch.full((2, 1, 3), -torch.inf), torch.zeros(2, 1, 3)
+    )
     grid = ReadingGrid(Interpolate(), (1.0, 2.0), (1,), (0.2, 0.4))
     parts = [(torch.zeros(3), torch.zeros(3), [nothing, nothing])]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])

@@ -49,7 +49,12 @@ def test_the_best_of_the_sums_of_all_ranges_is_chosen_and_comes_back_from_its_re
     assert policy.curve == [Point(8, 0.5, 0.3), Point(16, 2.0, 0.1)]
     grid = policy.describe_grid(tokens=4)
     assert grid["nll"] == [[5.0, 3.5], [5.0, 5.0], [2.5, 5.0]]
-    assert (grid["at"], grid["tokens"], grid["scales"], grid["weights"]) == (16, 4, [0.5, 1.0, 2.0], [0.1, 0.3])
+    assert (grid["at"], grid["tokens"], grid["scales"], grid["weights"]) == (
+        16,
+        4,
+        [0.5, 1.0, 2.0],
+        [0.1, 0.3],
+    )
 
 
 def test_sums_that_are_no_numbers_are_never_chosen_and_recorded_as_none(policy):
@@ -62,7 +67,9 @@ def test_sums_that_are_no_numbers_are_never_chosen_and_recorded_as_none(policy):
 
 
 def test_without_a_choice_the_numbers_given_are_taken_and_no_grid_is_reported():
-    (row,) = rows_of(parse_readings((CACHE.replace("0.5/1/2", "1").replace("0.1/0.3", "0.2"),)), INPUTS, False)
+    (row,) = rows_of(
+        parse_readings((CACHE.replace("0.5/1/2", "1").replace("0.1/0.3", "0.2"),)), INPUTS, False
+    )
     policy = Fixed(row, row.grids([1.0]))
     assert policy.points == (Point(8, 1.0, 0.2),) and policy.describe_grid(tokens=4) is None
     assert policy.curve == [Point(8, 1.0, 0.2), Point(16, 1.0, 0.2)]
@@ -83,7 +90,9 @@ def test_the_tuning_split_says_what_every_number_of_entries_is_worth(policy):
 @pytest.fixture
 def tuned() -> Grid:
     """A cache whose λ is one of the default grid."""
-    return opened(f"long:size=8/16,theta=0.5/1/2,lambda={'/'.join(map(str, LAMBDAS))},similarity=dot,key=hidden")
+    return opened(
+        f"long:size=8/16,theta=0.5/1/2,lambda={'/'.join(map(str, LAMBDAS))},similarity=dot,key=hidden"
+    )
 
 
 def test_memory_that_makes_every_sum_worse_is_switched_off_and_its_scale_is_not_reported(tuned):
@@ -95,7 +104,12 @@ def test_memory_that_makes_every_sum_worse_is_switched_off_and_its_scale_is_not_
     assert policy.points == (Point(8, 0.5, 0.0),)
     assert policy.curve == [Point(8, 0.5, 0.0), Point(16, 0.5, 0.0)]
     (memory,) = policy.describe("valid")
-    assert (memory["size"], memory["theta"], memory["lambda"], memory["interior"]) == (8, None, 0.0, {})
+    assert (memory["size"], memory["theta"], memory["lambda"], memory["interior"]) == (
+        8,
+        None,
+        0.0,
+        {},
+    )
     assert [point["lambda"] for point in policy.describe_points(policy.curve)] == [0.0, 0.0]
     shown = policy.describe_grid(tokens=2)
     assert shown["weights"] == [0.0, *LAMBDAS], "rising"
@@ -104,14 +118,18 @@ def test_memory_that_makes_every_sum_worse_is_switched_off_and_its_scale_is_not_
 
 
 def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
-    """Also that memory of one size alone would be worse than none: its curve shows what it is worth there."""
+    """Also that memory of one size alone would be worse than none: its curve shows what it is worth
+    there.
+    """
     sums = even(tuned, 20.0)
     sums[1, 1, 3], sums[2, 0, 4], sums[:, :, -1] = 10.0, 19.5, 19.0
     policy = after(tuned, sums)
     assert policy.points == (Point(16, 1.0, LAMBDAS[3]),)
     assert policy.curve == [Point(8, 2.0, LAMBDAS[4]), Point(16, 1.0, LAMBDAS[3])]
     shown = policy.describe_grid(tokens=1)
-    assert shown["weights"] == list(LAMBDAS) and all(len(line) == len(LAMBDAS) for line in shown["nll"])
+    assert shown["weights"] == list(LAMBDAS) and all(
+        len(line) == len(LAMBDAS) for line in shown["nll"]
+    )
     one = tuned_row(policy, tokens=1)
     assert (one["off"], one["lowest"]) == ([False], [False])
     sums[1, 1, 0] = 9.0

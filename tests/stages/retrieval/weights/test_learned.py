@@ -10,7 +10,9 @@ from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, neighbor_inputs
 from tests.oracles import learned_weight as oracle
 
 entries = st.lists(
-    st.tuples(st.floats(-30, 30, width=32) | st.just(-math.inf), st.integers(0, 3)), min_size=1, max_size=70
+    st.tuples(st.floats(-30, 30, width=32) | st.just(-math.inf), st.integers(0, 3)),
+    min_size=1,
+    max_size=70,
 )
 
 
@@ -26,8 +28,13 @@ def test_neighbours_are_told_as_counted_one_by_one(pairs):
 
 def test_parts_of_many_positions_are_those_of_each(monkeypatch):
     random = torch.Generator().manual_seed(0)
-    scores, values = torch.randn(11, 20, generator=random), torch.randint(0, 5, (11, 20), generator=random)
-    alone = torch.cat([neighbor_inputs(s[None], v[None]) for s, v in zip(scores, values, strict=True)])
+    scores, values = (
+        torch.randn(11, 20, generator=random),
+        torch.randint(0, 5, (11, 20), generator=random),
+    )
+    alone = torch.cat(
+        [neighbor_inputs(s[None], v[None]) for s, v in zip(scores, values, strict=True)]
+    )
     monkeypatch.setattr(learned, "POSITIONS", 4)
     assert torch.equal(neighbor_inputs(scores, values), alone)
 

@@ -27,7 +27,11 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(policy: type[Learned] = Learned) -> Learned:
     """A cache of eight positions for which λ = 0.3 was the best for all contexts."""
-    row, *_ = rows_of(parse_readings(("long:size=8,theta=1,lambda=learned,similarity=dot,key=hidden",)), SMALL, False)
+    row, *_ = rows_of(
+        parse_readings(("long:size=8,theta=1,lambda=learned,similarity=dot,key=hidden",)),
+        SMALL,
+        False,
+    )
     grid = ReadingGrid(row.grids([1.0])[0].reader, (1.0,), (8,), (0.3,), off=0.0)
     return policy(row, [grid]).after("tune", Choice([0, 0, 0])._asdict())
 
@@ -73,7 +77,9 @@ def test_half_of_the_searches_are_worth_it_for_half_of_the_contexts(monkeypatch)
 def test_it_is_learned_in_one_thread(monkeypatch, threads):
     """Sums of many threads differ in their last digits, and workers have other numbers of them."""
     seen, learn = [], per_context.learn
-    monkeypatch.setattr(per_context, "learn", lambda *given: seen.append(torch.get_num_threads()) or learn(*given))
+    monkeypatch.setattr(
+        per_context, "learn", lambda *given: seen.append(torch.get_num_threads()) or learn(*given)
+    )
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -87,7 +93,11 @@ def test_it_is_learned_in_one_thread(monkeypatch, threads):
 def test_no_memory_is_read_that_never_helps():
     policy = after(opened(Searched), positions(0.0, 0.0))
     assert policy.choices["weigh"]["weight"] == 0.0 and policy.gains is None
-    assert policy.model is None and policy.searches_where is None and policy.points == (Point(8, 1.0, 0.0),)
+    assert (
+        policy.model is None
+        and policy.searches_where is None
+        and policy.points == (Point(8, 1.0, 0.0),)
+    )
 
 
 def test_before_the_pass_the_best_weight_for_all_is_read():
