@@ -241,7 +241,7 @@ def tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Artifact:
     return make(MakePairs(), PairsConfig(), {}, Store(tmp_path / "store"), Execution()).artifact
 
 
-def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
+def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm: Memlm) -> None:
     sizes = (
         "--segment-length",
         8,
@@ -275,7 +275,7 @@ def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm
     assert any("BLEU" in line and "translator" in line for line in told(report.err))
 
 
-def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
+def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm) -> None:
     """Padding of either side changes nothing; ranges may cut a sentence."""
     model = memlm(
         "train", tokens.reference, "--backbone", "translator", "--steps", 2, "--segment-length", 8
@@ -293,7 +293,7 @@ def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm)
     torch.testing.assert_close(together, parts)
 
 
-def test_what_would_learn_padding_or_cut_pairs_is_refused(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
+def test_what_would_learn_padding_or_cut_pairs_is_refused(tokens: Artifact, memlm: Memlm) -> None:
     model = memlm(
         "train", tokens.reference, "--backbone", "translator", "--steps", 2, "--segment-length", 8
     ).reference

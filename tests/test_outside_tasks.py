@@ -114,7 +114,7 @@ def test_losses_by_document_are_those_of_a_loop_and_their_mean_is_the_loss(regis
 
 def test_a_plugin_is_trained_killed_resumed_and_scored_by_the_command(
     registered: str,
-    memlm: Memlm,  # noqa: F811
+    memlm: Memlm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
