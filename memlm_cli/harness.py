@@ -1,7 +1,7 @@
 """memlm's models, memories included, for EleutherAI's lm-evaluation-harness (extra `harness`).
 
-    python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y --tasks
-    lambada_openai
+    python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y \\
+        --tasks lambada_openai
 
 registers `memlm` and starts the harness; all its other options work as usual.
 """

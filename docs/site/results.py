@@ -4,8 +4,9 @@ into `docs/results`.
 A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/data/PAGE/NAME.toml`.
 Such a file has
 
-    columns = ["what is compared", "measured", …] [[rows]] cells = ["TRIME", {mean = 128.1, interval
-    = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
+    columns = ["what is compared", "measured", …]
+    [[rows]]
+    cells = ["TRIME", {mean = 128.1, interval = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
 
 and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as
 they are known. `notes` are measurements of the same runs that have no row, `details` those that the

@@ -1,8 +1,8 @@
 """How many segments drawn at random a batch of each kind is worth to the plain loss, and how many
 documents it reads.
 
-    python -m tests.benchmarks.bench_batches MODEL [BATCHES…] [--batches 60 --segments 16
-    --segment-length 256]
+    python -m tests.benchmarks.bench_batches MODEL [BATCHES…] [--batches 60 --segments 16 \\
+        --segment-length 256]
 
 Of every kind so many batches are drawn, and the gradient of the plain loss of each is taken,
 without dropout and without change of weights. The mean of n independent segments varies by 1/n of

@@ -1,8 +1,8 @@
 """Compressed keys, ranked again by the keys themselves, against search of whole keys by lists, at
 equal recall.
 
-    python -m tests.benchmarks.bench_compressed --store STORE --index INDEX [--k 4,1024 --recall
-    own,0.95 --graph]
+    python -m tests.benchmarks.bench_compressed --store STORE --index INDEX [--k 4,1024 --recall \\
+        own,0.95 --graph]
 
 The index is IVF-flat (L2). Beside ours: FAISS's own search of the same file; its fast scans, in the
 same lists, of product-quantised codes of 4 bits (a part to two, or to four numbers) and of RaBitQ's

@@ -1,10 +1,12 @@
 """Search on a GPU beside the plainest search there, one product with all keys and `topk`, and
 beside other engines.
 
-    python -m tests.benchmarks.bench_device_search [--keys 524288 --lists 1024 --queries 32768 --k 4
-    64 1024] python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024
-    --rounds 2 --rivals python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only
-    lists exact --profile python -m tests.benchmarks.bench_device_search --kernels
+    python -m tests.benchmarks.bench_device_search [--keys 524288 --lists 1024 --queries 32768 \\
+        --k 4 64 1024]
+    python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024 \\
+        --rounds 2 --rivals
+    python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only lists exact --profile
+    python -m tests.benchmarks.bench_device_search --kernels
 
 Keys are made around random centres, each in the list of its own, 64 of which are read. A row for
 each k and engine, as JSON: queries/s, and how many times those of the plain search, which is exact;

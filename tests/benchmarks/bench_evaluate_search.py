@@ -1,8 +1,8 @@
 """Evaluation that searches an index, k = 1,024, beside the plain model and beside FAISS's search
 alone.
 
-    python -m tests.benchmarks.bench_evaluate_search --store STORE --index INDEX [--tokens 32768 --k
-    1024]
+    python -m tests.benchmarks.bench_evaluate_search --store STORE --index INDEX [--tokens 32768 \\
+        --k 1024]
 
 The index has lists, and its datastore's model is evaluated on the first tokens of the test split.
 All take turns in one process: `plain`, the whole evaluation without memory, from opening the

@@ -1,7 +1,7 @@
 """A datastore grown in ten steps and cut in half, against those that are built at once.
 
-    python -m tests.benchmarks.bench_grow wikitext-2/train.txt [--width 64 --layers 2 --articles
-    600]
+    python -m tests.benchmarks.bench_grow wikitext-2/train.txt [--width 64 --layers 2 --articles \\
+        600]
 
 The articles of a text in WikiText's format are tokenized together, and in ten parts; a model with
 random weights, which reads each article by itself, makes keys. A tenth of the text is added nine

@@ -1,9 +1,10 @@
 """Kernels in Triton beside PyTorch's way of the same function, and beside the products that both
 need.
 
-    python -m tests.benchmarks.bench_kernels local [--positions 24576 --segment-length 3072 --width
-    128] python -m tests.benchmarks.bench_kernels cells --positions 16384 --segment-length 512
-    --width 1024
+    python -m tests.benchmarks.bench_kernels local [--positions 24576 --segment-length 3072 \\
+        --width 128]
+    python -m tests.benchmarks.bench_kernels cells --positions 16384 --segment-length 512 \\
+        --width 1024
 
 `local`, `long` and `others` are in-batch memory as trime, trime-long and trime-ext read it, `cells`
 is the recurrence of SRU++. Times are medians of a forward and a backward pass, in turn. `floor`:

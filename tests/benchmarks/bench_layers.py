@@ -1,10 +1,12 @@
 """What memories of layers are worth on text, and what they cost: equal updates, every model with
 the same seeds.
 
-    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl [--store S --seeds 0 1 2 --updates
-    400 --together 2] python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl --models
-    transformer-xl memorizing --small-vocabulary python -m tests.benchmarks.bench_layers TOKENS
-    R.jsonl --models memorizing-0 memorizing --init-from MODEL --lr 0.001
+    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl [--store S --seeds 0 1 2 \\
+        --updates 400 --together 2]
+    python -m tests.benchmarks.bench_layers TOKENS RESULTS.jsonl --models transformer-xl \\
+        memorizing --small-vocabulary
+    python -m tests.benchmarks.bench_layers TOKENS R.jsonl --models memorizing-0 memorizing \\
+        --init-from MODEL --lr 0.001
 
 Models of two layers of width 128, segments of 256, learn by `memlm train` and are read by `memlm
 evaluate`, each with one thread, so many side by side. A line of RESULTS is a training, or a

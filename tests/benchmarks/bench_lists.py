@@ -1,8 +1,8 @@
 """Search of an IVF index list by list against FAISS's `index.search`: same file, same lists read,
 same neighbours.
 
-    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries
-    8192] [--copies 1]
+    python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] \\
+        [--queries 8192] [--copies 1]
 
 Without an index the keys are those that a small model with random weights makes of a text, Python's
 documentation or `--text FILE`. Queries are stored keys, a little moved. With --copies each key

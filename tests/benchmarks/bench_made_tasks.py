@@ -1,8 +1,8 @@
 """What memories of layers are good for: made tasks with known chance levels, as text, learnt by
 `memlm train`.
 
-    python -m tests.benchmarks.bench_made_tasks TASK FOLDER [--seeds 0 1 2 --updates 2000 --models
-    NAME …]
+    python -m tests.benchmarks.bench_made_tasks TASK FOLDER [--seeds 0 1 2 --updates 2000 \\
+        --models NAME …]
 
 A document is a line of words. Every word is predicted, as in any text; scored are those that a
 question asks for. A seed is one of the documents, the weights and the order. A line a model, a seed

@@ -1,8 +1,8 @@
 """Search by lists among keys that fill a GPU, and how long it would take to find the neighbours of
 more.
 
-    python -m tests.benchmarks.bench_many_keys [--keys 16777216 67108864 --dim 512 --length 6287
-    --wanted 103000000]
+    python -m tests.benchmarks.bench_many_keys [--keys 16777216 67108864 --dim 512 --length 6287 \\
+        --wanted 103000000]
 
 Keys are made as in `bench_device_search`, in lists of one length on average, 64 of which are read;
 queries come in the blocks of `precompute-neighbors`. A row for each number of keys, as JSON:

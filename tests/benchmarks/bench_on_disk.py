@@ -1,8 +1,8 @@
 """Search of an index about ten times as large as the memory allowed, beside the same search in
 memory.
 
-    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] [--gigabytes
-    1.3] [--k 4,1024]
+    python -m tests.benchmarks.bench_on_disk --store STORE --index INDEX [--copies 112] \\
+        [--gigabytes 1.3] [--k 4,1024]
 
 The index has the lists of INDEX (IVF-flat of float16 keys), and in them every key as many times,
 each a little moved; it is written once into --folder. It is searched for stored keys, moved

@@ -1,8 +1,8 @@
 """How much memory an update of a Memformer takes, by segments T: through time, with checkpoints, by
 memory replay.
 
-    python -m tests.benchmarks.bench_replay [--width 128 --slots 64 --length 64 --timesteps 2 4 8 16
-    32]
+    python -m tests.benchmarks.bench_replay [--width 128 --slots 64 --length 64 --timesteps 2 4 \\
+        8 16 32]
 
 One stream in batches of four. `through time` keeps all activations; `checkpoints` keeps what each
 segment begins with, and computes a segment anew in the backward pass (torch.utils.checkpoint around

@@ -1,9 +1,9 @@
 """A training step of every method and backbone, beside a plain Transformer of the same attention
 span.
 
-    python -m tests.benchmarks.bench_steps [--rows "transformer trime" "transformer-xl lm" …]
-        [--profile] [--layers 8 --width 128 --segment-length 256 --batch-tokens 4096 --precision
-        fp32]
+    python -m tests.benchmarks.bench_steps [--rows "transformer trime" "transformer-xl lm" …] \\
+        [--profile]
+        [--layers 8 --width 128 --segment-length 256 --batch-tokens 4096 --precision fp32]
 
 All models of one shape, vocabulary adaptive, on tokens and neighbours drawn by Zipf's law. They
 take turns, one step of `Trainer` each, in one process; ratios are those of median times (above 1:

@@ -1,7 +1,7 @@
 """An update of a stream of tasks, beside plain fine-tuning of the same encoder in a minimal loop.
 
-    python -m tests.benchmarks.bench_tasks [--methods seq replay …] [--layers 4 --width 128 --length
-    64 --rows 16]
+    python -m tests.benchmarks.bench_tasks [--methods seq replay …] [--layers 4 --width 128 \\
+        --length 64 --rows 16]
 
 Both read the same padded documents of 8 to 64 tokens with the same weights and AdamW; the minimal
 loop does nothing else. They take turns, an update each, in one process; ratios are those of median

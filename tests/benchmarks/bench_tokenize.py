@@ -1,8 +1,8 @@
 """Throughput of `tokenize` beside a peer and the floor, and its memory against a text ten times the
 size.
 
-    python -m tests.benchmarks.bench_tokenize [--tokenizer word|bpe] [--text FILE | --megabytes 10]
-    [--rounds 3]
+    python -m tests.benchmarks.bench_tokenize [--tokenizer word|bpe] [--text FILE | --megabytes \\
+        10] [--rounds 3]
 
 The floor reads the text and cuts its lines at white space, and keeps nothing. The peer of words is
 the plainest loop:

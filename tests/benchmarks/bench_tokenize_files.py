@@ -1,7 +1,7 @@
 """Processor time of `tokenize` on files, and a digest of all that it wrote but its manifest.
 
-    python -m tests.benchmarks.bench_tokenize_files FILE… [--tokenizers word,bpe] [--workers 1,2]
-    [--documents wikitext]
+    python -m tests.benchmarks.bench_tokenize_files FILE… [--tokenizers word,bpe] [--workers \\
+        1,2] [--documents wikitext]
 
 For real text, beside `bench_tokenize`, whose text is made. The plainest loop of that script is
 timed on the same files. With workers, time is that of the first process and half that of the two of

@@ -1,7 +1,8 @@
 """Training throughput against a minimal loop of the same shape.
 
-    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000
-        --precision fp32] [--compile [--cuda-graphs]] [--nanogpt FOLDER]
+    python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary \\
+        10000 --precision fp32]
+        [--compile [--cuda-graphs]] [--nanogpt FOLDER]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused

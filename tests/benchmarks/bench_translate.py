@@ -1,7 +1,7 @@
 """Translating with neighbours at every step, beside the model alone and beside the searches alone.
 
-    python -m tests.benchmarks.bench_translate --store STORE --index INDEX --lines FILE [--count 128
-    --k 16 --rounds 3]
+    python -m tests.benchmarks.bench_translate --store STORE --index INDEX --lines FILE [--count \\
+        128 --k 16 --rounds 3]
 
 The first lines of a file are translated in one process, in turn: `plain`, by the model of the
 index; `kNN-MT`, with k neighbours, λ .5; both with one beam; `loop`, the simplest loop over the

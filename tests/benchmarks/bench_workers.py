@@ -1,8 +1,8 @@
 """Two processes (`--workers 2`) against one, where each computes with one thread: wanted at least
 1.6 on two cores.
 
-    python -m tests.benchmarks.bench_workers --store STORE MODEL INDEX [--tokens 1048576 --scored
-    131072]
+    python -m tests.benchmarks.bench_workers --store STORE MODEL INDEX [--tokens 1048576 \\
+        --scored 131072]
 
 build-datastore of the first tokens of the train split, precompute-neighbors (k = 4) of as many of
 each split of --queries, and evaluate (kNN-LM, k = 1,024) of the first --scored of test, each as a

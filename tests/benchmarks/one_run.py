@@ -1,8 +1,8 @@
 """The benchmarks of docs/results/speed.md, one after the other, on a machine where nothing else
 runs.
 
-    python -m tests.benchmarks.one_run RESULTS --store STORE --index INDEX [--only bench_help
-    bench_cache]
+    python -m tests.benchmarks.one_run RESULTS --store STORE --index INDEX [--only bench_help \\
+        bench_cache]
 
 STORE is one in which `memlm run quickstart` has run, INDEX its index. Each script is a process of
 its own; what it prints goes to RESULTS/NAME.txt, behind a line that tells the command, the

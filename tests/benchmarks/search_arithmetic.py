@@ -1,8 +1,8 @@
 """Arithmetic of finding the neighbours of every token on one GPU: operations, bytes, and seconds of
 each phase.
 
-    python -m tests.benchmarks.search_arithmetic >
-    docs/results/data/cluster/neighbors-on-one-gpu.toml
+    python -m tests.benchmarks.search_arithmetic > \\
+        docs/results/data/cluster/neighbors-on-one-gpu.toml
 
 Nothing of it is measured at this size. Rates are those of the maker's datasheet, times the share of
 them that an H100 reached (docs/results/data/speed/on-a-gpu.toml). `phases` is the least that

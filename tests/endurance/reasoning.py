@@ -1,8 +1,8 @@
 """kNN-LM of a pretrained model on tasks: perplexity falls, and what becomes of reasoning
 (arXiv:2408.11815).
 
-    python -m tests.endurance.reasoning MODEL WIKITEXT TASKS [--items 200] [--tasks piqa sst2]
-    [--store STORE]
+    python -m tests.endurance.reasoning MODEL WIKITEXT TASKS [--items 200] [--tasks piqa sst2] \\
+        [--store STORE]
 
 WIKITEXT holds `train.txt.gz`, `valid.txt` and `test.txt`; TASKS `piqa.jsonl` with `piqa.lst` (goal,
 sol1, sol2; the right one), `sst2.jsonl` (text, label) and `lambada.jsonl` (text). The datastore is

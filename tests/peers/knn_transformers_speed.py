@@ -1,8 +1,8 @@
 """A real pretrained model read with a datastore by memlm and by knn-transformers: perplexities, and
 the time of both.
 
-    python -m tests.peers.knn_transformers_speed --sources peers --model MODEL --train TEXT --test
-    TEXT
+    python -m tests.peers.knn_transformers_speed --sources peers --model MODEL --train TEXT \\
+        --test TEXT
 
 MODEL: a folder or FILE.gguf; TEXT: a file each. One process, the same tokens, windows, k, λ and
 temperature. Their exact search is an index of one list; their own index (IVF-PQ, 32 of its lists
