@@ -129,7 +129,7 @@ def rows(models: dict[str, Timed], rounds: int) -> Iterator[str]:
             times[name].append(timed.seconds())
     base = statistics.median(times[next(iter(models))])
     kinds = (*KINDS, "else")
-    yield f"| | update | weights | state, kB | {' | '.join(kinds)} |"
+    yield f"| | update | weights | state, KiB | {' | '.join(kinds)} |"
     yield f"|{'---|' * (4 + len(kinds))}"
     for name, timed in models.items():
         config = timed.model.config

@@ -224,7 +224,7 @@ def table(rows: list[dict[str, Any]], bits: bool) -> Iterator[str]:
     """A line of Markdown for each reading of a model."""
     of_base = {row["seed"]: row for row in rows if row["model"] == BASE and row["read"] == "own"}
     trainings = {(row["model"], row["seed"]): row for row in rows if row["read"] == "train"}
-    yield "| model | long length | seeds | figure | change | training, time | peak MB, train / test | state, kB |"
+    yield "| model | long length | seeds | figure | change | training, time | peak MiB, train / test | state, KiB |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, read in dict.fromkeys(
         (row["model"], row["read"]) for row in rows if row["read"] != "train"

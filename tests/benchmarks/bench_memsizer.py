@@ -160,7 +160,7 @@ def main() -> None:
     unit = rows["MemSizer", LENGTHS[0]]["seconds"]
     print(f"{unit * 1e6:.0f} µs a token of MemSizer behind {LENGTHS[0]} tokens\n")
     print(
-        "| tokens before | MemSizer, time | softmax, time | MemSizer, kB | softmax, kB |\n|---|---|---|---|---|"
+        "| tokens before | MemSizer, time | softmax, time | MemSizer, KiB | softmax, KiB |\n|---|---|---|---|---|"
     )
     for length in LENGTHS:
         both = [rows[name, length] for name in ("MemSizer", "softmax")]
