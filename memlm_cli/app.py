@@ -20,7 +20,6 @@ from typer.core import TyperGroup
 
 from memlm_cli.command import Commands
 from memlm_cli.console import answer, open_closed_streams
-from memlm_cli.defaults import read_defaults
 from memlm_cli.exit_codes import guarded
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
@@ -181,17 +180,10 @@ def invoke(arguments: Sequence[str]) -> None:
     # First: otherwise a package that hides ours fails somewhere deep, with an unrelated message.
     check_origin()
     command = typer.main.get_command(app)
-    defaults = read_defaults(command)
     if COMPLETION in os.environ:
         asked = os.environ[COMPLETION]
-        raise typer.Exit(
-            shell_complete(
-                command, {"default_map": defaults.by_command}, "memlm", COMPLETION, asked
-            )
-        )
-    with command.make_context(
-        "memlm", list(arguments), default_map=defaults.by_command, obj=defaults
-    ) as context:
+        raise typer.Exit(shell_complete(command, {}, "memlm", COMPLETION, asked))
+    with command.make_context("memlm", list(arguments)) as context:
         command.invoke(context)
 
 

@@ -32,7 +32,7 @@ def given_settings(
     """All settings that a user gave for a stage, as nested tables. Settings not given have their
     defaults.
 
-    Typed settings win over memlm.toml, whichever way they were typed.
+    Typed settings win over those of the file of --config.
 
     Args:
         common: has --config, --set and --precision.
@@ -40,28 +40,14 @@ def given_settings(
         options: options whose setting has another name; the others give the setting of their own
         name.
     """
-    result: Settings = {}
-    # memlm.toml comes first: whatever was typed wins over it.
-    for by_default in (True, False):
-        named = {
-            name: value
-            for name, value in given.items()
-            if (name in common.by_default) == by_default
-        }
-        own = {
-            options[name].setting if name in options else name: value
-            for name, value in named.items()
-        }
-        chosen = ("config" in common.by_default) == by_default
-        file = read_toml(common.config) if common.config and chosen else {}
-        assigned = [
-            assignment(text) for text in (common.default_set if by_default else common.set or ())
-        ]
-        said = merged(*assigned, nested(own))
-        _require_one(said)
-        for layer in (file, said):
-            result = merged(_giving_way(result, layer), layer)
-    return result
+    named = {
+        options[name].setting if name in options else name: value for name, value in given.items()
+    }
+    assigned = [assignment(text) for text in common.set or ()]
+    typed = merged(*assigned, nested(named))
+    _require_one(typed)
+    file = read_toml(common.config) if common.config else {}
+    return merged(_giving_way(file, typed), typed)
 
 
 def _giving_way(settings: Settings, later: Settings) -> Settings:

@@ -1,48 +1,29 @@
-"""Behaviour of all commands: late import, a sign of life, defaults from `memlm.toml`.
-
-Stages also have the options under "Everywhere".
-"""
+"""Behaviour of all commands: late import, a sign of life, groups of options as one value."""
 
 import atexit
 import gc
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 import typer
 
-from memlm_cli.console import say
-from memlm_cli.defaults import FILE, Default
 from memlm_cli.options import Asked, Common, OptionsOf, parameters_of
 from memlm_cli.progress import telling
 from stages.errors import UsageError
 from stages.registry import load
-from stages.reporting import first_process
 
-ALTERNATIVES = (
-    ("steps", "epochs"),
-    ("memory", "report"),
-    ("text", "position"),
-    ("text", "split"),
-    ("text", "length"),
-)
-"""Options with the same meaning: if one is typed, a default of the other is ignored."""
 SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
 """The name of a setting at the beginning of an error message."""
-HOW = ("store", "workers", "executor", "json", "json_")
-"""Parameters that no result depends on, so that no reminder names them."""
 
 SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
 """Parameters that receive several options as one value, and the class of that value."""
 
 
 class Commands(typer.Typer):
-    """Commands that show that they are at work, and whose options may have defaults in
-    `memlm.toml`.
-    """
+    """Commands that show that they are at work."""
 
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
@@ -89,36 +70,12 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         # searches. Python would search several times, which takes a third of a second with torch.
         atexit.unregister(gc.collect)
         atexit.register(gc.collect)
-        if (
-            context.obj.error is not None and context.info_name != "doctor"
-        ):  # which examines memlm.toml
-            raise context.obj.error
-        entries = context.obj.of(words_of(context))
-        typed = [
-            name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")
-        ]
-        defaults = in_force(entries, typed)
-        # Click filled in the value of memlm.toml; where that gives way, the option's own default
-        # holds.
-        for name in {entry.parameter for entry in entries} - defaults.keys():
-            if _source(context, name) == "DEFAULT_MAP":
-                values[name] = next(p.default for p in parameters if p.name == name)
-        with named_in_errors(defaults):
-            for name, group in groups.items():
-                values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
+        for name, group in groups.items():
+            values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
+        if common:
             given = {p.name: values.pop(p.name) for p in shared}
-            if common == "common":
-                if "set" in defaults:
-                    given["default_set"] = tuple(defaults["set"].value)
-                    given["set"] = (
-                        given["set"] if _source(context, "set") == "COMMANDLINE" else None
-                    )
-                given["by_default"] = frozenset(defaults)
-            if common:
-                values[common] = SHARED[common](**given)
-            if common == "common":
-                remind(str(context.info_name), defaults)
-            function(**values)
+            values[common] = SHARED[common](**given)
+        function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -154,45 +111,3 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
 def words_of(context: typer.Context) -> tuple[str, ...]:
     """The words of a command, as `("artifacts", "list")`."""
     return tuple(context.command_path.split()[1:])
-
-
-def in_force(entries: Iterable[Default], typed: Collection[str]) -> dict[str, Default]:
-    """The defaults of a command that hold when the parameters in `typed` are typed, by parameter.
-
-    A default gives way to the same option if typed, and to one with the same meaning. A default of
-    `--set` is added.
-    """
-    pairs = [pair for one, other in ALTERNATIVES for pair in ((one, other), (other, one))]
-    replaced = {name for name, alternative in pairs if alternative in typed}
-    kept = (entry for entry in entries if entry.parameter not in replaced)
-    return {
-        entry.parameter: entry
-        for entry in kept
-        if entry.parameter == "set" or entry.parameter not in typed
-    }
-
-
-def _source(context: typer.Context, parameter: str) -> str:
-    """Origin of the value of a parameter: the name that Click gives to it."""
-    return getattr(context.get_parameter_source(parameter), "name", "")
-
-
-@contextmanager
-def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
-    """Context in which messages about usage name the values that came from `memlm.toml`."""
-    try:
-        yield
-    except UsageError as error:
-        named = [d.shown for d in defaults.values() if d.parameter not in HOW]
-        if named and type(error) is UsageError:
-            raise UsageError(
-                f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}."
-            ) from error
-        raise
-
-
-def remind(command: str, defaults: Mapping[str, Default]) -> None:
-    """Name the defaults that a result depends on, since nobody typed them."""
-    shown = [d.shown for d in defaults.values() if d.parameter not in HOW]
-    if shown and first_process():
-        say(f"{command}: from {FILE}: {' '.join(shown)}")

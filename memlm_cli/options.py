@@ -142,11 +142,6 @@ class Common(Asked):
         bool, everywhere("--verbose", "Print all details of a result, not only its table.")
     ] = False
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="Same as memlm plan.")] = False
-    by_default: frozenset[str] = frozenset()
-    """Parameters of the command with defaults from `memlm.toml`; everything typed wins over them.
-    """
-    default_set: tuple[str, ...] = ()
-    """Values of `set` in `memlm.toml`; typed values of `--set` are added, and win."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
@@ -168,12 +163,7 @@ class Common(Asked):
         )
 
 
-NOT_OPTIONS = ("by_default", "default_set")
-
-
 def parameters_of(group: type) -> list[inspect.Parameter]:
     """The options of a group, as parameters of a command."""
     found = inspect.signature(group).parameters.values()
-    return [
-        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.name not in NOT_OPTIONS
-    ]
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in found]

@@ -6,15 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from pydantic import TypeAdapter, ValidationError
 
-from memlm_cli.app import app, check_origin
+from memlm_cli.app import check_origin
 from memlm_cli.arguments import tell_outcome
-from memlm_cli.command import in_force, named_in_errors, remind
 from memlm_cli.commands.stage import prepare, run_stage
-from memlm_cli.defaults import Default, Defaults, read_defaults
-from memlm_cli.options import NOT_OPTIONS, Common
+from memlm_cli.options import Common
 from memlm_cli.progress import telling
 from pipelines.catalogue import COMMANDS
 from stages.artifacts.references import DEFAULT_STORE
@@ -23,13 +20,12 @@ from stages.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
-COMMON = {field.name for field in fields(Common)} - {*NOT_OPTIONS, "json", "plan"}
+COMMON = {field.name for field in fields(Common)} - {"json", "plan"}
 """Options of all commands that have an effect even if nothing is printed."""
 
 
 def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any]) -> "Artifact":
-    """Make or find the artifact of a command, with the defaults of `memlm.toml`, as if it were
-    typed.
+    """Make or find the artifact of a command, as if it were typed.
 
     Args:
         command: its name.
@@ -45,13 +41,10 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
-    # A script decides about output itself, so defaults for that do not count.
-    held = in_force([one for one in _defaults().of((command,)) if one.parameter != "json"], typed)
-    with telling(command), named_in_errors(held):
-        common, given = _common(typed, held)
+    with telling(command):
+        common, given = _common(typed)
         if known.first:
             given[known.first], *sources = sources
-        remind(command, held)
         work = prepare(command, given, common)
         work.references["source"] = list(sources) if known.reads_files else sources[0]
         outcome = run_stage(command, work, common)
@@ -60,38 +53,20 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
 
 
 def default_store() -> Path:
-    """The default store: `$MEMLM_STORE`, else `store` of `memlm.toml`, else `memlm-store`.
-
-    Raises: UsageError for an invalid `memlm.toml`.
-    """
-    if named := os.environ.get("MEMLM_STORE"):
-        return Path(named)
-    return next(
-        (Path(e.value) for e in _defaults().entries if e.shared and e.parameter == "store"),
-        DEFAULT_STORE,
-    )
+    """The default store: `$MEMLM_STORE`, else `memlm-store`."""
+    return Path(os.environ.get("MEMLM_STORE") or DEFAULT_STORE)
 
 
-def _defaults() -> Defaults:
-    """The defaults of `memlm.toml`. Raises: UsageError if it is invalid."""
-    defaults = read_defaults(typer.main.get_command(app))
-    if defaults.error is not None:
-        raise defaults.error
-    return defaults
-
-
-def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
+def _common(typed: Mapping[str, Any]) -> tuple[Common, dict[str, Any]]:
     """Values of the options of all commands, and values of other options. Raises: UsageError for a
     wrong one.
     """
-    given = {**{name: default.value for name, default in held.items() if name != "set"}, **typed}
+    given = dict(typed)
     shared = {name: given.pop(name) for name in COMMON & given.keys()}
     if isinstance(shared.get("set"), str):
         shared["set"] = [shared["set"]]
-    if "set" in held:
-        shared["default_set"] = held["set"].value
     try:
-        return TypeAdapter(Common).validate_python({**shared, "by_default": frozenset(held)}), given
+        return TypeAdapter(Common).validate_python(shared), given
     except ValidationError as error:
         wrong = (
             ": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors()

@@ -82,17 +82,10 @@ class Recipe(Settings):
         references = self.stages[name].all_references.values()
         return [value for value in references if isinstance(value, str) and value in above]
 
-    def with_precision(self, precision: str, *, where_open: bool = False) -> "Recipe":
-        """The recipe with one precision for all models; `where_open`: except in stages that set
-        their own.
-        """
-        chosen = {"precision": precision}
+    def with_precision(self, precision: str) -> "Recipe":
+        """The recipe with one precision for all models."""
         stages = {
-            name: stage.model_copy(
-                update={
-                    "settings": chosen | stage.settings if where_open else stage.settings | chosen
-                }
-            )
+            name: stage.model_copy(update={"settings": stage.settings | {"precision": precision}})
             if "precision" in config_of(stage.command).model_fields
             else stage
             for name, stage in self.stages.items()

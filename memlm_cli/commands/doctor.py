@@ -1,4 +1,4 @@
-"""`memlm doctor`: packages, devices, memory, the store, and the defaults of memlm.toml."""
+"""`memlm doctor`: packages, devices, memory, the store, and environment variables."""
 
 import json
 import os
@@ -11,10 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import typer
-
 from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.defaults import FILE, Defaults
 from memlm_cli.options import Asked
 from memlm_cli.packages import (
     Dependency,
@@ -55,11 +52,9 @@ VARIABLES = (
 """Environment variables that memlm and its libraries read."""
 
 
-def doctor(parsed: typer.Context, *, asked: Asked) -> None:
-    """Check versions, devices, memory, the store and the defaults in memlm.toml; exit 2 if
-    something is broken.
-    """
-    found = examine(parsed.obj, asked.store)
+def doctor(*, asked: Asked) -> None:
+    """Check versions, devices, memory and the store; exit 2 if something is broken."""
+    found = examine(asked.store)
     if asked.json:
         answer(json.dumps(found))
     else:
@@ -72,7 +67,7 @@ def doctor(parsed: typer.Context, *, asked: Asked) -> None:
         raise UsageError("; ".join(problem.rstrip(".") for problem in found["problems"]) + ".")
 
 
-def examine(defaults: Defaults, store: Path) -> Facts:
+def examine(store: Path) -> Facts:
     """All reported facts, as JSON values; `problems` keep memlm from working."""
     broken = dict(_not_importable())
     packages = dependencies()
@@ -91,10 +86,9 @@ def examine(defaults: Defaults, store: Path) -> Facts:
         ],
         "devices": _devices(broken),
         "store": _store(store),
-        "defaults": [f"{' '.join(one.command)} {one.shown}" for one in defaults.entries],
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
-    return found | {"problems": list(_problems(found, packages, broken, defaults))}
+    return found | {"problems": list(_problems(found, packages, broken))}
 
 
 def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
@@ -112,12 +106,8 @@ def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     folder = store["path"] + ("" if store["there"] else " (not there yet)")
     held: list[Row] = [("artifacts", f"{store['artifacts']:,}"), ("free disk", size(store["free"]))]
     yield "Store", ("", ""), [("folder", folder), *held]
-    lines: list[Row] = [(one, str(FILE)) for one in found["defaults"]]
-    yield (
-        "Defaults",
-        ("", ""),
-        [*lines, *((f"${name}", value) for name, value in found["variables"].items())],
-    )
+    variables: list[Row] = [(f"${name}", value) for name, value in found["variables"].items()]
+    yield "Environment", ("", ""), variables
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]]
     yield "Problems", ("",), verdict or [("none: memlm has what it needs",)]
 
@@ -207,9 +197,7 @@ def _unwritable(root: Path, place: Path) -> str | None:
         )
 
 
-def _problems(
-    found: Facts, packages: list[Dependency], broken: Facts, defaults: Defaults
-) -> Iterator[str]:
+def _problems(found: Facts, packages: list[Dependency], broken: Facts) -> Iterator[str]:
     if not own_requirements():
         yield "memlm is not installed, only its source is there: pip install -e '.[cpu]' in its folder"
     for package in packages:
@@ -222,8 +210,6 @@ def _problems(
         yield f"{module} is installed and cannot be imported: {reason}"
     if found["store"]["problem"]:
         yield f"the store: {found['store']['problem']}"
-    if defaults.error is not None:
-        yield str(defaults.error)
     try:
         import_outside()
     except UsageError as error:

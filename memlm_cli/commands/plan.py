@@ -61,10 +61,7 @@ def plan(
             f"{first} makes no artifact; {did_you_mean(first, (*COMMANDS, 'run', 'try'))}"
         )
     command = [first, *rest] if first in group.commands else ["run", *words]
-    root = parsed.find_root()
-    with group.make_context(
-        "memlm", [command[0], "--plan", *command[1:]], default_map=root.default_map, obj=root.obj
-    ) as planned:
+    with group.make_context("memlm", [command[0], "--plan", *command[1:]]) as planned:
         group.invoke(planned)
 
 

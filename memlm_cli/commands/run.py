@@ -99,9 +99,7 @@ def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
     from pipelines.variants import varied
 
     if common.precision:
-        recipe = recipe.with_precision(
-            common.precision, where_open="precision" in common.by_default
-        )
+        recipe = recipe.with_precision(common.precision)
     return varied(recipe, seeds)
 
 

@@ -185,9 +185,7 @@ KINDS: dict[str, type[Artifact]] = {
 
 
 def open(path: str | Path | None = None) -> "Store":
-    """A store; None: as for commands `$MEMLM_STORE`, `store` of memlm.toml, `memlm-store`; it may
-    be missing.
-    """
+    """A store; None: as for commands `$MEMLM_STORE`, else `memlm-store`; it may be missing."""
     from memlm_cli.run_command import default_store
 
     return Store(path or default_store())

@@ -36,11 +36,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def offered(memlm: Memlm, monkeypatch: pytest.MonkeyPatch, store: Path):  # type: ignore[no-untyped-def]
     """Runs what bash runs for the words typed so far; the last one is being typed."""
 
-    def run(*words: str, named: bool = True) -> list[str]:
+    def run(*words: str) -> list[str]:
         monkeypatch.setenv("_MEMLM_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", " ".join(("memlm", *words)))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
-        monkeypatch.setenv("MEMLM_STORE", str(store) if named else "")
+        monkeypatch.setenv("MEMLM_STORE", str(store))
         ended = memlm()
         assert (ended.code, ended.err) == (0, "")
         return ended.out.split()
@@ -61,12 +61,6 @@ def test_the_store_may_be_named_before(offered, tmp_path: Path) -> None:  # type
     (tmp_path / "other" / "model" / ("a" * 12)).mkdir(parents=True)
     assert offered("build-datastore", "--store", "other", "") == ["model/aaaaaaaaaaaa"]
     assert offered("build-datastore", "--store", "none", "") == []
-
-
-def test_the_store_of_memlm_toml_is_looked_into(offered, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    (tmp_path / "other" / "model" / ("a" * 12)).mkdir(parents=True)
-    Path("memlm.toml").write_text('store = "other"\n')
-    assert offered("build-datastore", "", named=False) == ["model/aaaaaaaaaaaa"]
 
 
 def test_names_of_parts(offered) -> None:  # type: ignore[no-untyped-def]

@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from memlm_cli.commands import doctor as checks
-from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Dependency, dependencies, install_command
 from stages.machine import memory_bytes
 from stages.registry import import_outside
@@ -25,7 +24,7 @@ def test_a_working_installation_is_told_in_tables(memlm: Memlm) -> None:
         "Extras",
         "Machine",
         "Store",
-        "Defaults",
+        "Environment",
         "Problems",
     ]
     assert "torch" in ended.out and "$MEMLM_STORE" in ended.out
@@ -44,26 +43,6 @@ def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
     assert store["free"] > 0
     assert found["variables"]["MEMLM_STORE"] == str(tmp_path / "store")
     assert found["problems"] == []
-
-
-def test_it_says_what_memlm_toml_has(
-    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("memlm.toml").write_text('device = "cpu"\n\n[train]\nsteps = 5\n')
-    found = json.loads(memlm("doctor", "--json").out)["defaults"]
-    assert {"train --device cpu", "train --steps 5"} <= set(found)
-
-
-def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
-    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("memlm.toml").write_text("[train]\nstepz = 5\n")
-    ended = memlm("doctor")
-    assert ended.code == 2
-    assert "Versions" in ended.out
-    assert "'steps'" in ended.err
 
 
 def test_a_module_of_parts_that_cannot_be_imported_is_a_problem(
@@ -166,9 +145,7 @@ def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch)
         "extras": [checks._extra(str(one.extra), [one]) for one in lacking],
         "store": {"problem": None},
     }
-    assert not any(
-        "faiss" in problem for problem in checks._problems(found, lacking, {}, Defaults())
-    )
+    assert not any("faiss" in problem for problem in checks._problems(found, lacking, {}))
     monkeypatch.setattr("memlm_cli.commands.doctor.find_spec", lambda module: None)
-    (problem,) = [p for p in checks._problems(found, lacking, {}, Defaults()) if "faiss" in p]
+    (problem,) = [p for p in checks._problems(found, lacking, {}) if "faiss" in p]
     assert "faiss-cpu" in problem

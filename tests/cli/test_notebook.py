@@ -322,21 +322,15 @@ def test_the_notebook_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.M
     assert kinds == [[sorted(o.get("data", {"text": 0})) for o in cell["outputs"]] for cell in kept]
 
 
-def test_memlm_toml_gives_the_store_and_breaks_no_answer(
+def test_the_store_is_that_of_the_environment_else_the_default(
     tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MEMLM_STORE", raising=False)
     assert memlm.open().path == Path("memlm-store")
-    toml = tmp_path / "memlm.toml"
-    toml.write_text('store = "elsewhere"\n[tokenize]\njson = true\n')
-    made = memlm.run("tokenize", train=[str(text)], tokenizer="byte")
-    assert made.store.path == Path("elsewhere") and made.reference.startswith("tokens/")
-    with pytest.raises(memlm.DataError):
-        memlm.run("tokenize", train=["nothing.txt"])
     monkeypatch.setenv("MEMLM_STORE", "of-environment")
     assert memlm.open().path == Path("of-environment")
-    monkeypatch.delenv("MEMLM_STORE")
-    toml.write_text("nonsense\n")
-    with pytest.raises(memlm.UsageError, match=r"memlm\.toml"):
-        memlm.open()
+    tokens = memlm.run("tokenize", train=[str(text)], tokenizer="byte")
+    assert tokens.store.path == Path("of-environment")
+    with pytest.raises(memlm.DataError):
+        memlm.run("tokenize", train=["nothing.txt"])
