@@ -92,7 +92,8 @@ def _options_of(group: OptionsOf) -> list[inspect.Parameter]:
 def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
     """The settings of a group, from values of its options. Raises: UsageError for invalid values."""
     from pipelines.options import options_of
-    from pipelines.settings import nested, validated
+    from pipelines.settings import nested
+    from stages.validation import validated
 
     options = options_of(load(group.target))
     typed = {name: value for name, value in given.items() if value is not None}

@@ -22,8 +22,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipelines.catalogue import COMMANDS, config_of
-from pipelines.settings import groups_of, leaves, nested
+from pipelines.settings import leaves, nested
 from stages.config import OneOf, Settings, Spelling, StageConfig
+from stages.validation import groups_of
 
 SHARED = ("precision",)
 """Settings whose option is among those that all commands have."""

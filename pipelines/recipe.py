@@ -18,13 +18,14 @@ from pipelines.catalogue import (
     reads_artifact,
     stage_of,
 )
-from pipelines.settings import merged, validated
+from pipelines.settings import merged
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
+from stages.validation import validated
 
 SHIPPED = Path(__file__).parent / "recipes"
 Files = Mapping[str, Sequence[str]]

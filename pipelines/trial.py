@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.recipe import parsed_recipe, read_recipe
-from pipelines.settings import merged, validated
+from pipelines.settings import merged
 from pipelines.trial_budget import (
     ENDLESS,
     GOOD_PASSES,
@@ -32,6 +32,7 @@ from stages.text.sample import FEWEST_TESTED, Part
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
+from stages.validation import validated
 
 PRESET = "tiny-transformer-xl"
 CHANGES: Mapping[str, Any] = {"batch_tokens": 512, "segment_length": 32}

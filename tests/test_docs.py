@@ -14,7 +14,7 @@ import typer
 
 from memlm_cli.app import app
 from pipelines.recipe import load_recipe, shipped_recipes
-from pipelines.settings import assignment, merged, validated
+from pipelines.settings import assignment, merged
 from stages.memory.readers import READERS
 from stages.models.layers import STREAM_ATTENTION
 from stages.retrieval.grammar import parse_readings
@@ -22,6 +22,7 @@ from stages.search.config import IndexConfig
 from stages.tasks.config import EvaluateTasksConfig, Mbpa
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
+from stages.validation import validated
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

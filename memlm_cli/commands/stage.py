@@ -108,7 +108,8 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     Raises: UsageError for invalid settings, before anything is read.
     """
     from memlm_cli.arguments import given_settings
-    from pipelines.settings import merged, validated
+    from pipelines.settings import merged
+    from stages.validation import validated
 
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}

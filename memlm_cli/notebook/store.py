@@ -77,10 +77,10 @@ class Reader:
             options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of
             `memlm generate`.
         """
-        from pipelines.settings import validated
         from stages.generation import GenerationRequest
         from stages.generation.generate import generate
         from stages.text.excerpt import TextStream
+        from stages.validation import validated
 
         text_of(prompt, "prompt")
         wanted = validated(GenerationRequest, {"prompt": prompt, **options})
@@ -261,8 +261,8 @@ class Store:
             settings: other options of `memlm inspect`, with `_` for `-` (`index`, `context`,
             `device`).
         """
-        from pipelines.settings import validated
         from stages.inspection.settings import Request
+        from stages.validation import validated
 
         given = {name: plain(value) for name, value in settings.items()}
         given |= {

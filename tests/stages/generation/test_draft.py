@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.settings import validated
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
@@ -23,6 +22,7 @@ from stages.generation.generate import (
 from stages.index import BuildIndex
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig
+from stages.validation import validated
 from tests.oracles import sampling as oracle
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.small_store import ModelConfig, array

@@ -3,7 +3,6 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pipelines.settings import validated
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
 from stages.models import NAMED
@@ -11,6 +10,7 @@ from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConf
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import ModelConfig, parse_model
 from stages.training.config import TrainConfig
+from stages.validation import validated
 
 
 class Holder(BaseModel):
