@@ -20,7 +20,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "tokens": Kind("tokenize", 3),
-    "model": Kind("train", 2),
+    "model": Kind("train", 3),
     "datastore": Kind("build-datastore", 2),
     "index": Kind("build-index", 3),
     "neighbors": Kind("precompute-neighbors", 2),

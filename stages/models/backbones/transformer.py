@@ -53,7 +53,7 @@ class Block(ChosenLayers):
         """Inputs [B, L, d], tokens and offsets [B, L] -> residual stream, and input of the
         feed-forward layer.
         """
-        x, _ = self.lookup(x, tokens, document_offset, self.lookup.begin(x))
+        x, _ = self.look_up(x, tokens, document_offset, self.lookup.begin(x))
         return self._fed(x + self.dropout(self.attention(self.attention_norm(x))))
 
     def begin(self, x: Tensor) -> BlockMemory:
@@ -68,7 +68,7 @@ class Block(ChosenLayers):
         """Outputs of `forward` for the inputs of a window after the first `place`, and the memory
         after them.
         """
-        x, looked_up = self.lookup(x, inputs.tokens, inputs.document_offset, memory.lookup)
+        x, looked_up = self.look_up(x, inputs.tokens, inputs.document_offset, memory.lookup)
         attended, memory_after = self.attention.going_on(
             self.attention_norm(x), memory.attention, place
         )

@@ -29,7 +29,7 @@ class Block(ChosenLayers, StreamBlock):
     def looked_up(
         self, x: Tensor, passage: Passage, memory: BlockMemory
     ) -> tuple[Tensor, BlockMemory]:
-        x, after = self.lookup(x, passage.tokens, passage.document_offset, memory.lookup)
+        x, after = self.look_up(x, passage.tokens, passage.document_offset, memory.lookup)
         return x, memory._replace(lookup=after)
 
     def forward(
@@ -40,6 +40,9 @@ class Block(ChosenLayers, StreamBlock):
         """
         raw = torch.cat((past, x), 1)
         inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
+        # As in `look_up`: offsets that only a lookup asked for are not the attention's.
+        if not self.attention_reads_documents:
+            passage = passage._replace(document_offset=None)
         attended: Attended[Any] = self.attention(inputs, passage, memory.attention)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)

@@ -308,7 +308,7 @@ class InfinityAttention(StreamAttention[Signal]):
         self.relative = RelativeAttention(config, RelativeSettings())
         self.reader = SignalReader(config.width, config.heads, basis)
         self.writer = SignalWriter(config.width, basis, settings)
-        self.sticky, self.by_document = settings.sticky, settings.scope == "document"
+        self.sticky = settings.sticky
         self.cached, self.length = (
             config.lengths.cached,
             getattr(config, "segment_length", None) or 1,
@@ -354,7 +354,7 @@ class InfinityAttention(StreamAttention[Signal]):
         signal, left = memory.coefficients, memory.left
         if passage.place:
             return signal
-        if passage.document_offset is not None and self.by_document:
+        if passage.document_offset is not None:
             # What is from an earlier document than the segment's first position becomes 0. A signal
             # belongs to the document of the first position of the previous segment.
             before = passage.document_offset[:, :1, None]
@@ -367,7 +367,7 @@ class InfinityAttention(StreamAttention[Signal]):
         first position.
         """
         holds = signal.detach().any(2).any(1)[:, None]
-        if passage.document_offset is None or not self.by_document:
+        if passage.document_offset is None:
             return holds.expand(-1, passage.spans[0].stop - passage.cached)
         place = passage.place + torch.arange(passage.document_offset.shape[1], device=signal.device)
         return holds & (passage.document_offset >= place)

@@ -174,7 +174,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         super().__init__()
         self.heads, self.dropout = config.heads, config.attention_dropout
         self.gate_bias, self.gate_lr = settings.gate_bias, settings.gate_lr
-        self.most, self.by_document = settings.long_length, settings.scope == "document"
+        self.most = settings.long_length
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.log_scale = nn.Parameter(torch.empty(config.heads))
@@ -248,9 +248,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         entry keep `local`.
         """
         keys, values = (part.to(q.dtype) for part in memory)
-        found = self.search(
-            q, keys, values, passage.place, passage.document_offset if self.by_document else None
-        )
+        found = self.search(q, keys, values, passage.place, passage.document_offset)
         sees = found.scores.isfinite().any(-1, keepdim=True)
         gate = self.gates()[:, None, None] * sees
         return gate * found.read + (1 - gate) * local

@@ -101,11 +101,30 @@ class ChosenLayers(nn.Module):
         super().__init__()
         looks_up, attends, feeds = (config.layer_in(place, number) for place in PLACES)
         self.lookup: Lookup[Any] = LOOKUP.load(looks_up.name)(config, looks_up)
+        self.lookup_reads_documents = looks_up.reads_documents
         self.attention_norm = nn.LayerNorm(config.width)
         self.attention: Any = attention.load(attends.name)(config, attends)
+        self.attention_reads_documents = attends.reads_documents
         self.ffn_norm = nn.LayerNorm(config.width)
         self.ffn: FeedForward = FEED_FORWARD.load(feeds.name)(config, feeds)
         self.dropout = Dropout(config.dropout)
+
+    def look_up(
+        self,
+        x: Float[Tensor, "B n d"],
+        tokens: Tensor | None,
+        document_offset: Tensor | None,
+        memory: Any,
+    ) -> tuple[Tensor, Any]:
+        """Residual stream [B, n, d] after the lookup, and the lookup's memory.
+
+        `tokens` and `document_offset` are int64 [B, n], as in `Passage`.
+        """
+        # Inputs have offsets if any layer of the model asks for them. A lookup whose scope is the
+        # stream must not see those that an attention asked for.
+        if not self.lookup_reads_documents:
+            document_offset = None
+        return self.lookup(x, tokens, document_offset, memory)
 
 
 def initialize_layers(blocks: Iterable[ChosenLayers], number: int) -> None:

@@ -180,7 +180,7 @@ class Passage(NamedTuple):
     """Whether the last position ends a segment."""
     document_offset: Tensor | None = None
     """Offset of each of the n positions within its document, int64 [B, n]; None: the stream is one
-    document.
+    document, as it is for a layer whose settings do not ask for documents (`reads_documents`).
     """
     tokens: Tensor | None = None
     """Tokens at the n positions, int64 [B, n]; earlier ones are in the layer's memory. None: not
