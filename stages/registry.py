@@ -52,7 +52,10 @@ class Registry:
     all: ClassVar[list["Registry"]] = []
 
     def __init__(
-        self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()
+        self,
+        kind: str,
+        targets: Mapping[str, tuple[str, ...] | str],
+        others: "Sequence[Registry]" = (),
     ) -> None:
         """`others`: registries of other kinds whose names users may confuse with these."""
         self.kind = kind
@@ -76,7 +79,7 @@ class Registry:
         object.
         """
         part = self._part(name)
-        return load(part if isinstance(part, str) else part.code)
+        return load(part.code if isinstance(part, Part) else str(part))
 
     def settings(self, name: str) -> Any:
         """The class of the settings of `name`. Raises: see `load`; also UsageError for a part
@@ -102,7 +105,7 @@ class Registry:
             for target in ([part] if isinstance(part, str) else part)
         }
 
-    def _part(self, name: object) -> Part | str:
+    def _part(self, name: object) -> tuple[str, ...] | str:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
             yours = f" ({OUTSIDE} adds your own)" if known.startswith("known") else ""

@@ -7,27 +7,20 @@ whatever the size of the corpus. The disk holds the text, and its ids twice, unt
 published.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stages.artifacts.output import ShardOutput
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, anything, offsets
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
+from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
 from stages.examples import EXAMPLES, STREAMS
 from stages.examples.form import SplitForm, token_ids
 from stages.text.config import TokenizeConfig
-
-if TYPE_CHECKING:
-    from stages.tokenization.encoded import VocabularyShard, WordsShard, Work
-    from stages.tokenization.spooling import TextShard
-
-    AnyShard = TextShard | WordsShard | VocabularyShard
-    from stages.artifacts.artifact import Artifact
-
+from stages.tokenization.size_warnings import warn_of_shared_files
+from stages.tokenization.sources import find_inputs, resolve_automatic
 
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 """Id of a token; values of datastores and targets of scores are int32."""
@@ -67,7 +60,7 @@ class TokensFigures(Figures):
         return self
 
 
-def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
+def split_arrays(artifact: Artifact, name: str) -> Expected | None:
     """Expected form of an array of `tokens.zarr/SPLIT`, common to all text or specific to the kind
     of examples.
     """
@@ -91,14 +84,7 @@ def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
 TOKENS = Schema(TokensFigures, split_arrays)
 
 
-@dataclass(frozen=True)
-class Plan(ShardPlan["AnyShard"]):
-    """Shards of all text, after those that make a vocabulary of words, if there is one."""
-
-    texts: "Sequence[TextShard]"
-
-
-class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
+class Tokenize(Stage[TokenizeConfig]):
     """Turns text files into ids in Zarr and a `tokenizer.json`."""
 
     name = "tokenize"
@@ -107,52 +93,10 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
     schema = TOKENS
 
     def inputs(self, config: TokenizeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        from stages.tokenization.sources import find_inputs
-
         return find_inputs(config, references, store)
 
     def resolve(
         self, config: TokenizeConfig, inputs: Inputs, execution: Execution
     ) -> TokenizeConfig:
-        from stages.tokenization.size_warnings import warn_of_shared_files
-        from stages.tokenization.sources import resolve_automatic
-
         warn_of_shared_files(inputs, execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
-
-    def plan(self, job: Job[TokenizeConfig]) -> Plan:
-        from stages.tokenization.encoded import vocabulary_shards
-        from stages.tokenization.spooling import spooled_shards
-
-        texts = spooled_shards(job)
-        # A vocabulary of words comes from the text: it is split into words once, in shards.
-        return Plan(
-            [*(vocabulary_shards(texts) if job.config.tokenizer == "word" else []), *texts], texts
-        )
-
-    def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> "Work":
-        from stages.tokenization.encoded import Work
-
-        return Work(job.folder)
-
-    def run_shard(
-        self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard"
-    ) -> ShardOutput:
-        from stages.tokenization import encoded
-
-        if isinstance(shard, encoded.WordsShard):
-            return encoded.split_words(job.config, job.folder, work.spool, shard)
-        if isinstance(shard, encoded.VocabularyShard):
-            return encoded.make_vocabulary(job.config, job.folder, work.spool, shard)
-        return encoded.encode_shard(job.folder, work, shard)
-
-    def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
-        from stages.tokenization.assembly import assemble, write_tasks
-        from stages.tokenization.encoded import vocabulary_figures
-        from stages.tokenization.size_warnings import report_figures
-
-        work = self.open(job, plan)
-        splits, tokenizer = assemble(job, work, plan.texts), work.tokenizer
-        report_figures(job.config, tokenizer.vocabulary_size, splits, job.reporter)
-        tasks = write_tasks(job, work, splits) if job.config.tasks else {}
-        return {"splits": splits, **vocabulary_figures(job.config, tokenizer), **tasks}

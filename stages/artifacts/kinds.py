@@ -2,9 +2,9 @@
 and reads.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from stages.registry import Part, Registry
+from stages.registry import Part, Registry, load
 
 
 class Kind(NamedTuple):
@@ -29,10 +29,46 @@ KINDS = {
     "episodes": Kind("build-episodes", 1),
     "matrix": Kind("evaluate-tasks", 3),
 }
-STAGES = Registry(
+
+
+class StageEntry(NamedTuple):
+    """Location of a stage; each field is `"module:class"`."""
+
+    settings: str
+    """Its settings. Help imports nothing else."""
+    contract: str
+    """The `Stage`: inputs, schema and resolution, free of torch and NumPy."""
+    work: str
+    """The `SerialWork` or `ShardedWork`, which is imported only if the artifact is to be made."""
+
+
+class StageTable(Registry):
+    """Stages by the names of their commands. A manifest names the stage that made the artifact."""
+
+    def settings(self, name: str) -> Any:
+        """The class of the settings of `name`. Raises: see `load`."""
+        entry = self._part(name)
+        return load(entry.settings) if isinstance(entry, StageEntry) else super().settings(name)
+
+    def load(self, name: str) -> Any:
+        """The contract registered as `name`. Raises: UnknownPart for an unknown name."""
+        entry = self._part(name)
+        return load(entry.contract) if isinstance(entry, StageEntry) else super().load(name)
+
+    def work(self, name: str) -> Any:
+        """The class of the work registered as `name`. Raises: see `load`."""
+        entry = self._part(name)
+        return load(entry.work) if isinstance(entry, StageEntry) else super().load(name)
+
+
+STAGES = StageTable(
     "stage",
     {
-        "tokenize": Part("stages.text.config:TokenizeConfig", "stages.tokenize:Tokenize"),
+        "tokenize": StageEntry(
+            "stages.text.config:TokenizeConfig",
+            "stages.tokenize:Tokenize",
+            "stages.tokenization.work:TokenizeWork",
+        ),
         "train": Part("stages.training.config:TrainConfig", "stages.train:Train"),
         "import-model": Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
         "build-datastore": Part(
@@ -55,11 +91,6 @@ STAGES = Registry(
         ),
     },
 )
-"""Settings and code of each stage, by the name of its command. A manifest names the stage that made
-the artifact.
-
-Importing the settings does not import torch.
-"""
 
 FORECASTS = Registry(
     "command",

@@ -32,9 +32,8 @@ from stages.artifacts.stage import (
     Execution,
     Inputs,
     Job,
-    SerialStage,
+    SerialWork,
     Shard,
-    ShardedStage,
     Stage,
 )
 from stages.artifacts.store import Store
@@ -48,11 +47,11 @@ NOTABLE_BYTES = 1_000_000
 
 def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
     """Do the work of a stage in its draft, resuming from committed units; returns the metrics."""
-    if isinstance(stage, SerialStage):
-        return stage.run(job)
-    assert isinstance(stage, ShardedStage)
+    work = stage.work(job.config)
+    if isinstance(work, SerialWork):
+        return work.run(job)
     with job.draft.first_look():
-        plan = stage.plan(job)
+        plan = work.plan(job)
     for layout in plan.arrays:
         job.draft.create(layout)
     if plan.bytes:
@@ -62,10 +61,10 @@ def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
             )
         job.draft.expect(plan.bytes)
     run_shards(stage, job, plan)
-    return stage.finish(job, plan)
+    return work.finish(job, plan)
 
 
-def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any) -> None:
+def run_shards(stage: Stage[Any], job: Job[Any], plan: Any) -> None:
     """Compute and commit all shards that are not committed yet, phase after phase.
 
     Raises: the error of a shard; the same call then resumes after the committed shards.
@@ -146,6 +145,14 @@ class ResolvedWork(Generic[C]):
     def reference(self) -> str:
         return f"{self.kind}/{self.id}"
 
+    def follow(self, execution: Execution) -> bool:
+        """Help the process that makes the artifact, if several do it together.
+
+        Returns: whether this process was such a helper.
+        """
+        work = self.stage.work(self.config)
+        return isinstance(work, SerialWork) and work.follow(self.config, self.inputs, execution)
+
     @property
     def draft_record(self) -> dict[str, Any]:
         """Fields that a draft must have to be resumed: the id, the version of memlm, and the
@@ -221,7 +228,7 @@ def make(
         )
     _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
-    helped = isinstance(stage, SerialStage) and stage.follow(work.config, work.inputs, execution)
+    helped = work.follow(execution)
     try:
         with held(
             lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter

@@ -1,5 +1,9 @@
 """A stage: a pure function from settings and inputs to one artifact, divided into units that can be
 resumed.
+
+A `Stage` is the contract: it finds inputs and resolves settings, so that an id names the work. A
+`SerialWork` or `ShardedWork` does this work, and is imported only for an artifact that is not
+there yet.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import PROGRESS, Draft
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput, read_record
 from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
@@ -20,7 +25,7 @@ from stages.reporting import Reporter, Silent
 
 C = TypeVar("C", bound=StageConfig)
 P = TypeVar("P", bound="ShardPlan[Any]")
-W = TypeVar("W")
+R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
 
 
@@ -118,7 +123,11 @@ class Job(ShardJob[C], Generic[C]):
 
 
 class Stage(ABC, Generic[C]):
-    """One verb of the pipeline. It holds no state, and does not deal with locks, ids or renames."""
+    """The contract of a verb: what it reads, what it writes, and the settings that name its work.
+
+    It holds no state, and does not deal with locks, ids or renames. Its module imports neither
+    torch nor NumPy, since commands import it to find artifacts that are there already.
+    """
 
     name: ClassVar[str]
     """Name of the stage in `STAGES`, and of its command."""
@@ -155,10 +164,19 @@ class Stage(ABC, Generic[C]):
         """
         return set()
 
+    def work(self, config: C) -> "SerialWork[C] | ShardedWork[C, Any, Any, Any]":
+        """The work of the stage, which is imported now: the one in `STAGES`, by default.
 
-class SerialStage(Stage[C], Generic[C]):
-    """A stage with sequential work, such as training: one process does it in one call, and commits
-    as it proceeds.
+        Args:
+            config: the resolved settings.
+        """
+        work: SerialWork[C] | ShardedWork[C, Any, Any, Any] = STAGES.work(self.name)()
+        return work
+
+
+class SerialWork(ABC, Generic[C]):
+    """Work that proceeds step by step, such as training: one process does it in one call, and
+    commits as it proceeds.
     """
 
     @abstractmethod
@@ -212,12 +230,11 @@ class ShardPlan(Generic[S]):
         return self.scratch_bytes + sum(layout.stored_bytes for layout in self.arrays)
 
 
-class ShardedStage(Stage[C], Generic[C, P, W, S]):
-    """A stage whose work is a list of shards; each is computed, written completely and committed on
-    its own.
+class ShardedWork(ABC, Generic[C, P, R, S]):
+    """Work that is a list of shards; each is computed, written completely and committed on its own.
 
     An executor decides where shards are computed. The process that holds the lock commits them. It
-    also plans and finishes, without models. Only processes that compute shards load models.
+    also plans and finishes, without models. Only processes that compute shards open models.
     """
 
     @abstractmethod
@@ -228,13 +245,13 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
         """
 
     @abstractmethod
-    def open(self, job: ShardJob[C], plan: P) -> W:
-        """Open the inputs and the model that all shards share, once in each process that computes
-        shards.
+    def open(self, job: ShardJob[C], plan: P) -> R:
+        """Open the resources that all shards share, such as inputs and a model, once in each
+        process that computes shards.
         """
 
     @abstractmethod
-    def run_shard(self, job: ShardJob[C], work: W, shard: S) -> ShardOutput:
+    def run_shard(self, job: ShardJob[C], resources: R, shard: S) -> ShardOutput:
         """Compute a shard. Shards write separate files and blocks, so they can be computed at the
         same time.
         """
@@ -242,3 +259,17 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Combine the output of the shards, once all are committed; returns the metrics."""
+
+
+class SerialStage(Stage[C], SerialWork[C], Generic[C]):
+    """Contract and serial work in one class, for a stage so small that its module imports little."""
+
+    def work(self, config: C) -> SerialWork[C]:
+        return self
+
+
+class ShardedStage(Stage[C], ShardedWork[C, P, R, S], Generic[C, P, R, S]):
+    """Contract and sharded work in one class, for a stage so small that its module imports little."""
+
+    def work(self, config: C) -> ShardedWork[C, P, R, S]:
+        return self

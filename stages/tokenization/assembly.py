@@ -18,7 +18,7 @@ from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
 from stages.text.tokens import SPLITS
-from stages.tokenization.encoded import Work, scratch_file, words_key
+from stages.tokenization.encoded import SpooledText, scratch_file, words_key
 from stages.tokenization.spooling import SCANNED, TextShard
 from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
 
@@ -29,7 +29,7 @@ small one.
 
 
 def assemble(
-    job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]
+    job: Job[TokenizeConfig], text: SpooledText, shards: Sequence[TextShard]
 ) -> dict[str, dict[str, Any]]:
     """Write the arrays and names of every split; returns the figures of each.
 
@@ -47,11 +47,11 @@ def assemble(
             source = [shard for shard in shards if shard.split == split and shard.side == "source"]
             if source:  # its paragraphs and documents come before those of the target
                 pairs = figures["documents"]
-                figures |= _write_source(job, work, source)
+                figures |= _write_source(job, text, source)
                 figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
                 figures["longest"] = max(record["longest"] for record in records)
                 sources, targets = (
-                    work.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs)
+                    text.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs)
                 )
                 # Not a plain sum, which would be the same for a pair and its reverse.
                 hashes = {
@@ -69,7 +69,7 @@ def assemble(
                         for name, seen in seen_in_train.items()
                     }
                 paragraphs, documents = paragraphs + pairs, documents + pairs
-            seen = np.zeros(work.tokenizer.vocabulary_size, bool)
+            seen = np.zeros(text.tokenizer.vocabulary_size, bool)
             for shard in own:
                 seen[np.load(job.folder / scratch_file(shard, "ids"))] = True
             train = seen if split == "train" else train
@@ -78,9 +78,9 @@ def assemble(
                 figures["own_types"] = float(
                     np.count_nonzero(seen & ~train) / np.count_nonzero(seen)
                 )
-            _write_arrays(job, work, own, records, paragraphs)
+            _write_arrays(job, text, own, records, paragraphs)
             with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
-                named = work.spool.names(documents, documents + figures["documents"])
+                named = text.spool.names(documents, documents + figures["documents"])
                 file.writelines(run.dumps() for run in named)
             paragraphs += figures["paragraphs"]
             documents += figures["documents"]
@@ -94,12 +94,12 @@ def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
 
 
 def _write_source(
-    job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]
+    job: Job[TokenizeConfig], text: SpooledText, shards: Sequence[TextShard]
 ) -> dict[str, Any]:
     """Write the source side of a split's pairs; returns its figures."""
     records, split = [job.draft.record(shard.key) for shard in shards], shards[0].split
     ids, offsets, _ = _saved_rows(job, shards, records)
-    write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
+    write_array(job, f"{split}/source_ids", len(ids), text.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
     return {
         "source_tokens": len(ids),
@@ -119,7 +119,7 @@ def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, 
 
 def _write_arrays(
     job: Job[TokenizeConfig],
-    work: Work,
+    text: SpooledText,
     shards: Sequence[TextShard],
     records: Sequence[Mapping[str, int]],
     paragraphs_before: int,
@@ -135,10 +135,10 @@ def _write_arrays(
         return paragraphs.read(a + 1, b + 1)
 
     def hashes(a: int, b: int) -> np.ndarray:
-        return work.spool.hashes(paragraphs_before + a, paragraphs_before + b)
+        return text.spool.hashes(paragraphs_before + a, paragraphs_before + b)
 
     split = shards[0].split
-    write_array(job, f"{split}/ids", len(ids), work.tokenizer.dtype, ids.read)
+    write_array(job, f"{split}/ids", len(ids), text.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
     write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
     write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
@@ -173,7 +173,7 @@ def write_array(
 
 
 def write_tasks(
-    job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[str, Any]]
+    job: Job[TokenizeConfig], text: SpooledText, splits: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write the label, or question and answer, and the task of every document; returns their
     metrics.
@@ -186,9 +186,9 @@ def write_tasks(
         arrays = {"tasks": tasks, **({} if asks else {"labels": labels})}
         if asks:
             texts = texts_of(job.inputs, job.config, split) if job.config.records == "spans" else []
-            made = answer_arrays(work.tokenizer, found.asked[split], texts)
+            made = answer_arrays(text.tokenizer, found.asked[split], texts)
             arrays |= made._asdict()
-            warn_of_unknown_questions(split, made, work.tokenizer.unk_id, job.reporter)
+            warn_of_unknown_questions(split, made, text.tokenizer.unk_id, job.reporter)
             splits[split] |= made.figures
             lines = (json.dumps(one.dumped()) + "\n" for one in found.asked[split])
             job.draft.add(answers_file(split)).write_text("".join(lines), "utf-8")

@@ -83,7 +83,7 @@ def words_file(text: TextShard) -> str:
     return f"scratch/words/{text.key}.npy"
 
 
-class Work:
+class SpooledText:
     """The spool of a draft's folder, and the tokenizer."""
 
     def __init__(self, folder: Path) -> None:
@@ -144,11 +144,11 @@ def vocabulary_figures(config: TokenizeConfig, tokenizer: TextTokenizer) -> dict
     }
 
 
-def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
+def encode_shard(folder: Path, text: SpooledText, shard: TextShard) -> ShardOutput:
     """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record
     counts them.
     """
-    ids, ends, marks, figures = work.encode(shard)
+    ids, ends, marks, figures = text.encode(shard)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     documents = starts[np.flatnonzero(marks & OPENS_DOCUMENT)]
     paragraphs = starts[np.flatnonzero(marks & OPENS_PARAGRAPH)]
@@ -157,7 +157,7 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
         "tokens": len(ids),
         "documents": len(documents),
         "paragraphs": len(paragraphs),
-        "unknown": int(np.count_nonzero(ids == work.tokenizer.unk_id)),
+        "unknown": int(np.count_nonzero(ids == text.tokenizer.unk_id)),
     }
     if shard.side is not None:  # sentences are stored without newlines
         record["line_ends"] = len(documents)

@@ -22,6 +22,7 @@ from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
 from stages.text.documents import DocumentNames
 from stages.text.tokens import open_split
+from stages.tokenization.work import TokenizeWork
 from stages.tokenize import Tokenize
 from tests.oracles import text as oracle
 from tests.stages.notes import Notes
@@ -411,9 +412,9 @@ def crash(*given: Any) -> Any:
 
 
 def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Callable[[], int]:
-    """Let a method of Tokenize die at one of its calls; returns how many calls came through so far."""
+    """Let a method of TokenizeWork die at one of its calls; returns how many calls came through so far."""
     counted = 0
-    original = getattr(Tokenize, target)
+    original = getattr(TokenizeWork, target)
 
     def wrapped(*arguments: Any) -> Any:
         nonlocal counted
@@ -422,7 +423,7 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Cal
         counted += 1
         return original(*arguments)
 
-    monkeypatch.setattr(Tokenize, target, wrapped)
+    monkeypatch.setattr(TokenizeWork, target, wrapped)
     return lambda: counted
 
 
@@ -519,13 +520,13 @@ def test_a_file_that_changes_after_hashing_is_bad_data(
 ) -> None:
     path = tmp_path / "a.txt"
     write(path, "before\n")
-    original = Tokenize.plan
+    original = TokenizeWork.plan
 
     def change_then_plan(*arguments: Any) -> Any:
         write(path, "after\n")
         return original(*arguments)
 
-    monkeypatch.setattr(Tokenize, "plan", change_then_plan)
+    monkeypatch.setattr(TokenizeWork, "plan", change_then_plan)
     with pytest.raises(DataError, match=r"a\.txt changed while it was being read"):
         run(tmp_path / "s", {"train": [str(path)]})
     assert not Store(tmp_path / "s").artifacts()

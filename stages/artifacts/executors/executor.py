@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import Background, Written
-from stages.artifacts.stage import Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Shard, ShardedWork, ShardJob, Stage
 from stages.errors import causes
 from stages.reporting import Reporter
 
@@ -24,13 +24,20 @@ class ShardTask:
     pickled.
     """
 
-    stage: ShardedStage[Any, Any, Any, Any]
+    stage: Stage[Any]
     job: ShardJob[Any]
     plan: Any
     stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
     """Stages known to this process. Workers get them, because stages from outside may have made
     inputs.
     """
+
+    @property
+    def work(self) -> ShardedWork[Any, Any, Any, Any]:
+        """The work of the stage, imported in this process."""
+        work = self.stage.work(self.job.config)
+        assert isinstance(work, ShardedWork)
+        return work
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         STAGES.targets |= state["stages"]
@@ -48,13 +55,14 @@ class ShardWorker:
     def __init__(self, task: ShardTask, deliver: Callable[[Written], None]) -> None:
         """`deliver`: called in a background thread with the result of each shard."""
         self._task = task
+        self._work = task.work
         self._deliver = deliver
         self._background = Background("write")
         self.flush, self.close = self._background.flush, self._background.close
 
     @cached_property
-    def _work(self) -> Any:
-        return self._task.stage.open(self._task.job, self._task.plan)
+    def _resources(self) -> Any:
+        return self._work.open(self._task.job, self._task.plan)
 
     def run(self, shard: Shard) -> None:
         """Compute a shard and start writing it; the result goes to `deliver`. Call `flush` after
@@ -62,7 +70,7 @@ class ShardWorker:
 
         Raises: the error of this shard, or of writing the previous one.
         """
-        output = self._task.stage.run_shard(self._task.job, self._work, shard)
+        output = self._work.run_shard(self._task.job, self._resources, shard)
         self._background.run(lambda: self._deliver(output.written(shard.key)))
 
 
