@@ -21,6 +21,19 @@ FIGURE = re.compile(r"(?<![\w.,/-])(?:\d[\d,]*)?\.\d+|(?<![\w.,/-])\d[\d,]*(?= %
 """Numbers with a point, and percentages: what can be measured wrongly."""
 
 
+@pytest.mark.parametrize("file", DATA, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_table_says_how_it_is_made_again_or_why_it_cannot_be(file: Path) -> None:
+    """A table has commands, or a reason why they are lost; what it builds on has the first ones."""
+    seen = set[str]()
+    name = f"{file.parent.name}/{file.stem}"
+    while name:
+        assert name not in seen, f"{name} comes after itself"
+        seen.add(name)
+        table = results.read(*name.split("/"))
+        assert table.get("command") or table.get("lost"), f"{name} has neither command nor lost"
+        name = table.get("after", "")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_tables_are_those_of_the_data(page: Path) -> None:
     text = page.read_text("utf-8")

@@ -8,11 +8,11 @@ Such a file has
     [[rows]]
     cells = ["TRIME", {mean = 128.1, interval = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
 
-and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as
-they are known. `notes` are measurements of the same runs that have no row, `details` those that the
-page leaves to the file.
-A cell is a text, a number, a mean with its interval, a
-change in percent with its interval, or a list of these.
+and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`. `after =
+"PAGE/NAME"` names the table whose commands come first. `lost` says why a table cannot be made
+again. `notes` are measurements of the same runs that have no row, `details` those that the page
+leaves to the file. A cell is a text, a number, a mean with its interval, a change in percent with
+its interval, or a list of these.
 
 The page shows the columns numbered in `show`, rows without `more = true`, and commands of at most
 two lines, and links the file for the rest. A page may also link a file without showing its table.
