@@ -93,6 +93,13 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "infinity": Trained(attention("infinity")),
     "infinity-even": Trained(attention("infinity", "sticky=false")),
     "hashed-ngrams": Trained(["lookup.name=hashed-ngrams", "lookup.layers=[1]"]),
+    "hashed-ngrams-signed-root": Trained(
+        ["lookup.name=hashed-ngrams", "lookup.layers=[1]", "lookup.gate=signed-root"]
+    ),
+    # Tables of some rows tell no n-grams apart: what is left is the path without a memory.
+    "hashed-ngrams-2-slots": Trained(
+        ["lookup.name=hashed-ngrams", "lookup.layers=[1]", "lookup.slots=2"]
+    ),
     "memory-plus": Trained(
         [f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]
     ),

@@ -2,6 +2,7 @@
 carried.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,12 +44,19 @@ def rows_of(tokens: Sequence[int], place: int, starts: Sequence[int], tables, fa
 
 
 def hashed_ngrams(
-    x: np.ndarray, tokens: Sequence[int], starts: Sequence[int], w: Weights, tables, factors
+    x: np.ndarray,
+    tokens: Sequence[int],
+    starts: Sequence[int],
+    w: Weights,
+    tables,
+    factors,
+    gate: str = "plain",
 ):
     """The next residual stream [T, d] of a stream [T, d].
 
     Args:
         starts: where documents begin, 0 first.
+        gate: `plain`, or `signed-root`.
     """
     apart = max(order for order, _ in tables)
     gated, normed, out = [], [], []
@@ -62,6 +70,8 @@ def hashed_ngrams(
             @ rms_norm(key, w["gate.key_norm.weight"])
             / np.sqrt(len(at))
         )
+        if gate == "signed-root":
+            score = math.copysign(math.sqrt(abs(score)), score)
         gated.append(value / (1 + np.exp(-score)))
         normed.append(rms_norm(gated[-1], w["value_norm.weight"]))
         summed = sum(

@@ -1,9 +1,25 @@
 """Whom memlm is compared with."""
 
-from tests.peers import knn_transformers, nanogpt, pointer, sru_plus_plus, transformer_xl, trime
+from tests.peers import (
+    engram,
+    knn_transformers,
+    nanogpt,
+    pointer,
+    sru_plus_plus,
+    transformer_xl,
+    trime,
+)
 
 PEERS = {
     module.PEER.name: module
-    for module in (trime, transformer_xl, sru_plus_plus, pointer, nanogpt, knn_transformers)
+    for module in (
+        trime,
+        transformer_xl,
+        sru_plus_plus,
+        pointer,
+        nanogpt,
+        knn_transformers,
+        engram,
+    )
 }
 """Each has `PEER`, and `comparisons` of the folder with its code."""

@@ -16,84 +16,117 @@ from stages.models.layers.sublayer import Apart, LearnsApart, Lookup
 EPSILON = 1e-6
 """Added to the mean square in the norms."""
 
+MIN_SCORE = 1e-6
+"""Smallest magnitude whose signed root is taken; that of a smaller score has no gradient."""
 
-def multipliers(types: int, order: int) -> tuple[int, ...]:
+NO_TOKEN = -1
+"""Token before the start of a stream or document; its term in a hash is 0."""
+
+
+def hash_factors(types: int, order: int) -> tuple[int, ...]:
     """Odd factors for the tokens of an n-gram, that of the latest token first; times `types` they
     are below 2^63.
 
-    >>> [factor % 2 for factor in multipliers(types=10, order=3)]
+    >>> [factor % 2 for factor in hash_factors(types=10, order=3)]
     [1, 1, 1]
     """
-    most = (2**63 - 1) // max(1, types) // 2
-    return tuple(
-        2 * int(n) + 1 for n in np.random.default_rng(order).integers(0, max(1, most - 1), order)
-    )
+    # Twice a number below this bound, plus 1, keeps every product in 64 bits.
+    bound = (2**63 - 1) // max(1, types) // 2
+    generator = np.random.default_rng(order)
+    numbers = generator.integers(0, max(1, bound - 1), order)
+    # Odd factors keep the low bits of a token apart: an even one would shift them out.
+    return tuple(2 * int(number) + 1 for number in numbers)
 
 
-def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int64[Tensor, "*b"]:
+def hash_ngrams(
+    lagged_tokens: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]
+) -> Int64[Tensor, "*b"]:
     """Hash of each n-gram, at least 0: the exclusive or over its tokens of (token + 1) times a
     factor.
 
     Args:
-        lagged: tokens at each position, then one position earlier, and so on; -1 where there is
-        none.
+        lagged_tokens: tokens at each position, then one position earlier, and so on; -1 where there
+        is none.
         factors: factor of each lag; products must stay below 2^63.
 
     (4 + 1) · 3 = 15 and (1 + 1) · 5 = 10 differ in the bits of 5:
 
-    >>> hashed([torch.tensor([4]), torch.tensor([1])], (3, 5)).tolist()
+    >>> hash_ngrams([torch.tensor([4]), torch.tensor([1])], (3, 5)).tolist()
     [5]
 
-    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as public reimplementations have it.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372).
     """
-    mixed = torch.zeros_like(lagged[0])
-    for tokens, factor in zip(lagged, factors, strict=True):
-        mixed = mixed ^ ((tokens + 1) * factor)
-    return mixed
+    result = torch.zeros_like(lagged_tokens[0])
+    for tokens, factor in zip(lagged_tokens, factors, strict=True):
+        result = result ^ ((tokens + 1) * factor)
+    return result
 
 
-def delayed(
-    told: Tensor,
+def shift_rows(
+    rows: Tensor,
     lag: int,
-    number: int,
+    positions: int,
     document_offset: Int64[Tensor, "b n"] | None,
-    nothing: int = 0,
+    padding: int = 0,
 ) -> Tensor:
-    """Rows `lag` positions before each of the last `number` positions, [B, n, …].
+    """Rows `lag` positions before each of the last n positions, [B, n, …].
 
     Args:
-        told: rows of these positions and of at least `lag` earlier ones, [B, m + n, …].
+        rows: rows of these positions and of at least `lag` earlier ones, [B, m + n, …].
         lag: number of positions back.
-        number: n.
+        positions: n.
         document_offset: offset of each position within its document; None: one document.
-        nothing: value before the start of a document.
+        padding: value before the start of a document.
 
-    >>> delayed(torch.tensor([[7, 8, 9]]), 1, 2, torch.tensor([[0, 1]]), -1).tolist()
+    >>> shift_rows(torch.tensor([[7, 8, 9]]), 1, 2, torch.tensor([[0, 1]]), -1).tolist()
     [[-1, 8]]
     """
-    first = told.shape[1] - number - lag
-    before = told[:, first : first + number]
+    first = rows.shape[1] - positions - lag
+    shifted = rows[:, first : first + positions]
     if document_offset is None or not lag:
-        return before
-    own = (document_offset >= lag).view(*document_offset.shape, *(1 for _ in before.shape[2:]))
-    return before.where(own, nothing)
+        return shifted
+
+    in_document = document_offset >= lag
+    # A dimension of 1 for each dimension of a row, so that the mask broadcasts.
+    trailing = [1] * (shifted.dim() - 2)
+    return shifted.where(in_document.view(*in_document.shape, *trailing), padding)
+
+
+def signed_root(scores: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """Square root of each score's magnitude, with the sign of the score.
+
+    >>> signed_root(torch.tensor([4.0, -4.0, 0.0]))
+    tensor([ 2., -2.,  0.])
+    """
+    # The slope of a root is infinite at 0: the bound keeps gradients finite.
+    return scores.abs().clamp_min(MIN_SCORE).sqrt() * scores.sign()
 
 
 class RowsGate(nn.Module):
-    """Gate α = σ(norm(x)·norm(k) / √d), which measures how well looked-up rows fit the residual
-    stream.
+    """Gate α = σ(a), or σ(sign(a) √|a|), of a = norm(x)·norm(k) / √d.
+
+    It measures how well looked-up rows fit the residual stream.
+
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372); the root is that of the
+    authors' code.
     """
 
-    def __init__(self, entries: int, width: int) -> None:
+    def __init__(self, entries: int, width: int, form: str = "plain") -> None:
+        """`entries`: numbers in the rows of a position; `form`: `plain`, or `signed-root`."""
         super().__init__()
+        self.form = form
         self.key = nn.Linear(entries, width, bias=False)
-        self.stream_norm, self.key_norm = (nn.RMSNorm(width, EPSILON) for _ in range(2))
+        self.stream_norm = nn.RMSNorm(width, EPSILON)
+        self.key_norm = nn.RMSNorm(width, EPSILON)
 
     def forward(
         self, x: Float[Tensor, "b n d"], rows: Float[Tensor, "b n e"]
     ) -> Float[Tensor, "b n"]:
-        agreement = (self.stream_norm(x) * self.key_norm(self.key(rows))).sum(-1)
-        return (agreement * x.shape[2] ** -0.5).sigmoid()
+        products = self.stream_norm(x) * self.key_norm(self.key(rows))
+        scores = products.sum(-1) * x.shape[2] ** -0.5
+        if self.form == "signed-root":
+            scores = signed_root(scores)
+        return scores.sigmoid()
 
 
 class HashedNgrams(Lookup[NgramMemory], LearnsApart):
@@ -102,21 +135,31 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
     Rows and convolution begin at zero. So the layer initially adds nothing, and n-grams that
     training never saw add nothing later.
 
-    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of
-    similar tokens.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372); one branch, no
+    merging of similar tokens.
     """
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
         super().__init__()
-        self.settings, width = settings, config.width
-        factors = [multipliers(config.vocab_size or 0, order) for order in settings.orders]
+        self.settings = settings
+
+        # Factors of each order's hash, with the sizes of its tables.
+        factors = [hash_factors(config.vocab_size or 0, order) for order in settings.orders]
         self.tables = list(zip(factors, settings.sizes, strict=True))
-        sizes = [size for of_order in settings.sizes for size in of_order]
-        self.table = nn.Parameter(torch.empty(sum(sizes), settings.entry_width))
-        self.gate = RowsGate(len(sizes) * settings.entry_width, width)
-        self.value = nn.Linear(len(sizes) * settings.entry_width, width, bias=False)
-        self.value_norm = nn.RMSNorm(width, EPSILON)
-        self.taps = nn.Parameter(torch.empty(settings.kernel, width))
+
+        num_tables = 0
+        num_rows = 0
+        for sizes in settings.sizes:
+            num_tables += len(sizes)
+            num_rows += sum(sizes)
+        entries = num_tables * settings.entry_width
+
+        # One tensor holds the rows of all tables, one table after the other.
+        self.table = nn.Parameter(torch.empty(num_rows, settings.entry_width))
+        self.gate = RowsGate(entries, config.width, settings.gate)
+        self.value = nn.Linear(entries, config.width, bias=False)
+        self.value_norm = nn.RMSNorm(config.width, EPSILON)
+        self.taps = nn.Parameter(torch.empty(settings.kernel, config.width))
         self.dropout = Dropout(config.dropout)
 
     def initialize(self, blocks: int) -> None:
@@ -131,12 +174,11 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         """
         if not self.settings.on_host:
             return super()._apply(fn, recurse)
+
         table = self._parameters.pop("table")
         super()._apply(fn, recurse)
-        self._parameters = {
-            "table": table,
-            **self._parameters,
-        }  # first again: optimizers number parameters
+        # The table comes first again, because optimizers number parameters.
+        self._parameters = {"table": table, **self._parameters}
         return self
 
     def apart(self) -> Apart:
@@ -146,52 +188,74 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         return Apart([self.table], self.settings.table_lr)
 
     def begin(self, x: Tensor) -> NgramMemory:
-        tokens = torch.full((len(x), self.settings.before), -1, device=x.device)
-        return NgramMemory(tokens, x.new_zeros(len(x), self.settings.reach, x.shape[2]))
+        tokens = torch.full((len(x), self.settings.before), NO_TOKEN, device=x.device)
+        values = x.new_zeros(len(x), self.settings.reach, x.shape[2])
+        return NgramMemory(tokens, values)
 
     def forward(
         self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: NgramMemory
     ) -> tuple[Tensor, NgramMemory]:
         assert tokens is not None, "n-grams are made of tokens"
-        said = torch.cat((memory.tokens, tokens), 1)
+        positions = x.shape[1]
+        all_tokens = torch.cat((memory.tokens, tokens), 1)
+
+        # Rows learn by small steps, which the 8 bits of bfloat16 would lose.
         with torch.autocast(x.device.type, enabled=False):
-            slots = self.slots(said, document_offset).to(self.table.device)
-            # Looked up on the table's device: only the rows are copied.
-            rows = (
-                F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
-            )
-            gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
-            values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
-            apart = max(self.settings.orders)  # taps of the depthwise causal convolution
-            lagged = (
-                delayed(values, tap * apart, x.shape[1], document_offset)
-                for tap in range(len(self.taps))
-            )
-            convolved = torch.stack(
-                [of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]
-            ).sum(0)
-            found = gated + F.silu(convolved)
-        after = NgramMemory(said[:, x.shape[1] :], values[:, x.shape[1] :])
-        return x + self.dropout(found).to(x.dtype), after
+            rows = self.read_rows(all_tokens, document_offset).to(x.device)
+            gate = self.gate(x.to(rows.dtype), rows)
+            gated = gate[..., None] * self.value(rows)
+            normalized = self.value_norm(gated)
+            values = torch.cat((memory.values.to(gated.dtype), normalized), 1)
+            added = gated + F.silu(self.convolve(values, positions, document_offset))
+
+        after = NgramMemory(all_tokens[:, positions:], values[:, positions:])
+        return x + self.dropout(added).to(x.dtype), after
+
+    def read_rows(
+        self, tokens: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None
+    ) -> Float[Tensor, "b n e"]:
+        """Rows for the n-grams that end at each position, next to each other; arguments are those
+        of `slots`.
+        """
+        # Looked up on the table's device: only the rows are copied.
+        slots = self.slots(tokens, document_offset).to(self.table.device)
+        return F.embedding(slots, self.table, sparse=self.settings.on_host).flatten(2)
+
+    def convolve(
+        self,
+        values: Float[Tensor, "b m d"],
+        positions: int,
+        document_offset: Int64[Tensor, "b n"] | None,
+    ) -> Float[Tensor, "b n d"]:
+        """Causal depthwise convolution of the values, at the last `positions` positions."""
+        # Taps as far apart as the longest n-gram is long: they read different n-grams.
+        dilation = max(self.settings.orders)
+        terms = list[Tensor]()
+        for tap, weight in enumerate(self.taps):
+            lagged = shift_rows(values, tap * dilation, positions, document_offset)
+            terms.append(lagged * weight)
+        return torch.stack(terms).sum(0)
 
     def slots(
-        self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None
+        self, tokens: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None
     ) -> Int64[Tensor, "b n h"]:
         """Table rows for the n-grams that end at each position, one for each order and head.
 
         Args:
-            said: tokens of the positions, after the earlier tokens that their n-grams include.
+            tokens: tokens of the positions, after the earlier tokens that their n-grams include.
             document_offset: offset of each position within its document; None: one document.
         """
-        number = said.shape[1] - self.settings.before
-        lagged = [
-            delayed(said, lag, number, document_offset, -1)
+        positions = tokens.shape[1] - self.settings.before
+        lagged_tokens = [
+            shift_rows(tokens, lag, positions, document_offset, NO_TOKEN)
             for lag in range(max(self.settings.orders))
         ]
-        rows, first = [], 0
+
+        slots = list[Tensor]()
+        first_row = 0
         for factors, sizes in self.tables:
-            mixed = hashed(lagged[: len(factors)], factors)
+            hashes = hash_ngrams(lagged_tokens[: len(factors)], factors)
             for size in sizes:
-                rows.append(mixed % size + first)
-                first += size
-        return torch.stack(rows, -1)
+                slots.append(first_row + hashes % size)
+                first_row += size
+        return torch.stack(slots, -1)

@@ -261,6 +261,8 @@ class HashedNgramsSettings(LookupSettings):
     follow it, and an update changes these rows alone."""
     scope: Literal["stream", "document"] = "stream"
     """Whether n-grams reach across the beginning of a document."""
+    gate: Literal["plain", "signed-root"] = "plain"
+    """The gate of a score a: σ(a), as in the paper, or σ(sign(a) √|a|), as in the authors' code."""
 
     @model_validator(mode="after")
     def _orders_are_told_once(self) -> Self:

@@ -11,7 +11,7 @@ import torch
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.hashed_ngrams import HashedNgrams, hashed, multipliers
+from stages.models.layers.hashed_ngrams import HashedNgrams, hash_factors, hash_ngrams, signed_root
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from tests.oracles.hashed_ngrams import hashed_ngrams, primes_from, rows_of
 from tests.stages.models.backbones.contract import BackboneContract
@@ -54,18 +54,31 @@ def tables_of(settings):
 
 @pytest.mark.parametrize("starts", [[0], TWO, [0, 1, 2, 5]])
 @pytest.mark.parametrize(
-    "changes", [{}, {"orders": (3, 2)}, {"orders": (4,), "kernel": 1}, {"heads": 1, "slots": 1}]
+    "changes",
+    [
+        {},
+        {"gate": "signed-root"},
+        {"orders": (3, 2)},
+        {"orders": (4,), "kernel": 1},
+        {"heads": 1, "slots": 1},
+    ],
 )
 def test_it_reads_as_the_equations_say(changes, starts):
     made = layer(**changes)
     x, tokens = stream()
     with torch.no_grad():
         got, _ = made(x, tokens, None if starts == [0] else offsets(starts), made.begin(x))
-    factors = {order: multipliers(V, order) for order in made.settings.orders}
+    factors = {order: hash_factors(V, order) for order in made.settings.orders}
     weights = {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
     for row in range(2):
         wanted = hashed_ngrams(
-            x[row].numpy(), tokens[row].tolist(), starts, weights, tables_of(made.settings), factors
+            x[row].numpy(),
+            tokens[row].tolist(),
+            starts,
+            weights,
+            tables_of(made.settings),
+            factors,
+            made.settings.gate,
         )
         np.testing.assert_allclose(got[row], wanted, rtol=1e-10, atol=1e-10)
 
@@ -78,11 +91,11 @@ def test_tables_have_different_prime_sizes():
 @pytest.mark.parametrize("types", [1, V, 2**17, 2**31])
 def test_products_of_a_hash_stay_integers(types):
     """The largest token and the largest factor: what 64 bits hold is what Python's integers say."""
-    factors = multipliers(types, 3)
+    factors = hash_factors(types, 3)
     assert all(factor % 2 for factor in factors)
     assert max(factors) * types < 2**63
     tokens = [types - 1, 0, types // 2]
-    (got,) = hashed([torch.tensor([token]) for token in tokens], factors).tolist()
+    (got,) = hash_ngrams([torch.tensor([token]) for token in tokens], factors).tolist()
     assert got == (tokens[0] + 1) * factors[0] ^ factors[1] * (tokens[1] + 1) ^ factors[2] * (
         tokens[2] + 1
     )
@@ -93,7 +106,7 @@ def test_heads_tell_most_ngrams_apart_that_share_a_row_in_one():
     next.
     """
     settings = HashedNgramsSettings(orders=(3,), heads=2, slots=200)
-    tokens, factors = np.random.default_rng(0).integers(0, V, 700).tolist(), {3: multipliers(V, 3)}
+    tokens, factors = np.random.default_rng(0).integers(0, V, 700).tolist(), {3: hash_factors(V, 3)}
     places = {
         tuple(tokens[t - 2 : t + 1]): rows_of(tokens, t, [0], tables_of(settings), factors)
         for t in range(2, 700)
@@ -120,8 +133,30 @@ def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(starts, cuts)
     torch.testing.assert_close(memory, after)
 
 
-def test_gradients_are_those_of_differences():
-    made = layer(kernel=2)
+def test_gates_of_either_form_differ():
+    x, tokens = stream()
+    with torch.no_grad():
+        plain, root = (
+            made(x, tokens, None, made.begin(x))[0] for made in (layer(), layer(gate="signed-root"))
+        )
+    assert (plain - root).abs().max() > 1e-3
+
+
+def test_the_root_of_a_score_has_finite_gradients_at_zero():
+    scores = torch.tensor([0.0, 1e-9, -1e-9, -0.25, 9.0], dtype=torch.float64, requires_grad=True)
+    roots = signed_root(scores)
+    roots.sum().backward()
+    torch.testing.assert_close(
+        roots.detach(), torch.tensor([0.0, 1e-3, -1e-3, -0.5, 3.0], dtype=torch.float64)
+    )
+    torch.testing.assert_close(
+        scores.grad, torch.tensor([0.0, 0.0, 0.0, 1.0, 1 / 6], dtype=torch.float64)
+    )
+
+
+@pytest.mark.parametrize("gate", ["plain", "signed-root"])
+def test_gradients_are_those_of_differences(gate):
+    made = layer(kernel=2, gate=gate)
     x, tokens = (part[:1, :5] for part in stream())
     names, weights = zip(*made.named_parameters(), strict=True)
 
@@ -170,6 +205,7 @@ def test_tables_learn_apart():
         ({"slots": 0}, "greater than 0"),
         ({"table_lr": 0}, "greater than 0"),
         ({"scope": "page"}, "'stream' or 'document'"),
+        ({"gate": "root"}, "'plain' or 'signed-root'"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_does(changes, words):

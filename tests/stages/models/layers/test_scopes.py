@@ -12,7 +12,7 @@ import torch
 from stages.models.backbone import Inputs
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.hashed_ngrams import multipliers
+from stages.models.layers.hashed_ngrams import hash_factors
 from stages.training.config import TrainConfig
 from tests.oracles import compressive, infinity, memorizing, transformer_xl
 from tests.oracles.hashed_ngrams import hashed_ngrams
@@ -112,7 +112,7 @@ def slow_lookup(lookup: Any, x: np.ndarray) -> np.ndarray:
     """Residual stream [T, d] after hashed n-grams, with the documents of their scope."""
     settings = lookup.settings
     tables = list(zip(settings.orders, settings.sizes, strict=True))
-    factors = {order: multipliers(VOCABULARY, order) for order in settings.orders}
+    factors = {order: hash_factors(VOCABULARY, order) for order in settings.orders}
     starts = DOCUMENT_STARTS if settings.scope == "document" else [0]
     tokens = stream_tokens()[0].tolist()
     return hashed_ngrams(x, tokens, starts, arrays(lookup), tables, factors)
