@@ -18,7 +18,7 @@ from stages.diagnostics import PROBES
 from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.encoding.probe import ScoredBlock
 from stages.errors import UsageError
-from stages.methods.method import Batch
+from stages.methods.method import Batch, UpdateBatch
 from stages.models.config import StateArray, parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
@@ -466,10 +466,10 @@ def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_s
     model, updates = trained.run.model.double(), trained.updates
     batches, made, gradients = [], updates.batches, dict[str, Tensor]()
 
-    def keep_batches() -> Iterator[Batch]:
-        for batch in made():
-            batches.append(batch)
-            yield batch
+    def keep_batches() -> Iterator[UpdateBatch]:
+        for part in made():
+            batches.append(part.batch)
+            yield part
 
     def keep_gradients() -> None:
         gradients.update({name: weight.grad.clone() for name, weight in model.named_parameters()})

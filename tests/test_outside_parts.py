@@ -19,8 +19,8 @@ from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (
     Carried,
+    Loss,
     Method,
-    OwnsStep,
     ParameterGroup,
     Update,
 )
@@ -100,7 +100,7 @@ class DampedConfig(MethodSettings):
         return self
 
 
-class Damped(Method[DampedConfig], OwnsStep):
+class Damped(Method[DampedConfig]):
     """Plain loss, the vocabulary at half the learning rate, and a step of its own."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
@@ -109,16 +109,15 @@ class Damped(Method[DampedConfig], OwnsStep):
             ParameterGroup(list(model.vocabulary.parameters()), lr_factor=0.5),
         ]
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         encoding = model.read(batch, carried.state)
-        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(
-            encoding.state
-        )
+        mean = model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten())
+        return Loss.of(mean, encoding, carried=Carried(encoding.state))
 
     def step(self, update: Update) -> Tensor:
         losses = []
-        for batch in update.batches():
-            loss = update.loss(batch) / update.accumulate
+        for part in update.batches():
+            loss = part.weighted(update.loss(part))
             update.backward(self.settings.share * loss)
             losses.append(loss.detach())
         update.change_weights()

@@ -4,11 +4,9 @@ it.
 
 from typing import TypeVar
 
-from torch import Tensor
-
 from stages.examples.examples import Batch
 from stages.methods.config import MethodSettings
-from stages.methods.method import Carried, Method
+from stages.methods.method import Carried, Loss, Method
 from stages.models.language_model import LanguageModel
 
 T = TypeVar("T", bound=MethodSettings)
@@ -17,8 +15,7 @@ T = TypeVar("T", bound=MethodSettings)
 class LanguageModeling(Method[T]):
     """Mean negative log-likelihood of the targets; backbones that carry state read aligned streams."""
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         encoding = model.read(batch, carried.state)
-        return model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets)), Carried(
-            encoding.state
-        )
+        mean = model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets))
+        return Loss.of(mean, encoding, carried=Carried(encoding.state))

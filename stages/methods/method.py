@@ -14,7 +14,7 @@ from stages.encoding.encode import EncodedBlock
 from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import MethodSettings
-from stages.models.backbone import State, each, named_below
+from stages.models.backbone import Encoding, State, each, named_below
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -70,6 +70,35 @@ class Carried(NamedTuple):
         return cls(state or None, past)
 
 
+class Loss(NamedTuple):
+    """Loss of a batch, and the state for the next one."""
+
+    mean: Tensor
+    """The mean over the batch's tokens, in nats; a scalar."""
+    carried: Carried = Carried()
+    """State after the batch."""
+    auxiliary: tuple[Tensor, ...] = ()
+    """Auxiliary losses of layers, a scalar for each time that the backbone read; training adds
+    them."""
+
+    @classmethod
+    def of(cls, mean: Tensor, *encodings: Encoding, carried: Carried | None = None) -> Self:
+        """The loss with the auxiliary losses of what the backbone read.
+
+        Args:
+            encodings: every encoding that the mean was computed from, in order.
+            carried: state after the batch; None: nothing is carried.
+        """
+        losses = [encoding.auxiliary_loss for encoding in encodings]
+        auxiliary = tuple(loss for loss in losses if loss is not None)
+        return cls(mean, carried or Carried(), auxiliary)
+
+    @property
+    def total(self) -> Tensor:
+        """The loss that training minimizes."""
+        return sum(self.auxiliary, start=self.mean)
+
+
 class BatchLayout(NamedTuple):
     """How the rows of batches belong together."""
 
@@ -109,9 +138,43 @@ class SideInputs:
     background: Examples | None = None
 
 
+class KeptDocuments(NamedTuple):
+    """Documents of the training split that a method keeps, in the order of writing."""
+
+    rows: np.ndarray
+    """Numbers of the documents in the split, int64 [M]."""
+    tasks: np.ndarray
+    """Place in the stream of each document's task, int64 [M]."""
+
+
+class UpdateBatch(NamedTuple):
+    """A process's share of one forward batch of an update."""
+
+    batch: Batch
+    before: Carried = Carried()
+    """State before it; empty where its streams begin."""
+    accumulate: int = 1
+    """Number of forward batches of the update."""
+    weight: float | None = None
+    """Its share of the update's tokens; None: all batches have equal shares."""
+
+    def weighted(self, loss: Tensor) -> Tensor:
+        """The mean loss of the batch times its share of the update's tokens."""
+        if self.weight is not None:
+            return loss * self.weight
+        # No division by 1: it would add an operation to the graph of every update.
+        return loss if self.accumulate == 1 else loss / self.accumulate
+
+
 class Method(ABC, Generic[S]):
-    """A training objective. The loop asks for an epoch's batches, forms each and minimizes its
-    loss.
+    """A training objective: `loss` computes it, and hooks change the rest of training.
+
+    Every hook does the usual thing, or nothing, until a method overrides it. A run calls them in
+    this order: `parameter_groups`, `layout`, `resize` and `load_state_dict` where it resumes,
+    `begin_stream`. Then come for each task `begin_task`, its updates, and `end_task`; an update
+    calls `batch` and `loss` for each of its batches, through `step`. A corpus is a stream of one
+    task. `state_dict` is part of every checkpoint; `kept_documents` and `write_files` are asked
+    at the end.
 
     `side_inputs`: its inputs besides tokens.
     """
@@ -128,6 +191,30 @@ class Method(ABC, Generic[S]):
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings
         self.side_inputs = side_inputs or SideInputs()
+
+    # The loss
+
+    @abstractmethod
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
+        """Compute the loss of a batch, with the auxiliary losses of its encodings; see `Loss.of`.
+
+        Args:
+            carried: state after the previous batch, constant unless the update keeps its graph;
+                empty at the start of streams.
+        """
+
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
+        """Log-probability of validation tokens, float [n], in nats; no gradients.
+
+        By default that of the model alone.
+
+        Args:
+            read: the tokens, as the model has read them.
+            starts: where each token's segment begins among them, int64 [n].
+        """
+        return model.log_prob(read.key("hidden"), read.targets)[0]
+
+    # What learns, and from which batches
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         """The parameters to train; all others stay as they are. By default all are trained."""
@@ -147,86 +234,19 @@ class Method(ABC, Generic[S]):
         return shuffled_order(count, size, seed, epoch)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        """The batch of some examples [B]."""
+        """The batch of some examples [B]. By default nothing is added to them."""
         return examples.batch(which)
 
-    @abstractmethod
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state
-        after the batch.
+    def step(self, update: "Update") -> Tensor:
+        """Make one update. By default the gradients of its batches' mean loss change the weights.
 
-        Training adds the auxiliary loss of an encoding.
-
-        Args:
-            carried: state after the previous batch, constant unless the update keeps its graph;
-                empty at the start of streams.
+        Returns: the loss to report, a scalar, the mean per token, in nats. It is read later, so
+            that no GPU waits for the host; if it is not a number, the run ends.
         """
+        return update.plain_step()
 
-    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Log-probability of validation tokens, float [n], in nats; no gradients.
+    # Tasks
 
-        By default that of the model alone.
-
-        Args:
-            read: the tokens, as the model has read them.
-            starts: where each token's segment begins among them, int64 [n].
-        """
-        return model.log_prob(read.key("hidden"), read.targets)[0]
-
-
-class Update(Protocol):
-    """One update of the weights, as the loop prepares it."""
-
-    accumulate: int
-    """Number of its forward batches."""
-    keeps_graph: bool
-    """Whether state carried between these batches keeps its graph: then their losses share one
-    `backward`.
-    """
-    number: int
-    """Updates before it."""
-    optimizer: torch.optim.Optimizer
-    """The optimizer of the parameter groups; `change_weights` makes its step."""
-
-    def batches(self) -> Iterator[Batch]:
-        """This process's share of each forward batch, on its device; `backward` of its loss must
-        follow.
-        """
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Compute the loss of a batch, with the model's auxiliary losses, in the run's precision;
-        keeps its state.
-        """
-
-    def weighted(self, loss: Tensor) -> Tensor:
-        """The loss of the latest batch times its share of the update's tokens."""
-
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss, over all processes."""
-
-    def change_weights(self) -> None:
-        """Clip the gradients, make the optimizer's step and forget them."""
-
-
-class Remembers(ABC):
-    """A method with state besides weights from update to update; every checkpoint holds it.
-
-    It must be the same in all processes: the checkpoint holds the state of the first.
-    """
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state, by name: tensors, and values that JSON can hold."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `state_dict` returned; its tensors are on the CPU."""
-
-
-class LearnsTasks(ABC):
-    """A method that does something between the tasks of a stream; a corpus is a stream of one task."""
-
-    @abstractmethod
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         """Receive the tasks, in order, before the first update of a run; a resumed run has its
         state by then.
@@ -235,29 +255,40 @@ class LearnsTasks(ABC):
             seed: seed of all random numbers of the method.
         """
 
-    def begin_task(self, task: Task) -> None:  # noqa: B027
-        """Prepare for a task, before its first update. By default nothing is done."""
+    def begin_task(self, task: Task) -> None:
+        """Prepare for a task, before its first update."""
 
-    def end_task(self, task: Task) -> None:  # noqa: B027
-        """Finish a task, after its last update. By default nothing is done."""
+    def end_task(self, task: Task) -> None:
+        """Finish a task, after its last update."""
 
+    def resize(self, model: LanguageModel, place: int) -> None:
+        """Resize a model from its size before the first task to that in the task at a place.
 
-class KeepsExamples(ABC):
-    """A method that keeps examples of the training split; other stages read them with the model."""
+        Only a method whose settings say that it `grows` has anything to do. Weights are loaded
+        later.
 
-    @abstractmethod
-    def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Kept documents, int64 [M], in the order of writing, and the place in the stream of each
-        one's task.
+        Args:
+            place: in the stream, from 0.
         """
 
+    # What it keeps
 
-class WritesFiles(ABC):
-    """A method that writes further files next to the model."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state besides weights, by name: tensors, and values that JSON can hold.
 
-    @abstractmethod
+        It must be the same in all processes: a checkpoint holds the state of the first.
+        """
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state that `state_dict` returned; its tensors are on the CPU."""
+
+    def kept_documents(self) -> KeptDocuments | None:
+        """Documents of the training split that other stages read with the model; None: none."""
+        return None
+
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
-        """Write the files.
+        """Write further files next to the model.
 
         Args:
             decode: the text of tokens.
@@ -265,28 +296,38 @@ class WritesFiles(ABC):
         """
 
 
-class Grows(ABC):
-    """A method of tasks whose model grows when one begins; the optimizer begins anew with each."""
+class Update(Protocol):
+    """One update of the weights, as the loop prepares it."""
 
-    @abstractmethod
-    def resize(self, model: LanguageModel, place: int) -> None:
-        """Resize a model from its size before the first task to that in the task at a place;
-        weights are loaded later.
+    accumulate: int
+    """Number of its forward batches."""
+    number: int
+    """Updates before it."""
+    optimizer: torch.optim.Optimizer
+    """The optimizer of the parameter groups; `change_weights` makes its step."""
 
-        Args:
-            place: in the stream, from 0.
+    def batches(self) -> Iterator[UpdateBatch]:
+        """This process's share of each forward batch, on its device; `backward` of its loss must
+        follow.
         """
 
+    def loss(self, part: UpdateBatch) -> Tensor:
+        """Compute the loss of a forward batch, with the model's auxiliary losses, in the run's
+        precision; keeps its state for the next.
+        """
 
-class OwnsStep(ABC):
-    """A method that makes the whole update itself, if one backward pass of each batch's loss is not
-    enough.
-    """
+    def loss_of(self, batch: Batch) -> Tensor:
+        """Compute the loss of any other batch, such as one of a memory; no state is carried."""
 
-    @abstractmethod
-    def step(self, update: Update) -> Tensor:
-        """Make one update.
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss, over all processes."""
 
-        Returns: the loss to report, a scalar, the mean per token, in nats. It is read later, so
-            that no GPU waits for the host; if it is not a number, the run ends.
+    def change_weights(self) -> None:
+        """Clip the gradients, make the optimizer's step and forget them."""
+
+    def plain_step(self) -> Tensor:
+        """Make the usual update: gradients of the mean loss over all tokens, then the optimizer's
+        step.
+
+        Returns: the loss, a scalar: the mean over tokens, in nats.
         """

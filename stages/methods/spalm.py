@@ -10,7 +10,7 @@ from torch import Tensor
 from stages.encoding.encode import EncodedBlock
 from stages.examples.examples import Batch, Examples
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import BatchIndex, Carried, Method, ParameterGroup
+from stages.methods.method import BatchIndex, Carried, Loss, Method, ParameterGroup
 from stages.methods.settings import SpalmConfig
 from stages.models.language_model import LanguageModel
 
@@ -45,7 +45,7 @@ class Spalm(Method[SpalmConfig]):
         batch = examples.batch(which)
         return NeighborBatch.of(batch, neighbor_tokens=self._neighbor_tokens(TRAIN, batch.places))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, NeighborBatch)
         encoding = model.read(batch, carried.state)
         neighbors = batch.neighbor_tokens.flatten(0, 1)
@@ -53,7 +53,8 @@ class Spalm(Method[SpalmConfig]):
             neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
         # After the backbone: the state that it carries to the next segment is free of neighbours.
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
-        return model.loss(gated.hidden, batch.targets.flatten()), Carried(encoding.state)
+        mean = model.loss(gated.hidden, batch.targets.flatten())
+        return Loss.of(mean, encoding, carried=Carried(encoding.state))
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         places = np.arange(read.start, read.start + len(read.targets))

@@ -13,14 +13,7 @@ from torch import distributed as ranks
 
 from stages.examples.examples import Batch, Task
 from stages.methods.lm import LanguageModeling
-from stages.methods.method import (
-    LearnsTasks,
-    OwnsStep,
-    ParameterGroup,
-    Remembers,
-    SideInputs,
-    Update,
-)
+from stages.methods.method import ParameterGroup, SideInputs, Update
 from stages.methods.settings import SparseMemoryConfig
 from stages.models.language_model import LanguageModel, evaluating
 from stages.models.layers.product_keys import HasSlots
@@ -55,7 +48,7 @@ def most_specific(
     return chosen
 
 
-class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, LearnsTasks):
+class SparseMemory(LanguageModeling[SparseMemoryConfig]):
     """Values of the chosen slots alone learn; all other weights keep their bytes.
 
     If layers share values, their reads are added. The optimizer may keep moments of a slot that is
@@ -96,11 +89,12 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
     def step(self, update: Update) -> Tensor:
         self._forget()
         losses = list[Tensor]()
-        for batch in update.batches():
-            losses.append(update.weighted(update.loss(batch)))
-            update.backward(losses[-1])
+        for part in update.batches():
+            loss = part.weighted(update.loss(part))
+            update.backward(loss)
+            losses.append(loss)
             if not self._batches_with:
-                self._read_background(batch)
+                self._read_background(part.batch)
         before = {name: table.detach().clone() for name, table in self._tables.items()}
         chosen = {name: self._chosen(name) for name in self._tables}
         for name, table in self._tables.items():

@@ -23,7 +23,7 @@ from stages.examples.examples import Batch, Examples
 from stages.examples.windows import positions_back
 from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others
-from stages.methods.method import BatchIndex, BatchLayout, Carried, Method
+from stages.methods.method import BatchIndex, BatchLayout, Carried, Loss, Method
 from stages.methods.settings import InBatchConfig, TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.models.backbone import Encoding
 from stages.models.config import BackboneConfig
@@ -127,7 +127,7 @@ class Trime(InBatch[TrimeConfig]):
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> MemoryBatch:
         return MemoryBatch.of(examples.batch(which), plain=self.is_plain(index))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, MemoryBatch)
         targets = batch.targets
 
@@ -135,7 +135,8 @@ class Trime(InBatch[TrimeConfig]):
             own = torch.arange(len(keys), device=keys.device)
             return Memory(keys, targets.flatten(), earlier(own - own % targets.shape[1], own))
 
-        return self.joint_loss(model, batch, model.read(batch), earlier_ones), Carried()
+        encoding = model.read(batch)
+        return Loss.of(self.joint_loss(model, batch, encoding, earlier_ones), encoding)
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         return self.joint_log_prob(model, read, starts)
@@ -194,7 +195,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
             back = np.full(batch.targets.shape, np.iinfo(np.int64).max)
         return LongBatch.of(batch, plain=self.is_plain(index), back=torch.from_numpy(back))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         """Compute the loss; the carried past is the keys [B, P, d] and values [B, P] of the latest
         segments.
         """
@@ -204,9 +205,10 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         chained = partial(_chained, batch, past=carried.past, together=layout.rows_together)
         loss = self.joint_loss(model, batch, encoding, chained)
         if not layout.streams:
-            return loss, Carried()
+            return Loss.of(loss, encoding)
         keys = encoding.key(self.key_name(model))
-        return loss, Carried(encoding.state, self._past(keys, batch.targets, carried.past))
+        past = self._past(keys, batch.targets, carried.past)
+        return Loss.of(loss, encoding, carried=Carried(encoding.state, past))
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Log-probabilities in validation, which reads all earlier positions of the block."""
@@ -298,11 +300,11 @@ class TrimeExt(InBatch[TrimeExtConfig]):
             examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local)
         )
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, ExtBatch)
-        return self.joint_loss(
-            model, batch, model.read(batch), partial(self._of_others, batch)
-        ), Carried()
+        encoding = model.read(batch)
+        memory_of = partial(self._of_others, batch)
+        return Loss.of(self.joint_loss(model, batch, encoding, memory_of), encoding)
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Log-probabilities in validation: earlier segments, besides the local part, stand in for a

@@ -117,9 +117,19 @@ class Backbone(nn.Module, ABC):
     keeps_graph: bool = False
     """Whether gradients flow through the state into earlier batches of the same update."""
 
+    replays: bool = False
+    """Whether updates over several segments replay its memory: see `stages.training.replay`."""
+
     @abstractmethod
     def read(self, inputs: Inputs) -> Encoding:
         """Compute representations of the inputs, and the state after them."""
+
+    def advance(self, inputs: Inputs) -> State:
+        """State after inputs; random numbers are drawn in the order of `read`.
+
+        A backbone that `replays` computes only what the state needs.
+        """
+        return self.read(inputs).state
 
     def forward(self, inputs: Inputs) -> Encoding:
         """Call `read`, so that torch's hooks and compiler apply."""
@@ -161,15 +171,3 @@ class Compilable(ABC):
     @abstractmethod
     def compiled_parts(self) -> Sequence[nn.Module]:
         """Modules to compile, for batches of one shape; the backbone itself may be one."""
-
-
-class Replays(ABC):
-    """Interface of a backbone whose updates over several segments replay its memory: see
-    `stages.training.replay`.
-    """
-
-    @abstractmethod
-    def advance(self, inputs: Inputs) -> State:
-        """State after inputs, computing only what it needs; random numbers are drawn in the order
-        of `read`.
-        """

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Replays, State
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
@@ -110,10 +110,9 @@ class LanguageModel(nn.Module):
         )
 
     def advance(self, batch: Batch, state: State) -> State:
-        """State after a batch, computing only what the state needs; only for a backbone that is
-        `Replays`.
+        """State after a batch, computing only what the state needs; only for a backbone that
+        `replays`.
         """
-        assert isinstance(self.backbone, Replays), "the backbone does not replay"
         embedded = self.vocabulary.embed(batch.inputs)
         return self.backbone.advance(
             Inputs(embedded, state, batch.document_offset, tokens=batch.inputs)
@@ -154,11 +153,16 @@ class LanguageModel(nn.Module):
         with self._without_autocast(hidden):
             return self.gate(self._own(hidden), neighbors, self.vocabulary)
 
-    def label_scores(self, batch: Batch) -> Tensor:
-        """Logits of all labels for each example of a batch, float [B, |Y|]; needs a head."""
+    def label_scores(self, batch: Batch, encoding: Encoding | None = None) -> Tensor:
+        """Logits of all labels for each example of a batch, float [B, |Y|]; needs a head.
+
+        `encoding`: the encoding of the batch; None: it is read here.
+        """
         assert self.head is not None, "the model has no head"
-        read = [self, *([] if self.frozen is None else [self.frozen])]
-        hidden = [self._own(model.read(batch).hidden) for model in read]
+        encodings = [encoding or self.read(batch)]
+        if self.frozen is not None:
+            encodings.append(self.frozen.read(batch))
+        hidden = [self._own(encoding.hidden) for encoding in encodings]
         with self._without_autocast(hidden[0]):
             return self.head(hidden[0], batch.scored, *hidden[1:])
 

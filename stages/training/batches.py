@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,6 +68,21 @@ def batches_by_tokens(
     return batches
 
 
+class BatchShare(NamedTuple):
+    """The share of one rank in a forward batch."""
+
+    examples: Examples
+    """Examples of the task that is learnt."""
+    indices: np.ndarray
+    """Those that the rank reads, int64 [B]."""
+    begins_epoch: bool
+    """Whether streams begin with it."""
+    weight: float | None
+    """Weight of the rank's mean loss, with which all tokens of the update count equally; None: all
+    batches and ranks have equal weights.
+    """
+
+
 class TaskOrder:
     """The examples of each update of a run, one task after the other.
 
@@ -113,23 +129,18 @@ class TaskOrder:
         place = self.place(step)
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
-    def batch(
-        self, step: int, part: int, rank: int, ranks: int
-    ) -> tuple[Examples, np.ndarray, bool, float | None]:
-        """A forward batch: its task's examples, the indices [B] that a rank reads, whether streams
-        begin, its weight.
-
-        The weight of the rank's mean loss lets all tokens of the update count equally. None: all
-        parts and ranks have equal weights. Gradients are means over ranks, so their weights sum to
-        `ranks`.
-        """
+    def batch(self, step: int, part: int, rank: int, ranks: int) -> BatchShare:
+        """The share of a rank in the forward batch number `part` of an update."""
         place, numbers = self._forward_batches(step)
-        examples, order, weight = self.tasks[place].examples, self._orders[place], None
-        which = order.share(numbers[part], rank, ranks)
+        examples = self.tasks[place].examples
+        order = self._orders[place]
+        indices = order.share(numbers[part], rank, ranks)
+        weight = None
         if examples.by_tokens:
             whole = sum(examples.lengths[order.of_batch(number)].sum() for number in numbers)
-            weight = float(examples.lengths[which].sum() * ranks / whole)
-        return examples, which, order.begins_epoch(numbers[part]), weight
+            # Gradients are means over ranks, so the weights of ranks sum to their number.
+            weight = float(examples.lengths[indices].sum() * ranks / whole)
+        return BatchShare(examples, indices, order.begins_epoch(numbers[part]), weight)
 
     @property
     def update_tokens(self) -> int:

@@ -21,7 +21,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, replacing_by_name
 from stages.errors import ArtifactError
 from stages.methods.config import after_file
-from stages.methods.method import Carried, Remembers
+from stages.methods.method import Carried
 from stages.models.backbone import named_below
 from stages.models.devices import random_state, set_random_state
 from stages.models.language_model import LanguageModel
@@ -209,8 +209,8 @@ class Saver:
                 run.folder
                 # Names of journal and best weights come to the disk before a checkpoint refers to them.
             )
-            kept = method.state_dict() if isinstance(method, Remembers) else {}
-            save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
+            state = method.state_dict()
+            save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), state)
             # Only now: until the new checkpoint is on disk, the previous one and its weights may be
             # needed.
             for path in run.folder.glob(best_weights("*")):
@@ -247,8 +247,7 @@ class Saver:
         )
         try:
             progress = Progress(**saved.progress)
-            if isinstance(run.method, Remembers):
-                run.method.load_state_dict(saved.method)
+            run.method.load_state_dict(saved.method)
         except (KeyError, TypeError) as error:  # another version of the package keeps more, or less
             raise damaged_checkpoint(
                 self._path, f"it was saved by another version: {error}"

@@ -1,5 +1,8 @@
 """The training loop: batches become losses, losses become updates; then validation, and
 checkpoints.
+
+`Trainer` is the loop, `Updates` makes one update after the other, and `Objective` is the loss as a
+module. `plain_step` is the usual update.
 """
 
 import math
@@ -7,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
-from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +17,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import BatchIndex, Carried, Grows, LearnsTasks, Method, OwnsStep, Update
-from stages.models.backbone import Encoding, Replays
+from stages.methods.method import BatchIndex, Carried, Loss, Method, UpdateBatch
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder, batch_size
@@ -34,13 +35,13 @@ from stages.training.optimizer import (
     set_learning_rates,
 )
 from stages.training.ranks import mean_over_ranks
-from stages.training.replay import replay_step
+from stages.training.replay import Replayable, replay_step, total
 from stages.training.training_data import Run
 from stages.training.validate import validate
 
-UNREAD = {"cuda": 1}
-"""Number of updates whose losses the host has not read yet. With one, the device always has work
-queued.
+CUDA_LOSS_LAG = 1
+"""Number of updates on a GPU whose losses the host has not read yet. With one, the device always
+has work queued.
 """
 
 
@@ -55,88 +56,104 @@ class Trainer:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        layout, ranks = run.method.layout(run.config.model), run.fabric.world_size
+        method = run.method
+        ranks = run.fabric.world_size
+        layout = method.layout(run.config.model)
         self.batch_size = 0
         """Examples of a forward batch, over all ranks; 0: batches are cut by tokens."""
         if not run.tasks[0].examples.by_tokens:
             count = min(task.examples.count for task in run.tasks)
             self.batch_size = batch_size(run.config, count, ranks, layout, run.reporter)
-        self.order = TaskOrder(run.tasks, run.method, layout, self.batch_size, run.config, ranks)
+        self.order = TaskOrder(run.tasks, method, layout, self.batch_size, run.config, ranks)
         self.updates = Updates(run, self.order)
         self._saver = Saver(run, self.updates.bare_optimizer)
-        if isinstance(run.method, Grows) and (step := self._saver.saved_step()):
-            run.method.resize(run.model, self.order.place(step - 1))
-            self.updates.renew_optimizer()
+
+        # A model that has grown must have its size before its weights are loaded.
+        step = self._saver.saved_step()
+        if step:
+            method.resize(run.model, self.order.place(step - 1))
+            if method.settings.grows:
+                self.updates.renew_optimizer()
         # Weights are restored before the wrapper for several processes sends those of the first to
         # all.
         self.progress, self.updates.carried = self._saver.restore()
+        self.updates.set_up()
+        method.begin_stream(run.model, run.tasks, run.config.seed)
+
         self.earlier_seconds = self.progress.seconds
         """Seconds spent in updates before the run was resumed."""
-        self.updates.set_up()
-        if isinstance(run.method, LearnsTasks):
-            run.method.begin_stream(run.model, run.tasks, run.config.seed)
-        self.unread = UNREAD.get(run.fabric.device.type, 0)
-        self._made: deque[UpdateFigures] = deque()
+        self.loss_lag = CUDA_LOSS_LAG if run.fabric.device.type == "cuda" else 0
+        self._unread: deque[UpdateFigures] = deque()
+        """Figures of the latest updates that the host has not read, the oldest first."""
 
     def train(self) -> Progress:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves
         first.
         """
+        run = self.run
         with ExitStack() as stack:
-            if self.progress.step == 0 and self.run.keeps_tasks:
-                save_after(self.run.model, self.run.folder, 0)
-            course = Course(self.run, self.progress, self.order.update_tokens, stack)
-            if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
-                self.run.reporter.warning(warning)
+            if self.progress.step == 0 and run.keeps_tasks:
+                save_after(run.model, run.folder, 0)
+            course = Course(run, self.progress, self.order.update_tokens, stack)
+            warning = self.order.few_documents()
+            if self.progress.step == 0 and warning is not None:
+                run.reporter.warning(warning)
             # A signal is a request: it takes effect between two updates, where a checkpoint is
             # consistent.
             stop = stack.enter_context(deferred_signals())
-            while self.progress.step < self.run.config.steps:
+            while self.progress.step < run.config.steps:
                 self._update()
                 self._report(course)
                 self._save_if_due(course, stop)
         # The weights after the last update have no loss yet.
-        if not all(bool(weight.isfinite().all()) for weight in self.run.model.parameters()):
+        if not all(bool(weight.isfinite().all()) for weight in run.model.parameters()):
             raise UsageError(f"Some weights are not finite after the last step. {self._remedy}")
         return self.progress
 
     def _update(self) -> None:
         """Make one step, and count its time. On a GPU that includes the end of the previous step."""
-        started, step, method = time.perf_counter(), self.progress.step, self.run.method
-        if isinstance(method, LearnsTasks) and (task := self.order.begins(step)) is not None:
-            method.begin_task(task)
-            if isinstance(method, Grows):
+        run = self.run
+        started = time.perf_counter()
+        step = self.progress.step
+
+        new_task = self.order.begins(step)
+        if new_task is not None:
+            run.method.begin_task(new_task)
+            if run.method.settings.grows:
                 self.updates.renew_optimizer()
-        self._made.append(self.updates.make(step))
-        if (task := self.order.ends(step)) is not None:
-            if isinstance(method, LearnsTasks):
-                method.end_task(task)
-            if self.run.keeps_tasks:
-                save_after(self.run.model, self.run.folder, self.order.place(step) + 1)
+
+        self._unread.append(self.updates.make(step))
+
+        old_task = self.order.ends(step)
+        if old_task is not None:
+            run.method.end_task(old_task)
+            if run.keeps_tasks:
+                save_after(run.model, run.folder, self.order.place(step) + 1)
+
         # There is nothing to show before the first loss is known, so the host waits for it.
-        self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
+        is_first = math.isnan(self.progress.mean_loss)
+        self._read_losses(lag=0 if is_first else self.loss_lag)
         self.progress.step += 1
         self.progress.seconds += time.perf_counter() - started
 
-    def _read(self, unread: int) -> None:
-        """Wait for the losses of all updates except the latest `unread`, and count them."""
-        while len(self._made) > unread:
-            made = self._made.popleft()
-            loss, auxiliary = (
-                made.loss.value(),
-                None if made.auxiliary is None else made.auxiliary.value(),
-            )
+    def _read_losses(self, lag: int) -> None:
+        """Wait for the losses of all updates except the latest `lag`, and count them."""
+        while len(self._unread) > lag:
+            figures = self._unread.popleft()
+            loss = figures.loss.value()
+            auxiliary = None if figures.auxiliary is None else figures.auxiliary.value()
             if not math.isfinite(loss):
-                tasks, place = self.order.tasks, self.order.place(made.step - 1)
-                where = f"step {made.step} of {self.run.config.steps}"
-                where += f", in task {tasks[place].name}" if self.run.keeps_tasks else ""
+                where = f"step {figures.step} of {self.run.config.steps}"
+                if self.run.keeps_tasks:
+                    task = self.order.tasks[self.order.place(figures.step - 1)]
+                    where += f", in task {task.name}"
                 raise UsageError(f"The training loss is {loss} at {where}. {self._remedy}")
-            self.progress.add(loss, auxiliary, made.documents)
+            self.progress.add(loss, auxiliary, figures.documents)
 
-    def _settle(self) -> None:
+    def _flush_losses(self) -> None:
         """Count all losses; the wait for them is time spent in updates."""
         started = time.perf_counter()
-        self._read(0)
+        self._read_losses(lag=0)
         self.progress.seconds += time.perf_counter() - started
 
     @property
@@ -148,24 +165,25 @@ class Trainer:
 
     def _report(self, course: Course) -> None:
         """Progress after every step; a line of the journal, and a validation, when they are due."""
-        config, step = self.run.config, self.progress.step
-        last = step == config.steps
-        validates = last or bool(config.valid_every and step % config.valid_every == 0)
-        writes = last or step % config.log_every == 0
+        config = self.run.config
+        step = self.progress.step
+        is_last = step == config.steps
+        validates = is_last or bool(config.valid_every and step % config.valid_every == 0)
+        writes = is_last or step % config.log_every == 0
         if validates or writes:
-            self._settle()
-        valid = self._validate() if validates else None
-        if writes or valid is not None:
-            course.write_line(
-                valid, learning_rate=self.updates.bare_optimizer.param_groups[0]["lr"]
-            )
+            self._flush_losses()
+        valid_loss = self._validate() if validates else None
+        if writes or valid_loss is not None:
+            learning_rate = self.updates.bare_optimizer.param_groups[0]["lr"]
+            course.write_line(valid_loss, learning_rate)
         course.show()
 
     def _validate(self) -> float | None:
         """Loss on the validation split, if there is one; saves the weights if they are the best so
         far.
         """
-        run, step = self.run, self.progress.step
+        run = self.run
+        step = self.progress.step
         if run.valid is None:
             return None
         loss = validate(run.fabric, run.model, run.method, run.valid, run.config.segment_length)
@@ -178,7 +196,7 @@ class Trainer:
         """Save at the end, when the interval is over, and after a signal; all ranks decide alike."""
         stopped = self._any_rank(bool(stop))
         if stopped or self._any_rank(self._saver.is_due(self.progress)):
-            self._settle()
+            self._flush_losses()
             self._saver.save(self.progress, course.journal, self.updates.carried)
         if stopped:
             stop.check()
@@ -186,62 +204,47 @@ class Trainer:
 
     def _any_rank(self, flag: bool) -> bool:
         # Clocks and signals differ between processes: if one saves, all must, or they deadlock.
-        return (
-            flag
-            if self.run.fabric.world_size == 1
-            else mean_over_ranks(self.run.fabric, float(flag)) > 0
-        )
+        if self.run.fabric.world_size == 1:
+            return flag
+        return mean_over_ranks(self.run.fabric, float(flag)) > 0
 
 
-class Updates:
-    """Makes the updates of a run, one after another; the methods' `Update`.
+class Updates(Replayable):
+    """Makes the updates of a run, one after another; each has the interface `Update` for methods.
 
     Gradients do not reach beyond an update. Within one they reach from batch to batch only if the
     method or the backbone keeps the graph.
     """
 
     def __init__(self, run: Run, order: TaskOrder) -> None:
-        self._run, self._order = run, order
+        self._run = run
+        self._order = order
+        self.number = 0
         self.accumulate = run.config.accumulate
-        self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
         self.carried = Carried()
         """State after the latest batch, for the next."""
-        self.before = Carried()
-        """State before the latest batch."""
-        replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
-        if (
-            replays and run.fabric.world_size > 1
-        ):  # they would wait for weights that some segments do not use
-            raise UsageError(
-                f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
-                "updates."
-            )
+        self._auxiliary: list[Tensor] = []
+        """Auxiliary losses of the update's batches so far, as its journal reports them."""
+
+        backbone = run.model.backbone
+        self.keeps_graph = run.method.keeps_graph or backbone.keeps_graph
+        replays = backbone.replays and not run.method.keeps_graph
         self.replays = replays and self.accumulate > 1 and order.layout.streams
-        self._auxiliary = list[Tensor]()
-        self._weight: float | None = None
-        self.number = 0
+        _require_one_process(run, replays)
+
         self.bare_optimizer = self._new_optimizer()
         """The optimizer whose state is saved."""
-        parts = (
-            compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
-        )
-        self._bare = Objective(
-            run.model, run.method, run.fabric.device, run.config.precision, parts
-        )
+        config = run.config
+        parts = compiled(backbone, config.model.backbone) if config.compile else None
+        self._bare = Objective(run.model, run.method, run.fabric.device, config.precision, parts)
         self._bare.to(run.fabric.device)
-        if (
-            run.fabric.world_size > 1
-            and len({parameter.device for parameter in run.model.parameters()}) > 1
-        ):
-            raise UsageError(
-                "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
-            )
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer of the weights that the method trains; all others are frozen."""
         run = self._run
         groups = run.method.parameter_groups(run.model)
-        groups = groups if run.config.lora is None else factors_alone(groups, run.model)
+        if run.config.lora is not None:
+            groups = factors_alone(groups, run.model)
         freeze_others(run.model, groups)
         groups = set_apart(groups, run.model)
         self._clipped_together = clipped_together(run.model, groups)
@@ -258,55 +261,52 @@ class Updates:
         self._objective, self.optimizer = self._run.fabric.setup(self._bare, self.bare_optimizer)
 
     def make(self, step: int) -> UpdateFigures:
-        """Make the update number `step`, from 0, by the method's own step if it has one."""
-        config, method, self.number = self._run.config, self._run.method, step
+        """Make the update number `step`, from 0, by the method's step."""
+        config = self._run.config
+        self.number = step
+        self._auxiliary.clear()
         factor = learning_rate_factor(step + 1, config.steps, config.schedule)
         set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
-        self._auxiliary = []
         documents = self._order.documents_in(step)
-        if isinstance(method, OwnsStep):  # noqa: SIM108
-            loss = method.step(self)
-        else:
-            loss = replay_step(self) if self.replays else plain_step(self)
-        auxiliary = CopiedNumber(reduce(torch.add, self._auxiliary)) if self._auxiliary else None
-        return UpdateFigures(step + 1, CopiedNumber(loss), auxiliary, documents)
 
-    # The interface `Update` for methods.
+        loss = CopiedNumber(self._run.method.step(self))
+        auxiliary = CopiedNumber(total(self._auxiliary)) if self._auxiliary else None
+        return UpdateFigures(step + 1, loss, auxiliary, documents)
 
-    def batches(self) -> Iterator[Batch]:
-        fabric, method, config = self._run.fabric, self._run.method, self._run.config
+    def batches(self) -> Iterator[UpdateBatch]:
+        fabric = self._run.fabric
+        method = self._run.method
+        config = self._run.config
         for part in range(self.accumulate):
-            place = (self.number, part, fabric.global_rank, fabric.world_size)
-            examples, which, begins, self._weight = self._order.batch(*place)
-            self.before = Carried() if begins else self.carried
-            index = BatchIndex(
-                self.number * self.accumulate + part, self.number, config.steps, config.seed
-            )
+            share = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
+            before = Carried() if share.begins_epoch else self.carried
+            number = self.number * self.accumulate + part
+            index = BatchIndex(number, self.number, config.steps, config.seed)
             # Processes exchange gradients once per update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
-                yield method.batch(examples, which, index).to(fabric.device)
+                batch = method.batch(share.examples, share.indices, index).to(fabric.device)
+                yield UpdateBatch(batch, before, self.accumulate, share.weight)
 
-    def advance(self, batch: Batch) -> None:
-        with torch.no_grad():
-            self.carried = self._bare.advance(batch, self.before)
-
-    def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
-        loss, carried = self._objective(batch, before)
-        if self._bare.auxiliary is not None:
-            self._auxiliary.append(self._bare.auxiliary / self.accumulate)
-        return loss, carried
-
-    def loss(self, batch: Batch) -> Tensor:
-        loss, carried = self.loss_from(batch, self.before)
+    def loss(self, part: UpdateBatch) -> Tensor:
+        loss = self.loss_from(part.batch, part.before)
         if self._order.layout.streams:
+            carried = loss.carried
             self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
+        return loss.total
+
+    def loss_of(self, batch: Batch) -> Tensor:
+        return self.loss_from(batch, Carried()).total
+
+    def loss_from(self, batch: Batch, before: Carried) -> Loss:
+        loss: Loss = self._objective(batch, before)
+        if loss.auxiliary:
+            auxiliary = torch.stack(loss.auxiliary).sum().detach().double()
+            self._auxiliary.append(auxiliary / self.accumulate)
         return loss
 
-    def weighted(self, loss: Tensor) -> Tensor:
-        if self._weight is not None:
-            return loss * self._weight
-        # No division by 1: it would add an operation to the graph of every update.
-        return loss if self.accumulate == 1 else loss / self.accumulate
+    def advance(self, part: UpdateBatch) -> None:
+        with torch.no_grad():
+            self.carried = self._bare.advance(part.batch, part.before)
 
     def backward(self, loss: Tensor) -> None:
         self._run.fabric.backward(loss)
@@ -319,8 +319,28 @@ class Updates:
         self.optimizer.zero_grad(set_to_none=True)
         self.carried = self.carried.each(Tensor.detach)  # the graph of an update ends with it
 
+    def plain_step(self) -> Tensor:
+        return replay_step(self) if self.replays else plain_step(self)
 
-def plain_step(update: Update) -> Tensor:
+
+def _require_one_process(run: Run, replays: bool) -> None:
+    """Raises: UsageError for several processes that would wait for each other, or that cannot share
+    a table.
+    """
+    if run.fabric.world_size == 1:
+        return
+    if replays:  # they would wait for weights that some segments do not use
+        raise UsageError(
+            f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
+            "updates."
+        )
+    if len({parameter.device for parameter in run.model.parameters()}) > 1:
+        raise UsageError(
+            "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
+        )
+
+
+def plain_step(update: Replayable) -> Tensor:
     """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
 
     If carried state keeps its graph, the losses have one backward pass, in the last batch:
@@ -328,18 +348,19 @@ def plain_step(update: Update) -> Tensor:
 
     Returns: the loss, a scalar: the mean over tokens, in nats.
     """
-    losses, pending = [], []
-    for number, batch in enumerate(update.batches(), 1):
-        loss = update.loss(batch)
-        pending.append(update.weighted(loss))
+    losses: list[Tensor] = []
+    pending: list[Tensor] = []
+    for number, part in enumerate(update.batches(), 1):
+        loss = part.weighted(update.loss(part))
+        pending.append(loss)
         # A float64 sum that is read later: `float()` here would make the host wait for the device
         # in every batch.
-        losses.append(pending[-1].detach().double())
+        losses.append(loss.detach().double())
         if number == update.accumulate or not update.keeps_graph:
-            update.backward(reduce(torch.add, pending))
+            update.backward(total(pending))
             pending.clear()
     update.change_weights()
-    return reduce(torch.add, losses)
+    return total(losses)
 
 
 class Objective(nn.Module):
@@ -355,29 +376,19 @@ class Objective(nn.Module):
     ) -> None:
         """`compiled`: the compiled parts of the model; None: there are none."""
         super().__init__()
+        self.model = model
+        self.method = method
+        self.device = device
+        self.precision = precision
         self._compiled = compiled
-        self.model, self.method = model, method
-        self.device, self.precision = device, precision
-        self.auxiliary: Tensor | None = None
-        """Auxiliary loss of layers in the latest loss, float64 []; None: there is none."""
 
-    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, batch: Batch, carried: Carried) -> Loss:
         """The loss of a batch, and the state after it."""
-        auxiliary: list[Tensor] = []
-
-        def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
-            if encoding.auxiliary_loss is not None:
-                auxiliary.append(encoding.auxiliary_loss)
-
-        # A hook sees every encoding of the backbone, so no method can forget its auxiliary loss.
         with (
             self._compiled.used() if self._compiled else nullcontext(),
             autocast(self.device, self.precision),
-            self.model.backbone.register_forward_hook(keep),
         ):
-            loss, carried = self.method.loss(self.model, batch, carried)
-        self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
-        return sum(auxiliary, start=loss), carried
+            return self.method.loss(self.model, batch, carried)
 
     def advance(self, batch: Batch, carried: Carried) -> Carried:
         """State after a batch, for a backbone that replays; computed without the loss if the method
@@ -385,5 +396,5 @@ class Objective(nn.Module):
         """
         with autocast(self.device, self.precision):
             if self.method.carries_past:
-                return self.method.loss(self.model, batch, carried)[1]
+                return self.method.loss(self.model, batch, carried).carried
             return Carried(self.model.advance(batch, carried.state))

@@ -2,18 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from safetensors.torch import save_file
+import numpy as np
+from safetensors.numpy import save_file
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
 from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import AFTER, KEPT
-from stages.methods.method import KeepsExamples, WritesFiles
 from stages.metrics import perplexity
 from stages.models.language_model import parameter_count
 from stages.models.weights import save_weights
@@ -50,29 +51,40 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     _copy(draft, draft.scratch / LINES)
     for weights_after in sorted((draft.scratch / AFTER).glob("*.safetensors")):
         _copy(draft, weights_after)
-    if isinstance(trainer.run.method, KeepsExamples):
-        rows, tasks = map(torch.from_numpy, trainer.run.method.examples())
-        save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(KEPT))
-    if isinstance(trainer.run.method, WritesFiles):
-        tokenizer = tokenizer_of(job.inputs["tokens"]).huggingface()
-        trainer.run.method.write_files(
-            lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add
-        )
+    method = trainer.run.method
+    documents = method.kept_documents()
+    if documents is not None:
+        arrays = {name: np.ascontiguousarray(array) for name, array in documents._asdict().items()}
+        save_file(arrays, draft.add(KEPT))
+    method.write_files(decoder(job.inputs["tokens"]), draft.add)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
     training = job.config.stored()
     order, labels = training.pop("order"), job.inputs["tokens"].metrics.get("labels")
     stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}
     architecture = training.pop("model")
-    method, memory = training.pop("method"), training.pop("memory")
     settings = {
         "model": architecture,
-        "method": method,
-        "memory": memory,
+        "method": training.pop("method"),
+        "memory": training.pop("memory"),
         **stream,
         "training": training,
     }
     draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def decoder(tokens: Artifact) -> Callable[[list[int]], str]:
+    """Function from ids of tokens to text; the tokenizer is opened when it is first called."""
+
+    @cache
+    def tokenizer() -> Any:
+        return tokenizer_of(tokens).huggingface()
+
+    def decode(ids: list[int]) -> str:
+        text: str = tokenizer().decode(ids, skip_special_tokens=False)
+        return text
+
+    return decode
 
 
 def _copy(draft: Draft, file: Path) -> None:

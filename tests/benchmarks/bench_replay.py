@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from stages.examples.examples import Batch
-from stages.methods.method import Carried
+from stages.methods.method import Carried, Loss, UpdateBatch
 from stages.models.language_model import LanguageModel, new_model
 from stages.training.loop import plain_step
 from stages.training.replay import replay_step
@@ -79,19 +79,18 @@ class OneUpdate:
     ) -> None:
         self.model, self._batches, self.accumulate = model, batches, len(batches)
         self._checkpoints = checkpoints
-        self.before = self.carried = Carried()
+        self.carried = Carried()
         self.optimizer: Any = None
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[UpdateBatch]:
         for batch in self._batches:
-            self.before = self.carried
-            yield batch
+            yield UpdateBatch(batch, self.carried, self.accumulate)
 
-    def advance(self, batch: Batch) -> None:
+    def advance(self, part: UpdateBatch) -> None:
         with torch.no_grad():
-            self.carried = Carried(self.model.advance(batch, self.before.state))
+            self.carried = Carried(self.model.advance(part.batch, part.before.state))
 
-    def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
+    def loss_from(self, batch: Batch, before: Carried) -> Loss:
         def timestep(state: Any) -> Any:
             encoding = self.model.read(batch, state)
             return self.model.loss(
@@ -102,14 +101,12 @@ class OneUpdate:
             loss, state = timestep(before.state)
         else:
             loss, state = checkpoint(timestep, before.state, use_reentrant=False)  # type: ignore[no-untyped-call]
-        return loss, Carried(state)
+        return Loss(loss, Carried(state))
 
-    def loss(self, batch: Batch) -> Tensor:
-        loss, self.carried = self.loss_from(batch, self.before)
-        return loss
-
-    def weighted(self, loss: Tensor) -> Tensor:
-        return loss / self.accumulate
+    def loss(self, part: UpdateBatch) -> Tensor:
+        loss = self.loss_from(part.batch, part.before)
+        self.carried = loss.carried
+        return loss.mean
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()

@@ -259,7 +259,7 @@ def our_steps(
         for _ in range(turn):
             trainer._update()
             trainer._report(course)
-        trainer._settle()
+        trainer._flush_losses()
 
     return steps
 

@@ -139,7 +139,7 @@ def _loss(model: LanguageModel, name: str, batch: Batch, local: bool = True) -> 
         case "trime-long":
             settings = settings.model_copy(update={"consecutive": rows // CHAINS})
             batch = LongBatch.of(batch, plain=False, back=torch.full((rows, length), 10**6))
-    loss, _ = METHODS.load(name)(settings).loss(model, batch, Carried())
+    loss = METHODS.load(name)(settings).loss(model, batch, Carried()).mean
     return loss
 
 

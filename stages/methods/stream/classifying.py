@@ -14,7 +14,7 @@ from stages.methods.method import (
     BatchIndex,
     BatchLayout,
     Carried,
-    LearnsTasks,
+    Loss,
     Method,
     ParameterGroup,
     Update,
@@ -28,7 +28,7 @@ from stages.models.language_model import LanguageModel
 T = TypeVar("T", bound=TaskSettings)
 
 
-class Classifying(Method[T], LearnsTasks):
+class Classifying(Method[T]):
     """Mean of -log p(y | x) over the documents of a batch; no action between tasks."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
@@ -56,9 +56,11 @@ class Classifying(Method[T], LearnsTasks):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, LabelledBatch)
-        return F.cross_entropy(model.label_scores(batch), batch.labels), Carried()
+        encoding = model.read(batch)
+        scores = model.label_scores(batch, encoding)
+        return Loss.of(F.cross_entropy(scores, batch.labels), encoding)
 
 
 def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
@@ -79,14 +81,16 @@ def add_gradients(
 
     `loss_of`: the loss of a batch, if it is not that of the update.
     """
-    losses, read = list[Tensor](), list[LabelledBatch]()
-    for batch in update.batches():
-        assert isinstance(batch, LabelledBatch)
-        loss = (loss_of or update.loss)(batch) / update.accumulate
+    loss_of_batch = loss_of or update.loss_of
+    losses: list[Tensor] = []
+    batches: list[LabelledBatch] = []
+    for part in update.batches():
+        assert isinstance(part.batch, LabelledBatch)
+        loss = part.weighted(loss_of_batch(part.batch))
         update.backward(loss)
         losses.append(loss.detach())
-        read.append(batch)
-    return torch.stack(losses).sum(), read
+        batches.append(part.batch)
+    return torch.stack(losses).sum(), batches
 
 
 class Plain(Classifying[PlainSettings]):
@@ -111,7 +115,7 @@ class Plain(Classifying[PlainSettings]):
             self._spelling.examples(read, [self._spelling.any_task] * len(which))
         )
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         if isinstance(batch, SpelledBatch):
-            return answer_loss(model, batch), Carried()
+            return answer_loss(model, batch)
         return super().loss(model, batch, carried)

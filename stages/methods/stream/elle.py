@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
-from stages.methods.method import BatchIndex, Carried, Grows, Update
+from stages.methods.method import BatchIndex, Carried, Loss, Update
 from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import ElleConfig
 from stages.methods.stream.memory import DRAW, KEEP, KeepsDocuments
@@ -24,7 +24,7 @@ RECOVER = KEEP + 1
 """Purpose of random numbers, in addition to those of `memory`."""
 
 
-class Elle(KeepsDocuments[ElleConfig], Grows):
+class Elle(KeepsDocuments[ElleConfig]):
     """Before each domain but the first the model grows. It then learns memory alone, then the
     domain with memory.
 
@@ -87,14 +87,15 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
             rows = self.memory.draw(
                 self.settings.recovery_batch, self.random(RECOVER, self.task, number)
             )
-            update.backward(update.loss(self._prompted(rows).to(self._device)))
+            update.backward(update.loss_of(self._prompted(rows).to(self._device)))
             update.change_weights()
         self._recovers = False
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         """The mean over all tokens."""
-        hidden = model.read(batch).hidden
-        return model.loss(batch.rows(hidden), batch.rows(batch.targets)), Carried()
+        encoding = model.read(batch)
+        mean = model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets))
+        return Loss.of(mean, encoding)
 
 
 def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int) -> None:

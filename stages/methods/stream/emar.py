@@ -91,14 +91,14 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def _beside_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
         """The mean loss of a batch and its share of M; one pass reads all of M once."""
-        loss, size = update.loss(batch), len(batch.labels)
+        loss, size = update.loss_of(batch), len(batch.labels)
         place, within = divmod(self._batches, self._of_pass(size))
         order = self.random(BESIDE, self.task, place).permutation(self.memory.rows)
         first, stop = (len(order) * part // self._of_pass(size) for part in (within, within + 1))
         if first == stop:
             return loss
         (others,) = self.batches(order[first:stop], stop - first)
-        return (size * loss + (stop - first) * update.loss(others)) / (size + stop - first)
+        return (size * loss + (stop - first) * update.loss_of(others)) / (size + stop - first)
 
     def _end_passes(self, update: Update, number: int) -> None:
         """End passes until `number` are complete; an update may complete several."""
@@ -131,7 +131,7 @@ class Emar(KeepsDocuments[EmarConfig]):
         rows = self.random(AGAIN, self.task, done).permutation(self.memory.rows)
         with evaluating(self._head):  # it then scores by prototypes
             for batch in self.batches(rows, self.settings.consolidation_batch):
-                update.backward(update.loss(batch))
+                update.backward(update.loss_of(batch))
                 update.change_weights()
 
     def represented(self, rows: np.ndarray) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
-from stages.methods.method import OwnsStep, Remembers, SideInputs, Update
+from stages.methods.method import SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients
 from stages.methods.stream.config import AnchorSettings, EwcConfig, MasConfig
 from stages.models.backbone import named_below
@@ -21,7 +21,7 @@ A = TypeVar("A", bound=AnchorSettings)
 IMPORTANCE, OWN = "importance/", "own/"
 
 
-class Anchored(Classifying[A], OwnsStep, Remembers):
+class Anchored(Classifying[A]):
     """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the previous task, Ω their
     importance.
 

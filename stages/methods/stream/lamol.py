@@ -15,7 +15,7 @@ from torch import Tensor
 from stages.examples.documents import Documents
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import samples_file
-from stages.methods.method import BatchIndex, Carried, Remembers, SideInputs, WritesFiles
+from stages.methods.method import BatchIndex, Carried, Loss, SideInputs
 from stages.methods.stream.classifying import Classifying
 from stages.methods.stream.config import LamolConfig
 from stages.methods.stream.spelled import (
@@ -42,7 +42,7 @@ class Samples(NamedTuple):
     written: int = 0
 
 
-class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
+class Lamol(Classifying[LamolConfig]):
     """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given its
     first token.
 
@@ -144,13 +144,15 @@ class Lamol(Classifying[LamolConfig], Remembers, WritesFiles):
             for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)
         ]
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, SpelledBatch)
-        loss = answer_loss(model, batch)
-        if self.settings.lm_weight:
-            hidden = model.encode(batch.written).hidden
-            loss = loss + self.settings.lm_weight * self._of_text(model, hidden, batch)
-        return loss, Carried()
+        answers = answer_loss(model, batch)
+        if not self.settings.lm_weight:
+            return answers
+        encoding = model.encode(batch.written)
+        text = Loss.of(self._of_text(model, encoding.hidden, batch), encoding)
+        mean = answers.mean + self.settings.lm_weight * text.mean
+        return Loss(mean, auxiliary=answers.auxiliary + text.auxiliary)
 
     def _of_text(self, model: LanguageModel, hidden: Tensor, batch: SpelledBatch) -> Tensor:
         """Mean loss over all tokens; `<ans>` has a larger weight."""

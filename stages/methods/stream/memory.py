@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import EpisodicMemory, draws_due
-from stages.methods.method import KeepsExamples, OwnsStep, Remembers, SideInputs, Update
+from stages.methods.method import KeptDocuments, SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients, document_losses
 from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSettings
 from stages.models.language_model import evaluating
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=TaskSettings)
 R = TypeVar("R", bound=ReplaySettings)
 
 
-class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
+class KeepsDocuments(Classifying[T]):
     """A method with a memory of documents, each with the index of its task."""
 
     task = 0
@@ -54,7 +54,7 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
         `size`.
         """
         for batch in self.batches(rows, size):
-            update.backward(update.loss(batch) * len(batch.labels) / len(rows))
+            update.backward(update.loss_of(batch) * len(batch.labels) / len(rows))
 
     def count(self, batches: Sequence[LabelledBatch]) -> tuple[int, int]:
         """Count the examples of an update; returns the total before it and after it."""
@@ -70,8 +70,8 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples):
         self.memory.rows, self.memory.tasks = state["rows"].numpy(), state["tasks"].numpy()
         self._read, self.task = state["read"], state["task"]
 
-    def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.memory.rows, self.memory.tasks
+    def kept_documents(self) -> KeptDocuments:
+        return KeptDocuments(self.memory.rows, self.memory.tasks)
 
 
 class DrawsDocuments(KeepsDocuments[R]):
@@ -117,6 +117,6 @@ class Replay(DrawsDocuments[ReplayConfig]):
         self.write(update, batches)
         for number in range(self.draws_due(batches)):
             for batch in self.batches(self.draw(update, number), len(batches[0].labels)):
-                update.backward(update.loss(batch))
+                update.backward(update.loss_of(batch))
                 update.change_weights()
         return loss

@@ -45,7 +45,7 @@ class _Loss(nn.Module):
         self.model, self._method = model, method
 
     def forward(self, batch: LabelledBatch) -> Tensor:
-        return self._method.loss(self.model, batch, Carried())[0]
+        return self._method.loss(self.model, batch, Carried()).mean
 
 
 class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
@@ -76,10 +76,10 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def step(self, update: Update) -> Tensor:
         losses, read = [], []
-        for batch in update.batches():
-            assert isinstance(batch, LabelledBatch)
-            losses.append(self._add_gradients(update, batch, 1 / update.accumulate))
-            read.append(batch)
+        for part in update.batches():
+            assert isinstance(part.batch, LabelledBatch)
+            losses.append(self._add_gradients(update, part.batch, 1 / update.accumulate))
+            read.append(part.batch)
         update.change_weights()
         for number in range(self.draws_due(read)):
             for drawn in self.batches(self.draw(update, number), len(read[0].labels)):
@@ -109,7 +109,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
     def _after_step(self, update: Update, batch: LabelledBatch) -> Tensor:
         """ℓ(θ̃), a scalar; ℓ(θ) while memory has too few examples."""
         if len(self.memory) < self.settings.k:
-            return update.loss(batch)
+            return update.loss_of(batch)
         rows = self.neighbors(batch.documents)
         (beside,) = self.batches(rows, len(rows))
         rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]

@@ -14,6 +14,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples.batching import padded
 from stages.examples.documents import Documents, LabelledBatch, QuestionBatch
 from stages.examples.examples import Batch
+from stages.methods.method import Loss
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 
@@ -160,10 +161,11 @@ def task_token(head: LanguageSettings, number: N) -> N:
     return head.first + 2 + number
 
 
-def answer_loss(model: LanguageModel, batch: SpelledBatch) -> Tensor:
-    """The mean of -log p of the tokens of answers, `<eos>` included, in nats; a scalar."""
-    hidden = model.read(batch).hidden
-    return model.loss(hidden[batch.answered], batch.targets[batch.answered])
+def answer_loss(model: LanguageModel, batch: SpelledBatch) -> Loss:
+    """The mean of -log p of the tokens of answers, `<eos>` included."""
+    encoding = model.read(batch)
+    hidden = encoding.hidden[batch.answered]
+    return Loss.of(model.loss(hidden, batch.targets[batch.answered]), encoding)
 
 
 @torch.no_grad()

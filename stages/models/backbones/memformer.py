@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, Inputs, Replays, State
+from stages.models.backbone import Backbone, Encoding, Inputs, State
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import BlockSizes
@@ -111,7 +111,7 @@ class Carried(NamedTuple):
     """The decoder's keys and values for these, [B, heads, < L, d_head]."""
 
 
-class Memformer(Backbone, Replays):
+class Memformer(Backbone):
     """M_t, H_t = encoder(segment t - 1, M_{t-1}) at the start of segment t; f = decoder(segment t,
     H_t).
 
@@ -123,6 +123,7 @@ class Memformer(Backbone, Replays):
     """
 
     keeps_graph = True
+    replays = True
 
     def __init__(self, config: MemformerConfig) -> None:
         super().__init__()

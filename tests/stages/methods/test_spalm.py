@@ -107,9 +107,9 @@ def test_the_state_is_carried(method, backbone):
     lm, split = model(backbone), segments()
     assert method.layout(lm.config).streams
     first, second = (method.batch(split, np.array([number]), TURN) for number in (0, 1))
-    alone, _ = method.loss(lm, second, Carried())
-    _, carried = method.loss(lm, first, Carried())
-    after, _ = method.loss(lm, second, carried)
+    alone = method.loss(lm, second, Carried()).mean
+    carried = method.loss(lm, first, Carried()).carried
+    after = method.loss(lm, second, carried).mean
     assert not torch.isclose(alone, after)
 
 
@@ -213,7 +213,9 @@ def loss_after_training(tokens):
     method = METHODS.load("spalm")(SpalmConfig(k=1), SideInputs(neighbor_tokens={"train": tokens}))
     optimizer = torch.optim.Adam(lm.parameters(), 0.03)
     for number in range(24):
-        loss, _ = method.loss(lm, method.batch(segments(), np.array([number % 8]), TURN), Carried())
+        loss = method.loss(
+            lm, method.batch(segments(), np.array([number % 8]), TURN), Carried()
+        ).mean
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

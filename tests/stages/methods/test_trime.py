@@ -92,7 +92,7 @@ def lm(request):
 
 def agree(method, lm, batch, cells, key="ffn-input", temperature=1.0, constant=False):
     """Loss and gradients of a method are those of the oracle's cells."""
-    loss, state = method.loss(lm, batch, Carried())
+    loss, state, _ = method.loss(lm, batch, Carried())
     got = torch.autograd.grad(loss, list(lm.parameters()), allow_unused=True)
     log_p, log_z, keys = scored(lm, batch, key)
     readable = keys.detach() if constant else keys
@@ -167,7 +167,7 @@ def test_groups_of_a_batch_are_batches_of_their_own(lm, p):
     members = [[6, 0], [3, 5], [1, 2]]
     index = BatchIndex(number=3, update=50, updates=100, seed=0)
     batch = method.batch(split(), np.concatenate(members), index)
-    loss, _ = method.loss(lm, batch, Carried())
+    loss = method.loss(lm, batch, Carried()).mean
     losses = []
     for group, segments in enumerate(members):
         local = bool(batch.local[2 * group])
@@ -324,7 +324,7 @@ class TestStreams:
         for index in range(4):
             batch = method.batch(split(), np.array([index, 4 + index]), LATE)
             encoding = recurrent.encode(batch.inputs, carried.state)
-            loss, carried = method.loss(recurrent, batch, carried)
+            loss, carried, _ = method.loss(recurrent, batch, carried)
             parameters = list(recurrent.parameters())
             got = torch.autograd.grad(
                 loss, parameters, allow_unused=True

@@ -76,7 +76,7 @@ def test_loss_and_gradients_of_a_padded_batch_are_those_of_loops(changes: dict[s
     model, pairs = small()
     wanted = settings(model, **changes)
     method, which = TrimeExt(wanted), np.array([2, 0, 3, 1])
-    loss, _ = method.loss(model, method.batch(pairs, which, LATE), Carried())
+    loss = method.loss(model, method.batch(pairs, which, LATE), Carried()).mean
     slow = naive(model, pairs, wanted, which.tolist()).mean()
     torch.testing.assert_close(loss, slow, rtol=1e-9, atol=0)
     both = (torch.autograd.grad(one, list(model.parameters())) for one in (loss, slow))
@@ -88,7 +88,7 @@ def test_the_warm_up_is_the_plain_loss_of_the_tokens_that_count() -> None:
     model, pairs = small()
     method = TrimeExt(settings(model))
     batch = method.batch(pairs, np.array([1, 2]), BatchIndex(0, 0, 100, 0))
-    loss, _ = method.loss(model, batch, Carried())
+    loss = method.loss(model, batch, Carried()).mean
     read = model.read(batch)
     log_p = model.log_prob(batch.rows(read.hidden), batch.rows(batch.targets))[0]
     assert batch.plain and len(log_p) == 6

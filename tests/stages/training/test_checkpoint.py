@@ -13,7 +13,7 @@ from torch import nn
 
 from stages.artifacts.durable import disk_failure
 from stages.errors import ArtifactError
-from stages.methods.method import Carried, Remembers
+from stages.methods.method import Carried
 from stages.training.checkpoint import CHECKPOINT, Saver, load_checkpoint, save_checkpoint
 from stages.training.journal import Progress
 from tests.cli.conftest import largest_file
@@ -64,7 +64,7 @@ def test_a_checkpoint_that_the_disk_refuses_leaves_the_one_before(tmp_path: Path
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
 
 
-class Later(Remembers):
+class Later:
     """A method that keeps more than it did in an earlier version."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
-from stages.methods.method import Carried
+from stages.methods.method import Carried, Loss
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.devices import random_state
 from stages.reporting import Silent
@@ -267,9 +267,8 @@ def test_losses_read_later_are_the_same_in_the_journal_and_after_an_interruption
 def test_a_loss_that_is_read_later_ends_the_run_at_its_step_and_is_not_saved(tmp_path):
     run = behind(tmp_path, steps=4, log_every=50)
     made = iter([1.0, 2.0, math.nan, 3.0])
-    run.run.method.loss = lambda model, batch, carried: (
-        next(made) * model.vocabulary.embed(batch.inputs).sum(),
-        Carried(),
+    run.run.method.loss = lambda model, batch, carried: Loss(
+        next(made) * model.vocabulary.embed(batch.inputs).sum()
     )
     with pytest.raises(UsageError, match=r"nan.*\b3\b.*\b4\b"):
         run.train()
@@ -278,7 +277,7 @@ def test_a_loss_that_is_read_later_ends_the_run_at_its_step_and_is_not_saved(tmp
 
 def behind(folder, notes=None, checkpoint_seconds=1e9, **changes):
     run = trainer(folder, notes, checkpoint_seconds=checkpoint_seconds, **changes)
-    run.unread = 2
+    run.loss_lag = 2
     return run
 
 

@@ -11,7 +11,7 @@ import torch
 from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.methods import METHODS
-from stages.methods.method import Carried, ParameterGroup
+from stages.methods.method import Carried, Loss, ParameterGroup
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating, new_model
 from stages.pretrained.location import locate
@@ -200,7 +200,7 @@ class TwoAccesses:
         with torch.no_grad():
             assert not model.vocabulary.embedding.requires_grad
         self.seen = [model.vocabulary.embedding for _ in range(2)]
-        return sum(one.square().sum() for one in self.seen), carried
+        return Loss(sum(one.square().sum() for one in self.seen), carried)
 
 
 def test_rows_of_added_tokens_are_joined_once_where_no_gradients_flow():
@@ -213,7 +213,7 @@ def test_rows_of_added_tokens_are_joined_once_where_no_gradients_flow():
     new = model.vocabulary.parametrizations.embedding.original1
     for share in (1.0, 2.0):
         torch.nn.init.constant_(new, share)
-        loss, _ = Objective(model, method, torch.device("cpu"), "fp32")(None, Carried())
+        loss = Objective(model, method, torch.device("cpu"), "fp32")(None, Carried()).mean
         loss.backward()
         torch.testing.assert_close(new.grad, torch.full_like(new, 4 * share))
         new.grad = None

@@ -109,9 +109,9 @@ def test_processes_share_a_batch_by_rows_and_weigh_by_tokens(tmp_path: Path) -> 
     order = trainer(tmp_path, accumulate=2).order
     examples = order.tasks[0].examples
     whole = sum(examples.lengths[order._orders[0].of_batch(part)].sum() for part in range(2))
-    weights = [order.batch(0, part, rank, 2)[3] for part in range(2) for rank in range(2)]
+    weights = [order.batch(0, part, rank, 2).weight for part in range(2) for rank in range(2)]
     own = [
-        examples.lengths[order.batch(0, part, rank, 2)[1]].sum()
+        examples.lengths[order.batch(0, part, rank, 2).indices].sum()
         for part in range(2)
         for rank in range(2)
     ]

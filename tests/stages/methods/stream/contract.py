@@ -28,7 +28,7 @@ from stages.examples.examples import Corpus
 from stages.forecasts.models import SMALL_BYTES, TrainForecast
 from stages.methods import METHODS
 from stages.methods.config import AFTER, KEPT, TRAIN
-from stages.methods.method import KeepsExamples, Remembers, WritesFiles
+from stages.methods.method import Method
 from stages.train import Train
 from stages.training.checkpoint import CHECKPOINT, Saver
 from stages.training.config import TrainConfig
@@ -58,8 +58,7 @@ class Learning:
 
 
 def state_of(trainer: Trainer) -> Any:
-    method = trainer.run.method
-    return copy.deepcopy(method.state_dict()) if isinstance(method, Remembers) else {}
+    return copy.deepcopy(trainer.run.method.state_dict())
 
 
 def same(a: Any, b: Any) -> bool:
@@ -200,8 +199,9 @@ class TaskMethodContract:
             "logs",
             AFTER,
         }
-        own |= {KEPT} if isinstance(method, KeepsExamples) else set()
-        assert isinstance(method, WritesFiles) or files <= own
+        own |= set() if method.kept_documents() is None else {KEPT}
+        writes_files = type(method).write_files is not Method.write_files
+        assert writes_files or files <= own
         if AFTER not in files:
             return
         before, last = (

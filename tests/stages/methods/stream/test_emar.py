@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.examples.examples import Batch
+from stages.examples.examples import Batch, Task
 from stages.memory.episodic import representatives
+from stages.methods.method import UpdateBatch
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, stream
 
 RATE = 0.1
@@ -78,9 +79,9 @@ def test_activation_weighs_every_document_alike() -> None:
             .log_softmax(1)[torch.arange(len(batch.labels)), batch.labels]
             .tolist()
         )
-        return Watched.loss(update, batch)
+        return Watched.loss_of(update, batch)
 
-    update.loss = noted
+    update.loss_of = noted
     loss = update.read(own)
     assert len(logs) > SIZE and len(update.learnt) == 2  # the batch and its share of memory
     assert float(loss) == pytest.approx(-np.mean(logs), rel=1e-12)
@@ -96,12 +97,17 @@ def test_a_task_that_is_read_in_part_is_written_at_its_end() -> None:
     assert torch.equal(update.model.head.prototypes, update.method.made_prototypes())
 
 
+def feed(update: Watched, task: Task, count: int) -> None:
+    """Make the update one of `count` batches of four documents, five batches a pass."""
+    rows = np.arange(20).reshape(5, 4)
+    batches = [task.examples.batch(rows[number % 5]) for number in range(count)]
+    update.accumulate = count
+    update.batches = lambda: (UpdateBatch(batch, accumulate=count) for batch in batches)
+
+
 def test_an_update_that_ends_two_passes_ends_each() -> None:
     update, task = begun(size=6), stream()[0]
-    update.accumulate, update.batches = (
-        10,
-        lambda: map(task.examples.batch, [*np.arange(20).reshape(5, 4)] * 2),
-    )
+    feed(update, task, 10)
     update.method.begin_task(task)
     update.method.step(update)
     kept = update.method.memory.rows.tolist()
@@ -117,8 +123,7 @@ def test_the_last_pass_ends_with_its_task_if_half_of_it_was_read(
 ) -> None:
     """Five batches a pass: updates of several need not end where a pass does."""
     update, task = begun(size=6), stream()[0]
-    update.accumulate, rows = batches, np.arange(20).reshape(5, 4)
-    update.batches = lambda: (task.examples.batch(rows[number % 5]) for number in range(batches))
+    feed(update, task, batches)
     update.method.begin_task(task)
     update.method.step(update)
     update.method.end_task(task)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.documents import Documents, LabelledBatch
-from stages.examples.examples import Task
+from stages.examples.examples import Batch, Task
 from stages.methods import METHODS
-from stages.methods.method import Carried, Method
+from stages.methods.method import Carried, Method, UpdateBatch
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 
@@ -49,7 +49,7 @@ def model_for(method: str, **settings: object) -> tuple[LanguageModel, Method]:
 class Watched:
     """An update of plain gradient descent; says what was learnt, batch by batch."""
 
-    accumulate, keeps_graph = 1, False
+    accumulate = 1
 
     def __init__(self, model: LanguageModel, method: Method, lr: float = 0.1) -> None:
         self.model, self.method, self.number = model, method, 0
@@ -59,15 +59,25 @@ class Watched:
         """Documents of each loss that was asked for."""
         self.steps = 0
 
-    def batches(self) -> Iterator[LabelledBatch]:
-        yield self.batch
+    def batches(self) -> Iterator[UpdateBatch]:
+        yield UpdateBatch(self.batch)
 
-    def loss(self, batch: LabelledBatch) -> Tensor:
+    def loss(self, part: UpdateBatch) -> Tensor:
+        return self.loss_of(part.batch)
+
+    def loss_of(self, batch: Batch) -> Tensor:
+        assert isinstance(batch, LabelledBatch)
         self.learnt.append(batch.documents.tolist())
-        return self.method.loss(self.model, batch, Carried())[0]
+        return self.method.loss(self.model, batch, Carried()).total
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
+
+    def plain_step(self) -> Tensor:
+        loss = self.loss(UpdateBatch(self.batch))
+        self.backward(loss)
+        self.change_weights()
+        return loss.detach()
 
     def change_weights(self) -> None:
         self.optimizer.step()
@@ -77,16 +87,16 @@ class Watched:
     def read(self, batch: LabelledBatch) -> Tensor:
         """Make an update with a batch."""
         self.batch = batch
-        loss: Tensor = self.method.step(self)  # type: ignore[attr-defined]
+        loss = self.method.step(self)
         self.number += 1
         return loss
 
 
 def read_stream(update: Watched, tasks: list[Task]) -> None:
     """Read all tasks once, in order, four examples an update."""
-    update.method.begin_stream(update.model, tasks, 3)  # type: ignore[attr-defined]
+    update.method.begin_stream(update.model, tasks, 3)
     for task in tasks:
-        update.method.begin_task(task)  # type: ignore[attr-defined]
+        update.method.begin_task(task)
         for start in range(0, task.examples.count, SIZE):
             update.read(task.examples.batch(np.arange(start, start + SIZE)))
-        update.method.end_task(task)  # type: ignore[attr-defined]
+        update.method.end_task(task)
