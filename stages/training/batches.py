@@ -74,7 +74,7 @@ class BatchShare(NamedTuple):
     examples: Examples
     """Examples of the task that is learnt."""
     indices: np.ndarray
-    """Those that the rank reads, int64 [B]."""
+    """Indices of the examples that the rank reads, int64 [B]."""
     begins_epoch: bool
     """Whether streams begin with it."""
     weight: float | None
