@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.corpus import corpus_of, require_split, require_text
+from stages.models.config import model_of
 from stages.models.devices import resolve_device
-from stages.tasks.episodes import EPISODES, EpisodesConfig, layouts
+from stages.tasks.episodes import EPISODES, EpisodesConfig, key_width, layouts
 
 if TYPE_CHECKING:
     from stages.examples.documents import Documents
@@ -51,12 +52,28 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
     def resolve(
         self, config: EpisodesConfig, inputs: Inputs, execution: Execution
     ) -> EpisodesConfig:
-        length = config.length or int(inputs["encoder"].config.get("segment_length", 128))
-        return config.model_copy(update={"length": length})
+        encoder = inputs["encoder"]
+        model = model_of(encoder)
+        longest = model.longest_document
+        pool = config.pool or ("encoder" if model.pools else "mean")
+        if pool == "encoder" and not model.pools:
+            raise UsageError(
+                f"{encoder.reference} ({model.backbone}) has no pooling of its own: --pool mean, last or first."
+            )
+
+        usual = int(encoder.config.get("segment_length", 128))
+        if model.pools and longest is not None:
+            usual = longest
+        length = config.length or usual
+        if longest is not None and length > longest:
+            raise UsageError(
+                f"{encoder.reference} reads {longest} tokens of a document; --length {length} is more."
+            )
+        return config.model_copy(update={"pool": pool, "length": length})
 
     def plan(self, job: Job[EpisodesConfig]) -> ShardPlan[Shard]:
         rows = int(job.inputs["corpus"].metrics["splits"][job.config.split]["documents"])
-        arrays = layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))
+        arrays = layouts(rows, key_width(model_of(job.inputs["encoder"]), job.config))
         return ShardPlan(
             [Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays
         )
@@ -75,12 +92,14 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
 
         from stages.tasks.reader import document_keys
 
-        keys, labels = layouts(work.documents.count, work.model.config.width)
+        config = job.config
+        assert config.pool is not None
+        width = key_width(work.model.config, config)
+        keys, labels = layouts(work.documents.count, width)
         number, output = int(shard.key), ShardOutput(job.folder)
         inside = keys.rows(number)
-        found = document_keys(
-            work.model, work.documents, np.arange(inside.start, inside.stop), job.config.pool
-        )
+        rows = np.arange(inside.start, inside.stop)
+        found = document_keys(work.model, work.documents, rows, config.pool, config.normalize)
         if not np.isfinite(found).all():
             raise ArtifactError(
                 f"Keys of {job.inputs['encoder'].reference} are not finite numbers: train it again."

@@ -48,6 +48,8 @@ class ImportConfig(StageConfig):
     """Language that it writes."""
     task: Annotated[str | None, Spelling("TEXT")] = None
     """Words before every source of a translation model: "translate English to German:" (T5)."""
+    normalize: bool = False
+    """Scale keys of an encoder to length 1; one whose folder ends in Normalize does so anyway."""
     method: Literal["lm"] = "lm"
     """Training objective, as far as later stages are concerned."""
     memory: None = None
@@ -68,18 +70,21 @@ class ImportModel(SerialStage[ImportConfig]):
     def inputs(self, config: ImportConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`checkpoint`: a folder, FILE.gguf or hf:NAME; `source`: tokens made with its tokenizer."""
         from stages.pretrained.location import digest, locate
+        from stages.pretrained.sentence import dense_files
 
         if not references.get(CHECKPOINT):
             raise UsageError("Which model? Name a folder, a .gguf file, or hf:NAME of the hub.")
         tokens = store.get(references["source"], "tokens")
         location = locate(references[CHECKPOINT])
-        files = location.weights()
-        return Inputs(
-            {"tokens": tokens},
-            tuple(
-                InputFile(f"{CHECKPOINT}.{file.name}", str(file), digest(file)) for file in files
-            ),
-        )
+        files = [
+            InputFile(f"{CHECKPOINT}.{file.name}", str(file), digest(file))
+            for file in location.weights()
+        ]
+        layers = [
+            InputFile(f"{CHECKPOINT}.{file.parent.name}.{file.name}", str(file), digest(file))
+            for file in dense_files(location)
+        ]
+        return Inputs({"tokens": tokens}, (*files, *layers))
 
     def resolve(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> ImportConfig:
         from stages.pretrained.encoder_decoder import Languages
@@ -91,7 +96,8 @@ class ImportModel(SerialStage[ImportConfig]):
             )
         tokens, location = inputs["tokens"], _location(inputs)
         languages = Languages(config.source_language, config.target_language, config.task)
-        model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"), languages)
+        prefix = tokens.metrics.get("prefix_id")
+        model: BackboneConfig = describe(location, prefix, languages, config.normalize)
         require_sources(model, tokens)
         if tokens.path.is_dir():  # not if a recipe only plans to make them
             _require_own_tokens(model, location, tokens)

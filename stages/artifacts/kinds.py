@@ -26,7 +26,7 @@ KINDS = {
     "neighbors": Kind("precompute-neighbors", 2),
     "batches": Kind("pack-batches", 2),
     "report": Kind("evaluate", 4),
-    "episodes": Kind("build-episodes", 1),
+    "episodes": Kind("build-episodes", 2),
     "matrix": Kind("evaluate-tasks", 3),
 }
 

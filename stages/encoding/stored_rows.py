@@ -43,7 +43,7 @@ class RowLayouts(NamedTuple):
         import numpy as np
 
         model = model_of(encoder)
-        width = model.width
+        width = model.key_width
         per_shard = rows_per_shard(width * np.dtype(dtype).itemsize, shard_unit(encoder, stride))
         if model.pools:
             per_shard = min(per_shard, POOLED_ROWS)

@@ -16,12 +16,12 @@ from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.indexes import EXACT
 from stages.methods.config import after_file
 from stages.methods.stream.config import TaskSettings
-from stages.models.config import shape_of
+from stages.models.config import model_of, shape_of
 from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE
 from stages.suffixes.indexing import SORTING_BYTES, opened_bytes
 from stages.tasks.config import Adaptation, EvaluateTasksConfig
-from stages.tasks.episodes import EpisodesConfig, layouts
+from stages.tasks.episodes import EpisodesConfig, key_width, layouts
 from stages.tasks.plan import plan_stream
 from stages.training.config import TrainConfig
 from stages.training.sizes import (
@@ -189,7 +189,8 @@ class EpisodesForecast(Forecast[EpisodesConfig]):
     """The arrays by arithmetic; the work is the documents that are read."""
 
     def cost(self, config: EpisodesConfig, inputs: Inputs) -> Cost:
-        rows, dim = _documents(config, inputs), int(inputs["encoder"].config["model"]["width"])
+        rows = _documents(config, inputs)
+        dim = key_width(model_of(inputs["encoder"]), config)
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts(rows, dim)},
             metrics={"rows": rows, "dim": dim},

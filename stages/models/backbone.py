@@ -165,6 +165,14 @@ class ReadsSource(ABC):
         return self.begin(inputs.source_embedded, inputs.source_mask)
 
 
+class EmbedsTexts(ABC):
+    """Interface of a backbone that makes one vector of a whole text, as its own library does."""
+
+    @abstractmethod
+    def embed(self, inputs: Inputs) -> Tensor:
+        """Vectors of documents with a mask, [B, k]."""
+
+
 class Compilable(ABC):
     """Interface of a backbone that benefits from compilation."""
 

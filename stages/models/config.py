@@ -214,6 +214,18 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         """Whether a window becomes one pooled vector, for the token after it."""
         return self.way == "pooled"
 
+    @property
+    def key_width(self) -> int:
+        """Numbers in a key of a datastore."""
+        return self.width
+
+    @property
+    def longest_document(self) -> int | None:
+        """Most inputs of a document that it can read, `<eos>` included; None: any number."""
+        longest = self.reads.longest_context
+        # [CLS] takes the place of `<eos>`, and [SEP] is not counted.
+        return longest + 1 if self.pools and longest is not None else longest
+
     def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
         """Settings with which a range of tokens is cut for this model.
 

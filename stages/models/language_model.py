@@ -13,7 +13,14 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
+from stages.models.backbone import (
+    Backbone,
+    EmbedsTexts,
+    Encoding,
+    Inputs,
+    ReadsSource,
+    State,
+)
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
@@ -108,6 +115,15 @@ class LanguageModel(nn.Module):
         return self.encode(
             batch.inputs, state, batch.document_offset, batch.source, batch.source_mask, batch.mask
         )
+
+    def embed(self, batch: Batch) -> Tensor:
+        """Vectors of whole documents, [B, k], as the encoder's own library makes them.
+
+        Only for a backbone that is `EmbedsTexts`.
+        """
+        assert isinstance(self.backbone, EmbedsTexts), "the backbone makes no vector of a text"
+        embedded = self.vocabulary.embed(batch.inputs)
+        return self.backbone.embed(Inputs(embedded, mask=batch.mask))
 
     def advance(self, batch: Batch, state: State) -> State:
         """State after a batch, computing only what the state needs; only for a backbone that

@@ -2,20 +2,20 @@
 keys.
 """
 
-import json
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface import ENCODES, encoder_blocks, pooled
+from stages.models.backbones.huggingface import ENCODES, TextEncoder, encoder_blocks
 from stages.models.backbones.window_configs import TextEncoderConfig
+from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
     PROBE,
     as_read,
     as_stored,
+    input_scale,
     load,
     longest_window,
     require_all,
@@ -23,34 +23,34 @@ from stages.pretrained.checkpoint import (
     unfilled,
 )
 from stages.pretrained.damage import reading
-from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
+from stages.pretrained.location import Location
+from stages.pretrained.sentence import dense_weights, is_sentence_encoder, sentence_settings
 from stages.pretrained.tokenizer import tokens_around
 
 HEAD = "pooler."
 """Prefix of weights above the hidden states, which keys do not use; a checkpoint may lack them."""
-POOLING: dict[str, Literal["mean", "cls", "max"]] = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-}
-"""Ways of pooling, by their names in sentence-transformers."""
 
 
-def is_encoder(settings: Any) -> bool:
-    """Whether a model predicts masked tokens (BERT), not the next one, by its settings in
-    transformers.
+def is_encoder(location: Location, settings: Any) -> bool:
+    """Whether a model makes vectors of texts: it predicts masked tokens (BERT), or its folder pools
+    hidden states.
     """
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
     decodes = getattr(settings, "is_encoder_decoder", False) or getattr(
         settings, "is_decoder", False
     )
-    return type(settings) in MODEL_FOR_MASKED_LM_MAPPING and not decodes
+    masked = type(settings) in MODEL_FOR_MASKED_LM_MAPPING and not decodes
+    return masked or is_sentence_encoder(location)
 
 
-def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
+def describe_encoder(
+    location: Location, settings: Any, normalize: bool = False
+) -> TextEncoderConfig:
     """The settings of an encoder, found without reading its weights.
 
+    Args:
+        normalize: whether its vectors are scaled to length 1, also if its folder does not say so.
     Raises: DataError if the encoder, or the pooling that its folder specifies, is not supported.
     """
     before, after = tokens_around(location)
@@ -62,17 +62,19 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
                 f"{location.spec} has embeddings of width {width} and hidden states of {settings.hidden_size}; only "
                 "encoders with both of one width are read."
             )
-        how, normalize, longest = _pooling(location)
+        sentence = sentence_settings(location)
         return TextEncoderConfig(
             vocab_size=rows,
             width=width,
             dropout=0.0,
             architecture=found,
-            pooling=how,
-            normalize=normalize,
+            pooling=sentence.pooling,
+            vector_layers=sentence.layers,
+            normalize=normalize or sentence.normalize,
             before=before,
             after=after,
-            longest=_longest(model, longest, len(before) + len(after)),
+            longest=_longest(model, sentence.longest, len(before) + len(after)),
+            input_scale=input_scale(model),
         )
 
 
@@ -83,32 +85,38 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
     """
     model, dtype, missing = load(location, ENCODES)
     require_all(location, [name for name in missing if not name.startswith(HEAD)])
-    wanted = _keys(model, config)
+    hidden = _hidden_states(model, config)
     table = model.get_input_embeddings().weight.detach()
     weights = as_read(encoder_blocks(model).state_dict(), "backbone.model.", dtype)
     around = {
         f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")
     }
     weights |= as_read({"vocabulary.embedding": table, **around}, dtype=dtype)
-    with (
-        torch.no_grad()
-    ):  # compare: embeddings come from outside here, which some models may treat differently
-        found = as_stored(config, weights).encode(_probe(config)).hidden[:, 0]
-    require_same(location, "keys", float(((found - wanted).abs() / (1 + wanted.abs())).max()))
+    weights |= as_read(dense_weights(location, config), "backbone.vector.")
+    stored = as_stored(config, weights)
+    # Embeddings come from outside here, which some models may treat differently.
+    require_same(location, "keys", _largest_difference(stored, hidden, _probe(config)))
     return weights
 
 
 @torch.no_grad()
-def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
-    """Keys computed by transformers for the probe's windows, [B, d]."""
+def _hidden_states(model: Any, config: TextEncoderConfig) -> Tensor:
+    """Hidden states by transformers of the probe's windows and the tokens around them, [B, L, d]."""
     tokens = _probe(config)
-    around = (
-        torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1)
-        for side in (config.before, config.after)
-    )
-    before, after = around
-    hidden = model(input_ids=torch.cat((before, tokens, after), 1)).last_hidden_state
-    return pooled(hidden, config.pooling, config.normalize)
+    rows = len(tokens)
+    before = torch.tensor(config.before, dtype=torch.int64).expand(rows, -1)
+    after = torch.tensor(config.after, dtype=torch.int64).expand(rows, -1)
+    hidden: Tensor = model(input_ids=torch.cat((before, tokens, after), 1)).last_hidden_state
+    return hidden
+
+
+@torch.no_grad()
+def _largest_difference(model: LanguageModel, hidden: Tensor, tokens: Tensor) -> float:
+    """Largest relative difference of a key from that of hidden states by transformers; may be nan."""
+    assert isinstance(model.backbone, TextEncoder)
+    expected = model.backbone.vector(hidden, hidden.new_ones(hidden.shape[:2], dtype=torch.bool))
+    keys = model.encode(tokens).hidden[:, 0]
+    return float(((keys - expected).abs() / (1 + expected.abs())).max())
 
 
 def _probe(config: TextEncoderConfig) -> Tensor:
@@ -134,57 +142,3 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
         positions -= 0 if first is None else first + 1
     known = [length for length in (positions, asked) if length is not None]
     return min(known) - around if known else None
-
-
-def _pooling(location: Location) -> tuple[Literal["mean", "cls", "max"], bool, int | None]:
-    """Pooling in the settings of sentence-transformers; without any, the mean.
-
-    Returns: how a window becomes one vector, whether that is normalized, and the maximum number of
-        tokens of a window; None: the model's limit.
-
-    Raises: DataError if they name an unknown way of pooling.
-    """
-    sentences = _read(location, SENTENCE_SETTINGS)
-    longest = sentences.get("max_seq_length")
-    if sentences.get("do_lower_case"):
-        raise DataError(
-            f"{location.spec} is given texts in lower case ({SENTENCE_SETTINGS}: do_lower_case), which its tokenizer "
-            "does not do: memlm tokenize --lowercase does; leave the setting out of a copy of that file."
-        )
-    how: Literal["mean", "cls", "max"] = "mean"
-    normalize = False
-    for module in _read(location, MODULES):
-        match module["type"].rpartition(".")[2]:
-            case "Transformer":
-                continue
-            case "Pooling":
-                how = _how(location, _read(location, f"{module['path']}/config.json"))
-            case "Normalize":
-                normalize = True
-            case other:
-                raise DataError(
-                    f"{location.spec} has a layer {other} above its hidden states, unknown here ({MODULES})."
-                )
-    return how, normalize, longest
-
-
-def _how(location: Location, settings: dict[str, Any]) -> Literal["mean", "cls", "max"]:
-    chosen = [name for name, used in settings.items() if name.startswith("pooling_mode_") and used]
-    if "pooling_mode" in settings:
-        chosen = [name for name, known in POOLING.items() if known == settings["pooling_mode"]]
-    if len(chosen) != 1 or chosen[0] not in POOLING:
-        raise DataError(
-            f"{location.spec} pools hidden states in a way that is unknown here (its Pooling settings); known are: "
-            f"{', '.join(POOLING.values())}, one of them."
-        )
-    return POOLING[chosen[0]]
-
-
-def _read(location: Location, name: str) -> Any:
-    """Settings in a file of the folder; empty if it is missing."""
-    path = Path(location.folder, name)
-    if not path.parent.resolve().is_relative_to(location.folder.resolve()):
-        raise DataError(
-            f"{location.spec} names settings that lie outside of it ({name}, in {MODULES})."
-        )
-    return json.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -34,10 +34,25 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """The file of all weights, and the index of weights in several files."""
 ADAPTER = "adapter_config.json"
 """Settings of an adapter, which transformers would apply to a base model that may be anywhere."""
-MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
-"""Files of sentence-transformers with the pooling of hidden states and the maximum length of texts.
+MODULES, SENTENCE_TRANSFORMERS = "modules.json", "config_sentence_transformers.json"
+"""Files of sentence-transformers with the layers above hidden states, and with words before texts.
 """
-SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
+SENTENCE_SETTINGS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Files of sentence-transformers with the maximum length of texts; one of them is there."""
+DENSE_WEIGHTS = f"*_Dense/{WEIGHTS}"
+SETTINGS = (
+    *TOKENIZER_FILES,
+    INDEX,
+    ADAPTER,
+    MODULES,
+    SENTENCE_TRANSFORMERS,
+    *SENTENCE_SETTINGS,
+    "*_Pooling/config.json",
+    "*_Dense/config.json",
+)
 """All files that are read of a repository, except the weights."""
 REDIRECTS = ("transformers_weights", "configuration_files")
 """Settings of `config.json` that make transformers read files that are not hashed."""
@@ -186,7 +201,8 @@ def locate(spec: str, *, weights: bool = True) -> Location:
         name = spec.removeprefix(HUB)
         location = _checked(Location(spec, fetch(name, SETTINGS)))
         if weights:
-            fetch(name, location.weight_names(), commit=location.folder.name)
+            names = [*location.weight_names(), DENSE_WEIGHTS]
+            fetch(name, names, commit=location.folder.name)
         return location
     path = Path(spec)
     if path.suffix == ".gguf" and path.is_file():

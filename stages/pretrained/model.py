@@ -41,26 +41,35 @@ Imported = HuggingFaceConfig | HuggingFaceEncoderDecoderConfig | TextEncoderConf
 
 
 def describe(
-    location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES
+    location: Location,
+    prefix: int | None,
+    languages: Languages = NO_LANGUAGES,
+    normalize: bool = False,
 ) -> Imported:
     """The settings of a model, found without reading its weights.
 
     Args:
         prefix: the token that its tokenizer adds before a text; None: none.
         languages: languages, or task, of a translation.
+        normalize: whether keys of an encoder are scaled to length 1 whatever its folder says.
     Raises: DataError if it is no supported causal model, encoder or encoder-decoder; UsageError for
         languages that it does not take.
     """
     settings = read_settings(location)
-    if getattr(settings, "is_encoder_decoder", False):
-        return describe_encoder_decoder(location, settings, languages)
-    if languages != NO_LANGUAGES:
+    translates = getattr(settings, "is_encoder_decoder", False)
+    if languages != NO_LANGUAGES and not translates:
         raise UsageError(f"{location.spec} does not translate: leave languages and task out.")
-    return (
-        describe_encoder(location, settings)
-        if is_encoder(settings)
-        else _describe(location, settings, prefix)
-    )
+    encodes = not translates and is_encoder(location, settings)
+    if normalize and not encodes:
+        raise UsageError(
+            f"{location.spec} is no encoder, which keys are scaled of: leave --normalize out, and choose the metric "
+            "of the index (build-index --metric)."
+        )
+    if translates:
+        return describe_encoder_decoder(location, settings, languages)
+    if encodes:
+        return describe_encoder(location, settings, normalize)
+    return _describe(location, settings, prefix)
 
 
 def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:

@@ -1,13 +1,13 @@
 """Settings and schema of build-episodes: the key and the label of each document. Free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, finite
 from stages.config import StageConfig
-from stages.models.head_settings import Pool
+from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -24,10 +24,16 @@ class EpisodesConfig(StageConfig):
 
     split: str = "train"
     """Split whose documents are stored."""
-    pool: Pool = "mean"
-    """How the final hidden states of a document become its key."""
+    pool: Literal["encoder", "mean", "last", "first"] | None = None
+    """How a document becomes its key: by the encoder's own library (sentence-transformers), or by
+    pooling hidden states. None: `encoder` for an imported encoder, else `mean`.
+    """
+    normalize: bool = False
+    """Scale each key to length 1; an encoder whose folder ends in Normalize does so anyway."""
     length: Annotated[int, Field(gt=0)] | None = None
-    """Tokens of a document that are read; None: the segment length of the encoder."""
+    """Tokens of a document that are read; None: as many as an imported encoder reads, else the
+    segment length of the model.
+    """
 
 
 class EpisodesFigures(Figures):
@@ -35,6 +41,11 @@ class EpisodesFigures(Figures):
 
     rows: Positive
     dim: Positive
+
+
+def key_width(model: BackboneConfig, config: EpisodesConfig) -> int:
+    """Numbers in a key, d."""
+    return model.key_width if config.pool in (None, "encoder") else model.width
 
 
 def layouts(rows: int, dim: int) -> tuple[ArrayLayout, ArrayLayout]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from stages.tasks.config import Adaptation, Coarse, Mbpa, Neighbors, Part, Readi
 
 EPSILON = 1e-3
 """ε of the weights of neighbours by their distance."""
+DocumentPool = Literal["encoder"] | Pool
+"""Pooling of a document: that of a sentence encoder's own library, or one of hidden states."""
 Candidates = Sequence[Sequence[int] | None]
 """Candidate labels of each example, by number; None for an example: all labels."""
 
@@ -63,15 +65,17 @@ class Keys:
     model: LanguageModel
     length: int
     """Maximum tokens of a document that the network reads."""
-    pool: Pool
+    pool: DocumentPool
     stored: np.ndarray
+    normalize: bool = False
+    """Whether keys are scaled to length 1."""
 
     def of(self, examples: Documents) -> np.ndarray:
         """Keys of other documents, float32 [n, d]."""
         cut = replace(
             examples, cutting=examples.cutting._replace(context=self.length, stride=self.length)
         )
-        return document_keys(self.model, cut, np.arange(cut.count), self.pool)
+        return document_keys(self.model, cut, np.arange(cut.count), self.pool, self.normalize)
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,8 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
     """The keys of a training split, and the network that made them."""
     stored = np.asarray(episodes.zarr("episodes.zarr")["keys"][:])
     encoder = load_model(episodes.input("encoder").path, device)
-    return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)
+    config = episodes.config
+    return Keys(encoder, int(config["length"]), config["pool"], stored, config["normalize"])
 
 
 def kernel_weights(distances: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -427,17 +432,31 @@ def adapted(
 
 
 def document_keys(
-    model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool
+    model: LanguageModel,
+    examples: Documents,
+    which: np.ndarray,
+    pool: DocumentPool,
+    unit: bool = False,
 ) -> np.ndarray:
-    """The pooled hidden states of some examples [n], float32 [n, d]."""
-    found = list[np.ndarray]()
+    """Keys of some examples [n], float32 [n, d].
+
+    Args:
+        pool: `encoder`: the vector of the encoder's own library; else a pooling of hidden states.
+        unit: whether each key is scaled to length 1.
+    """
+    keys = list[np.ndarray]()
+    device = next(model.parameters()).device
     with torch.no_grad():
-        for batch in document_batches(
-            examples.of(examples.chosen[which]), next(model.parameters()).device
-        ):
+        for batch in document_batches(examples.of(examples.chosen[which]), device):
             assert batch.mask is not None
-            found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
-    return np.concatenate(found)
+            if pool == "encoder":
+                vectors = model.embed(batch).float()
+            else:
+                vectors = pooled(model.read(batch).hidden.float(), batch.mask, pool)
+            if unit:
+                vectors = F.normalize(vectors, dim=1)
+            keys.append(vectors.cpu().numpy())
+    return np.concatenate(keys)
 
 
 def document_batches(examples: Documents, device: torch.device) -> Iterator[LabelledBatch]:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
+from stages.models.backbone import Backbone, EmbedsTexts, Encoding, Inputs, ReadsSource
+from stages.models.backbones.sentence_vector import SentenceVector
 from stages.models.backbones.window_configs import (
     HuggingFaceConfig,
     HuggingFaceEncoderDecoderConfig,
@@ -207,77 +207,75 @@ def _kept(state: Mapping[str, Tensor]) -> Any:
     return EncoderDecoderCache(kept) if kept else None
 
 
-class TextEncoder(Backbone):
+class TextEncoder(Backbone, EmbedsTexts):
     """The blocks of an imported encoder; its special tokens are put around each text.
 
-    Every input sees all others, so a window gives one pooled vector, which has not seen the next
-    token. Windows are read without padding and mask, documents with both. Weights are undefined
-    until loaded.
+    A window gives one pooled vector, which has not seen the next token. Windows are read without
+    padding and mask, documents with both. Weights are undefined until loaded.
     """
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
-        self.pooling, self.normalize = config.pooling, config.normalize
+        self.input_scale = config.input_scale
         self.before = nn.Parameter(torch.empty(len(config.before), config.width))
         self.after = nn.Parameter(torch.empty(len(config.after), config.width))
         self.model = encoder_blocks(model_of_settings(config.architecture, ENCODES))
+        self.vector = SentenceVector(config)
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, 1, d], pooled over all inputs, including [CLS] and
-        [SEP].
+        """Embeddings [B, L, d] -> hidden [B, 1, k], the vector of all inputs with [CLS] and [SEP].
 
         For documents, which have a mask, hidden is [B, L, d].
-
-        Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084),
-        section 3.
         """
         embedded = inputs.embedded
+        rows = len(embedded)
+        before = self.before.expand(rows, -1, -1)
         if inputs.mask is not None:
-            return Encoding(self._documents(embedded, inputs.mask), None)
-        before, after = (part.expand(len(embedded), -1, -1) for part in (self.before, self.after))
-        hidden = self.model(
-            inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True
-        ).last_hidden_state
-        return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)
+            # A model that puts nothing before a text reads `<eos>` there, so that inputs have rows.
+            first = before if len(self.before) else embedded[:, :1]
+            hidden, _ = self._documents(first, embedded[:, 1:], inputs.mask[:, 1:])
+            return Encoding(hidden[:, first.shape[1] - 1 :][:, : embedded.shape[1]], None)
 
-    def _documents(self, embedded: Tensor, mask: Tensor) -> Tensor:
-        """Hidden states of the inputs of documents, [B, L, d]; those of padding are undefined.
+        after = self.after.expand(rows, -1, -1)
+        hidden = self._hidden(torch.cat((before, embedded, after), 1), None)
+        whole = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
+        return Encoding(self.vector(hidden, whole)[:, None], None)
 
-        [CLS] replaces `<eos>`, the first input. [SEP] follows the last input that counts.
+    def embed(self, inputs: Inputs) -> Tensor:
+        """Vectors of documents, [B, k], without `<eos>`, which is no part of a text."""
+        assert inputs.mask is not None, "documents have a mask"
+        before = self.before.expand(len(inputs.embedded), -1, -1)
+        hidden, counted = self._documents(before, inputs.embedded[:, 1:], inputs.mask[:, 1:])
+        vectors: Tensor = self.vector(hidden, counted)
+        return vectors
+
+    def _documents(self, first: Tensor, texts: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states of texts between their special tokens, [B, F + L + S, d].
+
+        Args:
+            first: embeddings before each text, [B, F, d].
+            texts: embeddings of texts, [B, L, d], padded at the end.
+            mask: positions of texts that count, bool [B, L].
+        Returns: hidden states, and the positions that count. [SEP] follows the last input that
+            counts, so padding is behind it.
         """
-        rows, length = mask.shape
-        first = self.before.expand(rows, -1, -1) if len(self.before) else embedded[:, :1]
-        behind = embedded.new_zeros(rows, len(self.after), embedded.shape[2])
-        placed = torch.cat((first, embedded[:, 1:], behind), 1)
-        stops = mask.sum(1) + first.shape[1] - 1
+        rows = len(texts)
+        behind = texts.new_zeros(rows, len(self.after), texts.shape[2])
+        placed = torch.cat((first, texts, behind), 1)
+        stops = first.shape[1] + mask.sum(1)
         places = stops[:, None] + torch.arange(len(self.after), device=stops.device)
-        placed = placed.scatter(
-            1, places[..., None].expand(behind.shape), self.after.expand(rows, -1, -1)
-        )
-        counted = torch.arange(placed.shape[1], device=stops.device) < stops[:, None] + len(
-            self.after
-        )
-        hidden: Tensor = self.model(
-            inputs_embeds=placed, attention_mask=counted.long(), return_dict=True
-        )[0]
-        return hidden[:, first.shape[1] - 1 :][:, :length]
+        after = self.after.expand(rows, -1, -1)
+        placed = placed.scatter(1, places[..., None].expand(behind.shape), after)
+        ends = stops + len(self.after)
+        counted = torch.arange(placed.shape[1], device=ends.device) < ends[:, None]
+        return self._hidden(placed, counted), counted
 
-
-def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:
-    """Pool hidden states [B, L, d] to one vector for each window, [B, d]; `unit` scales it to
-    length 1.
-
-    >>> pooled(torch.tensor([[[0.0, 4.0], [6.0, 4.0]]]), "mean", unit=True)
-    tensor([[0.6000, 0.8000]])
-    """
-    match how:
-        case "mean":
-            vectors = hidden.mean(1)
-        case "cls":
-            vectors = hidden[:, 0]
-        case "max":
-            vectors = hidden.amax(1)
-    return normalize(vectors, dim=-1) if unit else vectors
+    def _hidden(self, embedded: Tensor, counted: Tensor | None) -> Tensor:
+        """Hidden states [B, L, d] of embeddings [B, L, d]; `counted`: not padding, None: all."""
+        scaled = embedded if self.input_scale == 1 else self.input_scale * embedded
+        mask = None if counted is None else counted.long()
+        hidden: Tensor = self.model(inputs_embeds=scaled, attention_mask=mask, return_dict=True)[0]
+        return hidden
 
 
 def encoder_blocks(model: nn.Module) -> nn.Module:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stages.config import OneOf
+from stages.config import OneOf, Settings
 from stages.errors import UsageError
 from stages.examples import Way
 from stages.models.config import BackboneConfig, Reads, Size
@@ -173,8 +173,31 @@ class HuggingFaceEncoderDecoderConfig(ImportedConfig):
         return Reads(keys, longest, source=True, decodes=True)
 
 
+PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+"""Poolings of hidden states to the vector of a text, by their names in sentence-transformers."""
+
+
+class DenseLayer(Settings):
+    """A linear layer with an activation, from the vector of a text to another one."""
+
+    name: Literal["dense"] = "dense"
+    width: Size
+    """Numbers of the resulting vector."""
+    bias: bool = True
+    activation: Literal["identity", "tanh", "relu", "gelu", "sigmoid", "silu"] = "tanh"
+
+
+class NormalizeLayer(Settings):
+    """Scales the vector of a text to length 1."""
+
+    name: Literal["normalize"] = "normalize"
+
+
+VectorLayer = Annotated[DenseLayer | NormalizeLayer, Field(discriminator="name")]
+
+
 class TextEncoderConfig(ImportedConfig):
-    """A bidirectional encoder of transformers; only made by `import-model`."""
+    """An encoder of transformers that makes vectors of texts; only made by `import-model`."""
 
     scores_tokens: ClassVar[bool] = False
     way: ClassVar[Way] = "pooled"
@@ -182,17 +205,31 @@ class TextEncoderConfig(ImportedConfig):
     backbone: Literal["text-encoder"] = "text-encoder"
     architecture: dict[str, Any] = Field(default_factory=dict)
     """Its own settings, `config.json` of transformers."""
-    pooling: Literal["mean", "cls", "max"] = "mean"
-    """How a window becomes one vector: of all hidden states, or the first."""
+    pooling: PoolingMode | tuple[PoolingMode, ...] = "mean"
+    """How a text becomes one vector; several poolings are joined in their order."""
+    vector_layers: tuple[VectorLayer, ...] = ()
+    """Layers that this vector passes through, in their order."""
     normalize: bool = False
-    """Whether that vector is made 1 long."""
+    """Whether the last of these vectors is made 1 long."""
     before: tuple[int, ...] = ()
     """Tokens that its tokenizer puts before a text ([CLS])."""
     after: tuple[int, ...] = ()
     """Tokens that its tokenizer puts behind one ([SEP])."""
     longest: Size | None = None
     """Most tokens of a text that it can read, without these; None: any number."""
+    input_scale: Annotated[float, Field(gt=0)] = 1.0
+    """Factor of embeddings before the first block (Gemma: √d)."""
 
     @property
     def reads(self) -> Reads:
         return Reads(longest_context=self.longest)
+
+    @property
+    def pooling_modes(self) -> tuple[PoolingMode, ...]:
+        """All poolings, in the order in which their vectors are joined."""
+        return (self.pooling,) if isinstance(self.pooling, str) else self.pooling
+
+    @property
+    def key_width(self) -> int:
+        widths = [layer.width for layer in self.vector_layers if isinstance(layer, DenseLayer)]
+        return widths[-1] if widths else self.width * len(self.pooling_modes)

@@ -100,29 +100,23 @@ def test_settings_of_sentence_transformers_are_followed(tmp_path, pooling, vecto
 @pytest.mark.parametrize(
     ("pooling", "modules", "message"),
     [
-        (
-            {"pooling_mode_weightedmean_tokens": True},
-            (),
-            "pools hidden states in a way that is unknown",
-        ),
-        (
-            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
-            (),
-            "known are: mean, cls, max, one of",
-        ),
-        ({"pooling_mode": "lasttoken"}, (), "pools hidden states in a way that is unknown"),
-        (
-            {"pooling_mode_mean_tokens": True},
-            ("Dense",),
-            r"a layer Dense above its hidden states, unknown here",
-        ),
+        ({"pooling_mode": "median"}, (), "pools hidden states in a way that is unknown"),
+        ({"pooling_mode_median_tokens": True}, (), "known are: cls, max, mean, mean_sqrt_len_tok"),
+        ({"pooling_mode": []}, (), "known are: cls, max"),
+        ({}, ("LSTM",), r"a layer LSTM above its hidden states, unknown here"),
+        ({}, ("Dense",), r"has no weights as safetensors in 2_Dense"),
     ],
 )
 def test_settings_that_are_not_known_are_refused(tmp_path, pooling, modules, message):
     saved_encoder(tmp_path)
     sentence_settings(tmp_path, pooling, *modules)
+    if modules:
+        dense = {"out_features": 3, "activation_function": "torch.nn.modules.activation.Tanh"}
+        (tmp_path / f"2_{modules[0]}").mkdir()
+        (tmp_path / f"2_{modules[0]}/config.json").write_text(json.dumps(dense))
     with pytest.raises(DataError, match=message):
-        describe(locate(str(tmp_path)), None)
+        location = locate(str(tmp_path))
+        read_weights(location, describe(location, None))
 
 
 @pytest.mark.parametrize(
@@ -186,8 +180,8 @@ def test_hidden_states_that_differ_from_those_of_transformers_are_noticed(tmp_pa
     saved_encoder(tmp_path)
     location = locate(str(tmp_path))
     config = describe(location, None)
-    keys = encoder._keys
-    monkeypatch.setattr(encoder, "_keys", lambda *arguments: keys(*arguments) * 1.01)
+    states = encoder._hidden_states
+    monkeypatch.setattr(encoder, "_hidden_states", lambda *arguments: states(*arguments) * 1.01)
     with pytest.raises(DataError, match="computes keys in a way"):
         read_weights(location, config)
 

@@ -120,7 +120,7 @@ def test_what_bends_scores_is_found(tmp_path, family, found):
 
 def test_a_model_that_reads_ahead_and_is_not_known_as_an_encoder_is_refused(tmp_path, monkeypatch):
     saved_encoder(tmp_path, kind="AutoModelForMaskedLM")
-    monkeypatch.setattr("stages.pretrained.model.is_encoder", lambda settings: False)
+    monkeypatch.setattr("stages.pretrained.model.is_encoder", lambda location, settings: False)
     location = locate(str(tmp_path))
     with pytest.raises(
         DataError, match=r"\(bert\) reads tokens behind the one that it scores, so no perplexity"
