@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from stages.artifacts.kinds import FORECASTS, STAGES
+from stages.artifacts.kinds import STAGES
 from stages.errors import UsageError, did_you_mean
 
 
@@ -148,11 +148,6 @@ def stage_of(command: str) -> Any:
 def config_of(command: str) -> Any:
     """The class of a command's settings. Raises UsageError for an unknown command."""
     return STAGES.settings(command)
-
-
-def forecast_of(command: str) -> Any:
-    """The forecast of a command. Raises UsageError for an unknown command."""
-    return FORECASTS.load(command)()
 
 
 def check_references(command: str, names: list[str]) -> None:

@@ -1,27 +1,24 @@
-"""Estimates of commands, and whether they fit: disk by arithmetic, time from similar work done in
-this store.
+"""Plans, and whether they fit: the state of each task, its needs by arithmetic, and the
+time that the same settings took before in this store.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
-from pipelines.catalogue import forecast_of, stage_of
+from pipelines.catalogue import stage_of
 from pipelines.recipe import Recipe, Reference, bound
 from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.checksums import FileEntry
 from stages.artifacts.garbage import folder_bytes
 from stages.artifacts.make import ResolvedWork, plan
-from stages.artifacts.stage import Execution, Inputs
+from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.errors import MemlmError
-from stages.forecasts import Cost, Work
+from stages.errors import ArtifactError, MemlmError
 from stages.numbers import size
+from stages.registry import load
 from stages.text.tokens import SPLITS
 
 
@@ -31,25 +28,14 @@ class ExpectedStore(Store):
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
         self._expected: dict[str, Artifact] = {}
-        self.approximate: set[str] = set()
-        """References of artifacts whose metrics follow from samples."""
 
-    def expect(self, work: ResolvedWork[Any], cost: Cost) -> Artifact:
-        """Add an expected artifact, described by its cost."""
-        files: dict[str, FileEntry] = {}
-        for file, count in (cost.files or {}).items():
-            # A copied file has the digest of the original, others a unique one.
-            digest: Any = f"{work.reference}/{file}"
-            if file in cost.copies:
-                digest = work.inputs[cost.copies[file]].manifest.files[file]["blake2b"]
-            files[file] = {"bytes": count, "blake2b": digest}
+    def expect(self, work: ResolvedWork[Any], metrics: Mapping[str, Any]) -> Artifact:
+        """Add an expected artifact, of which only some metrics are known."""
         manifest = work.manifest(
-            files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={}
+            files={}, metrics=dict(metrics), created="", seconds=0.0, producer={}
         )
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
-        if cost.approximate:
-            self.approximate.add(artifact.reference)
         return artifact
 
     def is_expected(self, artifact: Artifact) -> bool:
@@ -64,14 +50,6 @@ class ExpectedStore(Store):
 
 
 DONE, CONTINUES, NEW = "done", "continues", "new"
-RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
-"""Factors of the expected time: with a comparable amount done before, and without.
-
-Starting a program and loading a model do not grow with the work. So a small run predicts a large
-one badly.
-"""
-FAR = 3.0
-"""Ratio from which on two amounts are not comparable."""
 CPU = "cpu"
 
 
@@ -93,20 +71,18 @@ class Estimate:
     state: str
     reference: str | None
     """Reference of its artifact; None as long as an input is not made."""
-    work: Work | None = None
-    seconds: tuple[float, float] | None = None
-    """Minimum and maximum expected time."""
+    why: str = ""
+    """Reason why it is not done yet."""
+    seconds: float | None = None
+    """Time that the same settings took before in this store, with another seed."""
     disk: int | None = None
     scratch: int | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
     """Minimum bytes of memory, by device: `cpu`, and the name of a GPU."""
-    approximate: bool = False
-    remedy: str = ""
-    """Advice in brackets: settings that take less; empty if there is none."""
+    advice: str = ""
+    """Advice in brackets: settings that need less; empty if there is none."""
     written: int = 0
     """Bytes of interrupted work that are on the disk already."""
-    why: str = ""
-    """Reason why it is not done yet, if only that was asked."""
 
     @property
     def missing(self) -> int:
@@ -128,29 +104,31 @@ def estimates(
     """Estimate each task, in order; later tasks read its expected artifact.
 
     Args:
-        sizes: whether sizes and times are estimated, too, besides the state of each task and its
+        sizes: whether needs and times are estimated, too, besides the state of each task and its
         reason.
     Raises: the errors of a task that do not depend on artifacts not made yet.
     """
     expected = ExpectedStore(store.root)
-    made: dict[str, Artifact] = {}
+    artifacts: dict[str, Artifact] = {}
     new: set[str] = set()
     names = {task.name for task in tasks}
     for task in tasks:
         reads = [
             value for value in task.references.values() if isinstance(value, str) and value in names
         ]
-        why = f"reads {', '.join(name for name in reads if name in new)}"
+        reads_new = [name for name in reads if name in new]
+        why = f"reads {', '.join(reads_new)}" if reads_new else ""
         try:
-            if any(name not in made for name in reads):
+            if any(name not in artifacts for name in reads):
                 raise LookupError(why)
-            estimate, artifact = _estimate(task, made, expected, execution, sizes)
+            estimate, artifact = _estimate(task, artifacts, expected, execution, why, sizes)
         except (MemlmError, LookupError, OSError):  # it needs an artifact that is not made yet
-            if new.isdisjoint(reads):
+            if not reads_new:
                 raise
-            estimate, artifact = Estimate(task.name, task.command, NEW, None, why=why), None
+            estimate = Estimate(task.name, task.command, NEW, None, why)
+            artifact = None
         if artifact is not None:
-            made[task.name] = artifact
+            artifacts[task.name] = artifact
         if estimate.state != DONE:
             new.add(task.name)
         yield estimate
@@ -158,51 +136,57 @@ def estimates(
 
 def _estimate(
     task: Task,
-    made: Mapping[str, Artifact],
+    artifacts: Mapping[str, Artifact],
     store: ExpectedStore,
     execution: Execution,
+    why: str,
     sizes: bool,
 ) -> tuple[Estimate, Artifact | None]:
+    """The estimate of a task, and its artifact, which is an expected one if it is not made.
+
+    Args:
+        why: the new tasks that it reads, in words; empty if there are none.
+    """
     stage = stage_of(task.command)
-    work = plan(stage, task.config, bound(task.references, made), store, execution)
-    config, inputs = work.config, work.inputs
+    work = plan(stage, task.config, bound(task.references, artifacts), store, execution)
     if store.has(work.kind, work.id):
         artifact = store.open(work.reference)
-        found = Estimate(
-            task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0
+        done = Estimate(
+            task.name,
+            task.command,
+            DONE,
+            work.reference,
+            disk=artifact.manifest.bytes,
+            scratch=0,
         )
-        return found, artifact
-    if not sizes:
-        return Estimate(
-            task.name, task.command, NEW, work.reference, why=why_new(work, store)
-        ), None
-    forecast = forecast_of(task.command)  # loads modules for arithmetic, so not for finished tasks
-    cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
-    sampled = store.approximate & {artifact.reference for artifact in inputs.artifacts.values()}
-    cost = replace(cost, approximate=cost.approximate or bool(sampled))
-    amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
+        return done, artifact
+
     draft = store.draft_folder(work.kind, work.id)
-    beside = 0 if device == CPU else cost.beside_a_gpu
-    needed = {CPU: cost.host, device: None if cost.memory is None else cost.memory - beside}
+    reads_expected = any(map(store.is_expected, work.inputs.artifacts.values()))
+    reference = None if reads_expected else work.reference
+    why = why or why_new(work, store)
+    if not sizes:
+        return Estimate(task.name, task.command, NEW, reference, why), None
+
+    # Arithmetic on a model loads torch, so not for tasks that are done.
+    needs = load("stages.needs:needs_of")(task.command, work.config, work.inputs)
+    device = execution.device_of(stage.Config)
+    memory = {CPU: needs.memory}
+    memory[device] = memory.get(device, 0) + needs.device_memory
     estimate = Estimate(
         name=task.name,
         command=task.command,
         state=CONTINUES if draft.is_dir() else NEW,
-        reference=None
-        if any(map(store.is_expected, inputs.artifacts.values()))
-        else work.reference,
-        work=amount,
-        seconds=None
-        if amount is None
-        else expected_seconds(amount, _runs(task.command, amount, device, store)),
-        disk=cost.disk,
-        scratch=cost.scratch,
-        memory={name: count for name, count in needed.items() if count is not None},
-        approximate=cost.approximate,
-        remedy=f" ({cost.remedy})" if cost.remedy else "",
+        reference=reference,
+        why=why,
+        seconds=earlier_seconds(work, device, store),
+        disk=needs.disk,
+        scratch=needs.scratch,
+        memory={name: count for name, count in memory.items() if count},
+        advice=f" ({needs.advice})" if needs.advice else "",
         written=folder_bytes(draft),
     )
-    return estimate, store.expect(work, cost) if cost.metrics else None
+    return estimate, store.expect(work, needs.metrics) if needs.metrics else None
 
 
 TEXTS = {*SPLITS, "source"}
@@ -254,49 +238,55 @@ def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
     return None
 
 
-Run = tuple[int, float]
-"""Amount and seconds of comparable finished work."""
+SEED = "seed"
 
 
-def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
-    """Amount and seconds of artifacts that the same kind of work made on this kind of device."""
-    stage, forecast = stage_of(command), forecast_of(command)
-    for artifact in store.artifacts(stage.kind):
-        if (
-            artifact.manifest.stage != stage.name
-            or artifact.manifest.producer.get("device") != device
-        ):
-            continue
-        # An artifact of another version may have settings that no longer exist.
-        with suppress(
-            MemlmError, ValueError, LookupError, TypeError
-        ):  # inputs are gone, or a part is missing
-            inputs = {
-                role: store.open(record.reference)
-                for role, record in artifact.manifest.inputs.items()
-            }
-            config = stage.Config.model_validate(artifact.config)
-            other = forecast.work(config, Inputs(inputs), artifact.metrics)
-            if other.amount > 0 and work.is_like(other):
-                yield other.amount, artifact.manifest.seconds
+def earlier_seconds(work: ResolvedWork[Any], device: str, store: Store) -> float | None:
+    """Time that the same settings took in this store on the same kind of device; None if they never
+    ran.
 
-
-def expected_seconds(work: Work, before: Iterable[Run]) -> tuple[float, float] | None:
-    """The range of expected times, from the median rate of the runs nearest in amount; None without
-    runs.
-
-    >>> expected_seconds(Work(2000, "tokens", {}), [(1000, 1000.0)])
-    (1400.0, 3000.0)
-    >>> expected_seconds(Work(100_000, "tokens", {}), [(1000, 1000.0)])
-    (20000.0, 250000.0)
+    Settings and texts are the same, those of all artifacts that were read included; seeds differ.
     """
-    runs = list(before)
-    near = [(amount, seconds) for amount, seconds in runs if 1 / FAR <= work.amount / amount <= FAR]
-    if not runs:
-        return None
-    rate = median(seconds / amount for amount, seconds in near or runs)
-    low, high = RANGE if near else FAR_RANGE
-    return low * rate * work.amount, high * rate * work.amount
+    settings = _without_seed(work.config.stored())
+    origins: dict[str, Any] | None = None
+    for artifact in reversed(store.artifacts(work.kind)):
+        manifest = artifact.manifest
+        if manifest.stage != work.stage.name or manifest.producer.get("device") != device:
+            continue
+        if _without_seed(manifest.config) != settings or manifest.outside_files != work.files:
+            continue
+        try:
+            # Most stores hold few candidates, so lineage is read only once there is one.
+            origins = origins or _origins(work.inputs.artifacts)
+            if _origins(_inputs_of(artifact)) == origins:
+                return manifest.seconds
+        except ArtifactError:  # an input was removed, so its settings are not known
+            continue
+    return None
+
+
+def _origins(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    """Stages, settings without seeds and texts that artifacts come from, by role, recursively."""
+    origins = {}
+    for role, artifact in artifacts.items():
+        manifest = artifact.manifest
+        origins[role] = (
+            manifest.stage,
+            _without_seed(manifest.config),
+            manifest.outside_files,
+            _origins(_inputs_of(artifact)),
+        )
+    return origins
+
+
+def _inputs_of(artifact: Artifact) -> dict[str, Artifact]:
+    """Inputs by role, whose files are not checked. Raises: ArtifactError if one is gone."""
+    records = artifact.manifest.inputs.items()
+    return {role: artifact.store.open(record.reference) for role, record in records}
+
+
+def _without_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != SEED}
 
 
 USABLE_PERCENT = 98
@@ -336,12 +326,12 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
         largest = max(new, key=lambda estimate: estimate.missing)
         problems.append(
             f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
-            f"{largest.name}{largest.remedy}"
+            f"{largest.name}{largest.advice}"
         )
     for estimate in new:
         for device, needed in estimate.memory.items():
             if needed > memory.get(device, needed):
                 needs = f"{estimate.name} takes at least {size(needed)} of memory"
-                problems.append(f"{needs}, {device} has {size(memory[device])}{estimate.remedy}")
+                problems.append(f"{needs}, {device} has {size(memory[device])}{estimate.advice}")
     complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
     return Fit(stays, at_once, complete, free, memory, tuple(problems))

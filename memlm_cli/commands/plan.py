@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipelines.estimates import Estimate, Fit, Task
 
 UNKNOWN = "?"
-COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
+COLUMNS = ("stage", "command", "state", "why", "took before", "disk", "scratch", "memory")
 
 
 def plan(
@@ -35,12 +35,11 @@ def plan(
     *,
     asked: Asked,
 ) -> None:
-    """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if they
+    """Show what a recipe or a command would run and why, with its disk and memory; exit 5 if they
     exceed the machine.
 
-    Sizes are arithmetic; ~ marks a sample that was scaled up. Times are those of the same work done
-    before in this store; of a training of another shape the range is wide. A question mark means:
-    not known.
+    Sizes are arithmetic. A time is what the same settings took before in this store, with another
+    seed. A question mark means: not known.
     """
     from pipelines.catalogue import COMMANDS
 
@@ -122,15 +121,13 @@ def _text(found: "Sequence[Estimate]", fit: "Fit", takes: str) -> str:
 
 
 def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
-    """Lines about time, and the origin of the estimates."""
-    known = [estimate.seconds for estimate in new if estimate.seconds is not None]
+    """Lines about time: what the same settings took, and what the recipe says."""
+    seconds = [estimate.seconds for estimate in new if estimate.seconds is not None]
     lines = []
-    if known:
-        low, high = (sum(seconds) for seconds in zip(*known, strict=True))
-        lines.append(f"time: {_span((low, high))}{_and_more(len(known) < len(new))}")
-    elif new:
-        lines.append("time: not known, nothing comparable was made in this store")
-    if takes and len(known) < len(new):
+    if seconds:
+        more = _and_more(len(seconds) < len(new))
+        lines.append(f"time: the same settings took {duration(sum(seconds))} here{more}")
+    if takes and len(seconds) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
     return lines
 
@@ -140,42 +137,32 @@ def _and_more(more: bool) -> str:
 
 
 def _row(estimate: "Estimate") -> tuple[str, ...]:
-    name = (estimate.name, estimate.command, estimate.state)
+    name = (estimate.name, estimate.command, estimate.state, estimate.why)
     if estimate.state == "done":
-        return (*name, "", "", _bytes(estimate.disk), "", "")
-    about = "~" if estimate.approximate else ""
+        return (*name, "", _bytes(estimate.disk), "", "")
     memory = [
-        f"≥ {size(count)}{'' if device == 'cpu' else ' of the GPU'}"
+        f"≥ {size(count)}" + ("" if device == "cpu" else " of the GPU")
         for device, count in estimate.memory.items()
     ]
     return (
         *name,
-        UNKNOWN
-        if estimate.work is None
-        else f"{about}{estimate.work.amount:,} {estimate.work.unit}",
-        UNKNOWN if estimate.seconds is None else _span(estimate.seconds),
-        _bytes(estimate.disk, about),
-        _bytes(estimate.scratch, about),
+        "" if estimate.seconds is None else duration(estimate.seconds),
+        _bytes(estimate.disk),
+        _bytes(estimate.scratch),
         ", ".join(memory) or UNKNOWN,
     )
 
 
-def _bytes(count: int | None, prefix: str = "") -> str:
-    return UNKNOWN if count is None else prefix + size(count)
-
-
-def _span(seconds: tuple[float, float]) -> str:
-    low, high = (duration(one) for one in seconds)
-    return low if low == high else f"{low} to {high}"
+def _bytes(count: int | None) -> str:
+    return UNKNOWN if count is None else size(count)
 
 
 def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
-    names = ("command", "state", "reference", "seconds", "disk", "scratch", "memory", "approximate")
+    names = ("command", "state", "reference", "why", "seconds", "disk", "scratch", "memory")
     stages = []
-    for one in found:
-        amount, unit = (None, None) if one.work is None else (one.work.amount, one.work.unit)
-        fields = {name: getattr(one, name) for name in names}
-        stages.append({"stage": one.name, "amount": amount, "unit": unit, **fields})
+    for estimate in found:
+        fields = {name: getattr(estimate, name) for name in names}
+        stages.append({"stage": estimate.name, **fields})
     return {
         "stages": stages,
         "disk": {

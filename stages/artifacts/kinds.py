@@ -92,24 +92,6 @@ STAGES = StageTable(
     },
 )
 
-FORECASTS = Registry(
-    "command",
-    {
-        "tokenize": "stages.forecasts.tokenize:TokenizeForecast",
-        "train": "stages.forecasts.models:TrainForecast",
-        "import-model": "stages.forecasts.models:ImportForecast",
-        "build-datastore": "stages.forecasts.retrieval:DatastoreForecast",
-        "update-datastore": "stages.forecasts.retrieval:UpdateForecast",
-        "build-index": "stages.forecasts.retrieval:IndexForecast",
-        "precompute-neighbors": "stages.forecasts.retrieval:NeighborsForecast",
-        "pack-batches": "stages.forecasts.retrieval:PackForecast",
-        "evaluate": "stages.forecasts.models:EvaluateForecast",
-        "build-episodes": "stages.forecasts.models:EpisodesForecast",
-        "evaluate-tasks": "stages.forecasts.models:EvaluateTasksForecast",
-    },
-)
-"""The forecast of each stage, by the name of its command."""
-
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
 """Roles of inputs that are not needed to read the output; these artifacts may be removed."""

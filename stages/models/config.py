@@ -297,10 +297,3 @@ def settings_left_open() -> set[str]:
     preset.
     """
     return {"backbone"}.union(*(BACKBONES.settings(name).left_open for name in BACKBONES.names()))
-
-
-def shape_of(artifact: "Artifact") -> dict[str, Any]:
-    """Settings of a model on which the time of a forward pass depends: all but dropout."""
-    return {
-        name: value for name, value in artifact.config["model"].items() if "dropout" not in name
-    }

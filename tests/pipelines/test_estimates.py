@@ -1,19 +1,8 @@
-"""Whether what tasks need fits, and how long they take."""
+"""Whether what tasks need fits."""
 
 import pytest
 
-from pipelines.estimates import (
-    CONTINUES,
-    DONE,
-    FAR_RANGE,
-    NEW,
-    RANGE,
-    Estimate,
-    Run,
-    expected_seconds,
-    fits,
-)
-from stages.forecasts import Work
+from pipelines.estimates import CONTINUES, DONE, NEW, Estimate, fits
 
 
 def estimate(state: str, disk: int, scratch: int, written: int = 0) -> Estimate:
@@ -44,27 +33,3 @@ def test_memory_that_cannot_suffice_is_a_problem_of_its_device(
     (problem,) = fits([found], 100, memory).problems
     assert f"{device} has 9" in problem
     assert not fits([found], 100, dict.fromkeys(memory, 10)).problems
-
-
-@pytest.mark.parametrize(
-    "before, tokens, rate, around",
-    [
-        ([(1000, 10.0)], 100_000, 0.01, FAR_RANGE),
-        ([(1000, 10.0)], 2000, 0.01, RANGE),
-        ([(1000, 10.0), (50_000, 100.0)], 100_000, 0.002, RANGE),
-        ([(1000, 10.0), (50_000, 100.0)], 10_000, 0.006, FAR_RANGE),
-    ],
-    ids=["far", "near", "the near one counts", "both are far"],
-)
-def test_time_follows_from_the_runs_nearest_in_amount(
-    before: list[Run], tokens: int, rate: float, around: tuple[float, float]
-) -> None:
-    expected = tuple(factor * rate * tokens for factor in around)
-    assert expected_seconds(Work(tokens, "tokens", {}), before) == pytest.approx(expected)
-
-
-def test_searches_among_many_more_keys_are_not_comparable() -> None:
-    one = Work(10, "queries", {"k": 4}, scale=1000)
-    assert one.is_like(Work(99, "queries", {"k": 4}, scale=2000))
-    assert not one.is_like(Work(99, "queries", {"k": 4}, scale=2001))
-    assert not one.is_like(Work(99, "queries", {"k": 8}, scale=1000))

@@ -22,12 +22,12 @@ from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks, prices
 from stages.evaluation.config import EvaluateConfig
-from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.lineage.corpus import tokenizer_of
 from stages.methods import METHODS
 from stages.methods.stream.meta_mbpa import MetaMbpa
 from stages.models.weights import load_model
+from stages.needs import evaluate_tasks_needs
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.tasks import reader
@@ -574,9 +574,9 @@ def episodes(store: Store, tokens: Artifact) -> Artifact:
 
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
-    def needed(reading: str, **more: Artifact) -> int | None:
+    def needed(reading: str, **more: Artifact) -> int:
         inputs = Inputs({"model": sequential, **more})
-        return EvaluateTasksForecast().cost(EvaluateTasksConfig(memory=reading), inputs).memory
+        return evaluate_tasks_needs(EvaluateTasksConfig(memory=reading), inputs).device_memory
 
     weights = 4 * sequential.metrics["parameters"]
     keys = (

@@ -21,7 +21,6 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.evaluate_tasks import EvaluateTasks
 from stages.export.export import export
-from stages.forecasts.retrieval import DatastoreForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.inspection.request import Request, find
@@ -428,17 +427,3 @@ def test_its_id_is_of_its_bytes_and_its_pooling(store, home, folder, tmp_path):
         store, ImportModel(), ImportConfig(), source=home["tokens"], checkpoint=str(folder[0])
     )
     assert usual.config["segment_length"] == 32
-
-
-def test_what_it_costs_is_said_before(store, home):
-    encoder = home["encoder"]
-    stage, config = BuildDatastore(), DatastoreConfig(context=3)
-    inputs = stage.inputs(config, {"source": encoder.reference}, store)
-    config = stage.resolve(config, inputs, Execution(device="cpu"))
-    rows = home["tokens"].metrics["splits"]["train"]["tokens"]
-    forecast = DatastoreForecast()
-    work = forecast.work(config, inputs, forecast.cost(config, inputs).metrics)
-    assert (work.amount, work.unit) == (3 * rows, "tokens")
-    own = stage.inputs(config, {"source": home["small"].reference}, store)
-    config = stage.resolve(DatastoreConfig(), own, Execution(device="cpu"))
-    assert forecast.work(config, own, forecast.cost(config, own).metrics).amount == rows

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
-from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.output import Written
 from stages.artifacts.stage import Execution, Inputs, Shard, Stage
 from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
 from stages.interrupts import deferred_signals
+from stages.registry import load
 from stages.reporting import Reporter
 
 try:
@@ -366,10 +366,9 @@ def resources(
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    # tokenize has no estimate of memory, and would read text for its others
-    known = stage.name in FORECASTS and stage.name != "tokenize"
-    needed = FORECASTS.load(stage.name)().cost(config, inputs).memory if known else None
-    memory = min(needed or 0, max(room, default=0))
+    needs = load("stages.needs:needs_of")(stage.name, config, inputs)
+    needed = needs.memory + needs.device_memory
+    memory = min(needed, max(room, default=0))
     if memory:
         side_by_side = max(1, min(side_by_side, min(room) // memory))
     share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side

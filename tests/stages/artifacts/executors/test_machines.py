@@ -1,16 +1,14 @@
 """How a command joins a cluster, and what its workers take there."""
 
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import ResourceError
-from stages.forecasts import Cost, Forecast, Work
+from stages.needs import NEEDS, Needs
 from tests.stages.artifacts.toy import SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")
@@ -62,14 +60,6 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
     assert cluster.pinned(Sums(tmp_path), Execution()).device == "cpu"
 
 
-class Heavy(Forecast[SquaresConfig]):
-    def cost(self, config: SquaresConfig, inputs: Inputs) -> Cost:
-        return Cost(memory=10)
-
-    def work(self, config: SquaresConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        raise NotImplementedError
-
-
 @pytest.mark.parametrize(
     ("room", "workers", "cores", "memory"),
     [([40, 40], 4, 8, 10), ([15, 40], 4, 16, 10), ([40, 5], 2, 16, 10), ([6], 2, 16, 6)],
@@ -84,7 +74,8 @@ def test_workers_take_the_memory_that_their_stage_says_and_share_cores_with_as_m
 ) -> None:
     found = [{"Alive": True, "Resources": {"CPU": 16, "memory": float(size)}} for size in room]
     monkeypatch.setattr(ray, "nodes", lambda: found)
-    monkeypatch.setitem(FORECASTS.targets, Sums.name, f"{__name__}:Heavy")
+    needs = Needs(memory=4, device_memory=6)
+    monkeypatch.setattr("stages.needs.NEEDS", {**NEEDS, Sums.name: lambda config, inputs: needs})
     assert taken(Sums(tmp_path), workers) == {"num_cpus": cores, "num_gpus": 0, "memory": memory}
 
 

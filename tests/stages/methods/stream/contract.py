@@ -25,10 +25,10 @@ from stages.artifacts.store import Store
 from stages.config import nondefaults
 from stages.errors import MemlmError
 from stages.examples.examples import Corpus
-from stages.forecasts.models import SMALL_BYTES, TrainForecast
 from stages.methods import METHODS
 from stages.methods.config import AFTER, KEPT, TRAIN
 from stages.methods.method import Method
+from stages.needs import SMALL_BYTES, train_needs
 from stages.train import Train
 from stages.training.checkpoint import CHECKPOINT, Saver
 from stages.training.config import TrainConfig
@@ -219,16 +219,17 @@ class TaskMethodContract:
 
     def test_room_that_it_takes_is_told(self, whole: Learning) -> None:
         assert whole.artifact is not None and whole.trainer is not None and whole.inputs is not None
-        cost = TrainForecast().cost(whole.trainer.run.config, whole.inputs)
-        assert cost.host is not None and 0 < whole.largest <= cost.host + HEADER
-        sizes = {name: entry["bytes"] for name, entry in whole.artifact.manifest.files.items()}
-        weights = {
-            name: size
-            for name, size in sizes.items()
+        needs = train_needs(whole.trainer.run.config, whole.inputs)
+        assert needs.scratch is not None and needs.disk is not None
+        # Scratch holds two checkpoints.
+        assert 0 < whole.largest <= needs.scratch // 2 + HEADER
+        files = whole.artifact.manifest.files
+        weights = [
+            int(entry["bytes"])
+            for name, entry in files.items()
             if name.endswith(".safetensors") and name != KEPT
-        }
-        assert weights.keys() <= cost.files.keys()
-        assert all(size <= cost.files[name] + SMALL_BYTES for name, size in weights.items())
+        ]
+        assert sum(weights) <= needs.disk + SMALL_BYTES * len(weights)
 
     def test_its_largest_settings_are_refused_or_learn(
         self, name: str, streams: list[Artifact]
