@@ -89,7 +89,7 @@ class Train(SerialStage[TrainConfig]):
         if (
             not done or world_size() > 1
         ):  # with several ranks even if done: the others wait for this one
-            trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
+            trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch, job.logs)
         if not done:
             write_outputs(job, trainer)
             job.draft.count_seconds(trainer.earlier_seconds)
@@ -130,12 +130,16 @@ def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
 
 
 def _fit(
-    config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None
+    config: TrainConfig,
+    inputs: Inputs,
+    execution: Execution,
+    folder: Path | None,
+    logs: Path | None = None,
 ) -> "Trainer":
     """Train to the last step, with checkpoints in `folder`."""
     from stages.training.loop import Trainer
     from stages.training.training_data import open_run
 
-    trainer = Trainer(open_run(config, inputs, execution, folder))
+    trainer = Trainer(open_run(config, inputs, execution, folder, logs))
     trainer.train()
     return trainer

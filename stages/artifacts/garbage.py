@@ -8,7 +8,7 @@ from stages.artifacts.artifact import needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
-from stages.artifacts.references import REMOVE, advised
+from stages.artifacts.references import REMOVE, advised, draft_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent
@@ -56,14 +56,10 @@ class Unfinished:
 def unfinished(store: Store) -> list[Unfinished]:
     """All drafts in a store, active and abandoned."""
     return [
-        Unfinished(path, is_held(store.lock_file(kind, _draft_id(path))), Attempt.read(path))
+        Unfinished(path, is_held(store.lock_file(kind, draft_id(path))), Attempt.read(path))
         for kind in KINDS
         for path in sorted(store.root.glob(f"{kind}/.*-partial"))
     ]
-
-
-def _draft_id(path: Path) -> str:
-    return path.name.removeprefix(".").partition("-")[0]
 
 
 def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
@@ -114,7 +110,7 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
 
 def _remove_leftover(store: Store, path: Path) -> None:
     """Remove a draft, unless a process has just resumed it."""
-    lock_file = store.lock_file(path.parent.name, _draft_id(path))
+    lock_file = store.lock_file(path.parent.name, draft_id(path))
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
             path.unlink()  # the target does not belong to the store

@@ -340,7 +340,8 @@ def _producer(device: str) -> dict[str, Any]:
     return {
         **{name: _version(package) for name, package in packages.items() if _version(package)},
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        # The kernel's version says more about the machine than about the result.
+        "platform": f"{platform.system()} {platform.machine()}",
         "device": device,
     }
 

@@ -80,6 +80,16 @@ def references(root: Path) -> list[str]:
     ]
 
 
+def draft_id(folder: Path) -> str:
+    """The id of the artifact that a draft's folder, `.ID-partial`, or its remains belong to."""
+    return folder.name.removeprefix(".").partition("-")[0]
+
+
+def log_folder(root: Path, kind: str, id: str) -> Path:
+    """Folder of a store for the logs of one run, which are part of no artifact."""
+    return root / "logs" / kind / id
+
+
 def name_file(root: Path, kind: str, name: str) -> Path:
     """File that stores the name of an artifact."""
     return root / "names" / kind / name

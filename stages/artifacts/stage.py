@@ -17,6 +17,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput, read_record
+from stages.artifacts.references import draft_id, log_folder
 from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -114,6 +115,12 @@ class Job(ShardJob[C], Generic[C]):
     @property
     def reporter(self) -> Reporter:
         return self.execution.reporter
+
+    @property
+    def logs(self) -> Path:
+        """Folder for logs of this run, beside the artifacts: they are never published."""
+        kind = self.folder.parent
+        return log_folder(kind.parent, kind.name, draft_id(self.folder))
 
     def for_shards(self) -> ShardJob[C]:
         """The job for processes that compute shards; they commit nothing, and report nothing."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
-from stages.artifacts.durable import fsync, place_of, remove_folder, write_atomically
+from stages.artifacts.durable import delete, fsync, place_of, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, Manifest, wrong_manifest
 from stages.artifacts.references import (
     check_name,
     is_id,
+    log_folder,
     name_file,
     named_id,
     names,
@@ -255,6 +256,9 @@ class Store:
                 fsync(files[0].parent)
         for folder in folders:
             remove_folder(folder)
+            logs = log_folder(self.root, folder.parent.name, folder.name)
+            if self._is_own(logs) and logs.is_dir() and not logs.is_symlink():
+                delete(logs)
             stamps = self.stamp_file(folder.parent.name, folder.name)
             if self._is_own(stamps):
                 stamps.unlink(missing_ok=True)

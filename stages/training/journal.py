@@ -1,11 +1,11 @@
-"""The course of a training run: training.jsonl, TensorBoard logs, and progress."""
+"""The course of a training run: training.jsonl, and progress."""
 
 import hashlib
 import json
 import math
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.checksums import file_entry
+from stages.training.board import open_board
 from stages.training.ranks import mean_over_ranks
 from stages.training.training_data import Run
 
-LINES, LOGS = "training.jsonl", "logs"
+LINES = "training.jsonl"
 
 
 def is_whole(folder: Path, size: int, digest: str | None) -> bool:
@@ -131,26 +132,29 @@ class UpdateFigures(NamedTuple):
 
 
 class Journal:
-    """Appends a line per report to `training.jsonl`, and the same figures to `logs/`."""
+    """Appends a line per report to `training.jsonl`, and the same figures to TensorBoard's logs."""
 
-    def __init__(self, folder: Path, size: int, step: int) -> None:
-        """Open the journal of a run at `step`, truncated to the `size` bytes that it had then."""
-        from torch.utils.tensorboard import SummaryWriter
+    def __init__(self, folder: Path, size: int, step: int, logs: Path | None = None) -> None:
+        """Open the journal of a run at `step`, truncated to the `size` bytes that it had then.
 
+        `logs`: the folder for TensorBoard; None: there is none.
+        """
         self._path = folder / LINES
         self._file = self._path.open("ab")
         # Lines after the checkpoint belong to updates that will be repeated.
         self._file.truncate(size)
-        self._board = SummaryWriter(str(folder / LOGS), purge_step=step + 1 if step else None)
+        self._board = open_board(logs, step)
 
     def write(self, step: int, **figures: float | int | None) -> None:
         """Add the figures of a step; None: not measured at this step."""
         line: dict[str, Any] = {"step": step, **figures}
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
-        for name, value in figures.items():
-            if value is not None:
-                self._board.add_scalar(name, value, step)
+        if self._board is not None:
+            measured = {name: value for name, value in figures.items() if value is not None}
+            # The line above has the figures: a disk that is full ends training there, with advice.
+            with suppress(OSError):
+                self._board.add(step, measured)
 
     def sync(self) -> tuple[int, str]:
         """Force all lines onto the disk; returns their size in bytes, and their digest."""
@@ -160,7 +164,8 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
-        self._board.close()
+        if self._board is not None:
+            self._board.close()
 
 
 class Course:
@@ -173,7 +178,7 @@ class Course:
         """Step and time of the first report, from which the shown speed is measured."""
         self.journal: Journal | None = None
         if run.fabric.is_global_zero:
-            self.journal = Journal(run.folder, progress.journal_bytes, progress.step)
+            self.journal = Journal(run.folder, progress.journal_bytes, progress.step, run.logs)
             stack.callback(self.journal.close)
 
     def write_line(self, valid: float | None, learning_rate: float) -> None:

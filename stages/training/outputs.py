@@ -21,7 +21,7 @@ from stages.models.weights import save_weights
 from stages.numbers import rate
 from stages.training.checkpoint import best_file
 from stages.training.config import TrainConfig
-from stages.training.journal import LINES, LOGS
+from stages.training.journal import LINES
 from stages.training.loop import Trainer
 from stages.training.low_rank import own_parameters, whole_weights
 from stages.training.resolve import train_tokens
@@ -43,7 +43,7 @@ def bytes_to_write(job: Job[TrainConfig]) -> int:
 
 
 def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
-    """Write weights, the journal and its logs, and settings."""
+    """Write weights, the journal, and settings."""
     draft, progress = job.draft, trainer.progress
     save_weights(whole_weights(trainer.run.model), draft.add("last.safetensors"))
     best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
@@ -57,8 +57,6 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
         arrays = {name: np.ascontiguousarray(array) for name, array in documents._asdict().items()}
         save_file(arrays, draft.add(KEPT))
     method.write_files(decoder(job.inputs["tokens"]), draft.add)
-    for log in sorted((draft.scratch / LOGS).iterdir()):
-        _copy(draft, log)
     training = job.config.stored()
     order, labels = training.pop("order"), job.inputs["tokens"].metrics.get("labels")
     stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}

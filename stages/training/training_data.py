@@ -54,6 +54,8 @@ class Run:
     folder: Path
     listener: Reporter
     checkpoint_seconds: float
+    logs: Path | None = None
+    """Folder for TensorBoard; None: nothing is written for it."""
 
     @property
     def keeps_tasks(self) -> bool:
@@ -66,9 +68,15 @@ class Run:
         return self.listener if self.fabric.is_global_zero else Silent()
 
 
-def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> Run:
+def open_run(
+    config: TrainConfig,
+    inputs: Inputs,
+    execution: Execution,
+    folder: Path | None,
+    logs: Path | None = None,
+) -> Run:
     """Open model and data, with checkpoints in `folder`; the first rank sends its path to the
-    others.
+    others, and alone writes `logs`.
     """
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
@@ -97,6 +105,7 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
         folder,
         execution.reporter,
         execution.checkpoint_seconds,
+        logs,
     )
 
 

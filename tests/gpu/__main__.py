@@ -190,7 +190,6 @@ NEEDED = [
     "zstandard",
     "pydantic",
     "tokenizers",
-    "tensorboard",
     "typer",
 ]
 """Packages that machines with a GPU often lack."""

@@ -114,9 +114,8 @@ def preload() -> None:
         "faiss",
         "lightning_fabric",
         "numcodecs",
-        "tensorboard",
         "tokenizers",
-        "torch.utils.tensorboard",
+        "stages.training.board",
     ):
         importlib.import_module(name)
     platform.platform()  # asks a program, once; forks are to run none

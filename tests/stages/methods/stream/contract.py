@@ -196,7 +196,6 @@ class TaskMethodContract:
             "last.safetensors",
             "config.json",
             "training.jsonl",
-            "logs",
             AFTER,
         }
         own |= set() if method.kept_documents() is None else {KEPT}
