@@ -14,13 +14,14 @@ from stages.datastore import DatastoreConfig, layouts_of
 from stages.encoding.window_settings import STATES_KEPT, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
-from stages.import_model import ImportConfig, pretrained_size
 from stages.index import PART_BYTES
 from stages.lineage.indexes import described_keys
 from stages.methods.stream.config import TaskSettings
 from stages.models.config import model_of
 from stages.neighbors import NeighborsConfig, query_layouts
 from stages.pack import PackConfig, array_layouts, whole_segments
+from stages.pretrained.config import ImportConfig
+from stages.registry import load
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
 from stages.search.config import IndexConfig
@@ -83,7 +84,7 @@ def needs_of(command: str, config: Any, inputs: Inputs) -> Needs:
 
 def import_needs(config: ImportConfig, inputs: Inputs) -> Needs:
     """Sizes are read from the headers of the pretrained files."""
-    model = pretrained_size(config, inputs)
+    model = load("stages.pretrained.resolve:pretrained_size")(config, inputs)
     settings = json.dumps(config.stored()["model"], indent=2)
     return Needs(
         disk=model.bytes + len(settings),

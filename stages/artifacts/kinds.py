@@ -69,8 +69,16 @@ STAGES = StageTable(
             "stages.tokenize:Tokenize",
             "stages.tokenization.work:TokenizeWork",
         ),
-        "train": Part("stages.training.config:TrainConfig", "stages.train:Train"),
-        "import-model": Part("stages.import_model:ImportConfig", "stages.import_model:ImportModel"),
+        "train": StageEntry(
+            "stages.training.config:TrainConfig",
+            "stages.train:Train",
+            "stages.training.work:TrainWork",
+        ),
+        "import-model": StageEntry(
+            "stages.pretrained.config:ImportConfig",
+            "stages.import_model:ImportModel",
+            "stages.pretrained.work:ImportWork",
+        ),
         "build-datastore": Part(
             "stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"
         ),

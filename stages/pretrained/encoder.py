@@ -5,11 +5,12 @@ keys.
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from stages.errors import DataError
 from stages.models.backbones.huggingface import ENCODES, TextEncoder, encoder_blocks
-from stages.models.backbones.window_configs import TextEncoderConfig
+from stages.models.backbones.window_configs import DenseLayer, TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
     PROBE,
@@ -24,7 +25,7 @@ from stages.pretrained.checkpoint import (
 )
 from stages.pretrained.damage import reading
 from stages.pretrained.location import Location
-from stages.pretrained.sentence import dense_weights, is_sentence_encoder, sentence_settings
+from stages.pretrained.sentence import dense_files, is_sentence_encoder, sentence_settings
 from stages.pretrained.tokenizer import tokens_around
 
 HEAD = "pooler."
@@ -142,3 +143,35 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
         positions -= 0 if first is None else first + 1
     known = [length for length in (positions, asked) if length is not None]
     return min(known) - around if known else None
+
+
+def dense_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """Weights of Dense layers by their names in a `SentenceVector`, in their stored precision.
+
+    Raises: DataError if they do not fit their settings, or are not finite.
+    """
+    weights = dict[str, Tensor]()
+    files = iter(dense_files(location))
+    width = config.width * len(config.pooling_modes)
+    for number, layer in enumerate(config.vector_layers):
+        if not isinstance(layer, DenseLayer):
+            continue
+        file = next(files)
+        with reading(location, "model"):
+            stored = load_file(file)
+        shapes: dict[str, tuple[int, ...]] = {"linear.weight": (layer.width, width)}
+        if layer.bias:
+            shapes["linear.bias"] = (layer.width,)
+        if {name: tuple(tensor.shape) for name, tensor in stored.items()} != shapes:
+            raise DataError(
+                f"{file} does not hold the weights of a Dense layer from {width} to {layer.width} numbers, as its "
+                "config.json and the layers before it say."
+            )
+        for name, tensor in stored.items():
+            if not tensor.isfinite().all():
+                raise DataError(
+                    f"{file} holds weights that are no numbers (nan or infinite): {name}."
+                )
+            weights[f"layers.{number}.{name.removeprefix('linear.')}"] = tensor
+        width = layer.width
+    return weights

@@ -6,17 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from torch import Tensor
-
 from stages.errors import DataError
 from stages.models.backbones.window_configs import (
     DenseLayer,
     NormalizeLayer,
     PoolingMode,
-    TextEncoderConfig,
     VectorLayer,
 )
-from stages.pretrained.damage import reading
 from stages.pretrained.location import (
     MODULES,
     SENTENCE_SETTINGS,
@@ -112,40 +108,6 @@ def dense_files(location: Location) -> list[Path]:
                 "load it with sentence-transformers where you trust it, and save it again."
             )
     return files
-
-
-def dense_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Weights of Dense layers by their names in a `SentenceVector`, in their stored precision.
-
-    Raises: DataError if they do not fit their settings, or are not finite.
-    """
-    from safetensors.torch import load_file
-
-    weights = dict[str, Tensor]()
-    files = iter(dense_files(location))
-    width = config.width * len(config.pooling_modes)
-    for number, layer in enumerate(config.vector_layers):
-        if not isinstance(layer, DenseLayer):
-            continue
-        file = next(files)
-        with reading(location, "model"):
-            stored = load_file(file)
-        shapes: dict[str, tuple[int, ...]] = {"linear.weight": (layer.width, width)}
-        if layer.bias:
-            shapes["linear.bias"] = (layer.width,)
-        if {name: tuple(tensor.shape) for name, tensor in stored.items()} != shapes:
-            raise DataError(
-                f"{file} does not hold the weights of a Dense layer from {width} to {layer.width} numbers, as its "
-                "config.json and the layers before it say."
-            )
-        for name, tensor in stored.items():
-            if not tensor.isfinite().all():
-                raise DataError(
-                    f"{file} holds weights that are no numbers (nan or infinite): {name}."
-                )
-            weights[f"layers.{number}.{name.removeprefix('linear.')}"] = tensor
-        width = layer.width
-    return weights
 
 
 def _modules(location: Location) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ def test_an_interrupted_run_says_that_it_goes_on(
         raise KeyboardInterrupt
 
     tokens = memlm("tokenize", "--train", text).reference
-    monkeypatch.setattr("stages.train.Train.run", interrupted)
+    monkeypatch.setattr("stages.training.work.TrainWork.run", interrupted)
     ended = memlm("train", tokens, "--steps", 1)
     assert (ended.code, "interrupted; what is" in ended.err) == (130, True)
 

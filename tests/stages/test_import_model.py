@@ -87,7 +87,7 @@ def test_scores_are_those_of_transformers_window_by_window(store, folder, tokens
 def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_read(
     store, folder, tokens, monkeypatch
 ):
-    monkeypatch.setattr("stages.import_model.memory_bytes", lambda: 10_000)
+    monkeypatch.setattr("stages.pretrained.work.memory_bytes", lambda: 10_000)
     with pytest.raises(ResourceError, match=r"takes \S+ kB of memory.*this machine has 10\.0 kB"):
         made(
             store, ImportModel(), ImportConfig(), source=tokens.reference, checkpoint=str(folder[0])

@@ -112,7 +112,7 @@ def test_the_same_work_is_the_same_bytes(store, tmp_path):
     ("precision", "own", "warned"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)]
 )
 def test_bf16_without_instructions_for_it_is_warned_of(store, monkeypatch, precision, own, warned):
-    monkeypatch.setattr("stages.train.multiplies_bf16", lambda: own)
+    monkeypatch.setattr("stages.training.work.multiplies_bf16", lambda: own)
     notes = Interrupt()
     train(store, small_tokens(store), reporter=notes, precision=precision)
     assert sum("--precision fp32" in message for message in notes.messages) == warned
@@ -310,8 +310,8 @@ def test_a_first_rank_that_has_finished_still_meets_the_others(store, monkeypatc
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Draft, "finish_files", interrupt)
         train(store, tokens)
-    monkeypatch.setattr("stages.training.ranks.world_size", lambda: 2)
-    monkeypatch.setattr("stages.train._fit", lambda *job: met.append(job))
+    monkeypatch.setattr("stages.training.work.world_size", lambda: 2)
+    monkeypatch.setattr("stages.training.work._fit", lambda *job: met.append(job))
     assert train(store, tokens).metrics["steps"] == 6
     assert len(met) == 1
 

@@ -1,0 +1,49 @@
+"""The work of import-model: the weights of a pretrained model, in memlm's own layout."""
+
+import json
+from typing import Any
+
+from safetensors.torch import save_file
+
+from stages.artifacts.stage import Job, SerialWork
+from stages.errors import ResourceError
+from stages.machine import memory_bytes
+from stages.numbers import size
+from stages.pretrained.config import ImportConfig
+from stages.pretrained.model import Imported, read_weights
+from stages.pretrained.resolve import checkpoint_of, pretrained_size
+
+
+class ImportWork(SerialWork[ImportConfig]):
+    """Stores weights, once their scores are those of transformers."""
+
+    def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
+        needed = pretrained_size(job.config, job.inputs).memory
+        memory = memory_bytes()
+        if needed > memory:
+            raise ResourceError(
+                f"Importing {checkpoint_of(job.inputs).spec} takes {size(needed)} of memory, where its scores are compared "
+                f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
+                "smaller model."
+            )
+        assert isinstance(job.config.model, Imported)
+        location = checkpoint_of(job.inputs)
+        tokens = job.inputs["tokens"]
+        if not location.has_tokenizer:
+            job.reporter.warning(
+                f"{location.spec} has no tokenizer.json: it could not be checked whether {tokens.reference} was made "
+                "with the model's own tokenizer; with another, perplexities mean nothing."
+            )
+        made = "keys" if job.config.model.pools else "scores"
+        job.reporter.info(f"reading weights, and comparing {made} with those of transformers")
+        weights = read_weights(location, job.config.model)
+        job.draft.expect(sum(weight.nbytes for weight in weights.values()))
+        save_file(weights, job.draft.add("model.safetensors"))
+        settings = {
+            "model": job.config.stored()["model"],
+            "method": "lm",
+            "memory": None,
+            "training": None,
+        }
+        job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+        return {"parameters": sum(weight.numel() for weight in weights.values())}
