@@ -22,6 +22,7 @@ from stages.neighbors import NeighborsConfig, query_layouts
 from stages.pack import PackConfig, array_layouts, whole_segments
 from stages.pretrained.config import ImportConfig
 from stages.registry import load
+from stages.retrieval.inputs import inputs_in
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
 from stages.search.config import IndexConfig
@@ -260,8 +261,8 @@ def evaluate_needs(config: EvaluateConfig, inputs: Inputs) -> Needs:
     tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
     state = state_bytes(model, config.windows, tokens)
     memory = matching_memory(inputs)
-    if EXACT in inputs:
-        memory += opened_bytes(int(inputs[EXACT].metrics["rows"]))
+    for memory_input, artifact in inputs_in(inputs.artifacts):
+        memory += memory_input.memory_bytes(artifact)
     if "index" in inputs and "neighbors" not in inputs:
         index = inputs["index"]
         memory += memory_to_search(index.config["index"], index.metrics.get("bytes")) or 0
@@ -278,7 +279,11 @@ def matching_memory(inputs: Inputs) -> int:
     """
     splits = inputs["tokens"].metrics["splits"]
     texts = [splits["train"]["tokens"] if "train" in splits else 0]
-    texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
+    if "datastore" in inputs:
+        texts.append(inputs["datastore"].metrics["rows"])
+    for _, artifact in inputs_in(inputs.artifacts):
+        # Tokens have no rows: their training split is counted above.
+        texts += [artifact.metrics["rows"]] if "rows" in artifact.metrics else []
     return SORTING_BYTES * min(max(texts), AT_ONCE) if sum(texts) <= MOST_TOKENS else 0
 
 

@@ -1,9 +1,9 @@
 """Settings validated, with messages for people."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -130,4 +130,8 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
         return [annotation]
     if isinstance(annotation, OneOf):
         return list(annotation.classes())
+    is_text = any(isinstance(mark, PlainSerializer) for mark in get_args(annotation))
+    if get_origin(annotation) is Annotated and is_text:
+        # Users type such a value as text, and manifests hold that.
+        return []
     return [model for argument in get_args(annotation) for model in _models_in(argument)]

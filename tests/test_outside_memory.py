@@ -22,10 +22,9 @@ from stages.memory.readers.settings import ReaderSettings
 from stages.registry import OUTSIDE, Part, import_outside
 from stages.retrieval.grammar import parse_reading, parse_readings
 from stages.retrieval.hyperparameters import hyperparameters
-from stages.retrieval.reading import Reading
+from stages.retrieval.reading import Reading, SourceSettings
+from stages.retrieval.registries import SOURCES
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
-from stages.retrieval.sources import SOURCES
-from stages.retrieval.sources.settings import SourceSettings
 from stages.retrieval.sources.source import About, Needs, Source
 from tests.cli.conftest import Memlm, logs, memlm
 from tests.stages.memory.readers.contract import ReaderContract

@@ -15,15 +15,18 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import UsageError
 from stages.evaluation import plan
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.memory import weight_network
 from stages.memory.readers.settings import GRID
 from stages.memory.weight_network import Positions
+from stages.registry import Part
+from stages.retrieval.reading import Reading, WeightRule
+from stages.retrieval.registries import WEIGHTS
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
-from stages.retrieval.weights import WEIGHTS
 from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import PerContext
 from stages.retrieval.weights.policy import Weight
@@ -96,11 +99,26 @@ class Nearest(Grid):
         return [1 / (2 - retrieved[-1].scored(self.best[-1].cutoff)[0].amax(-1))]
 
 
+class Distances(WeightRule):
+    """Datastores whose keys are compared by squared distance."""
+
+    def check(self, reading: Reading) -> None:
+        if not reading.reads_datastore:
+            raise ValueError("lambda=nearest is of a datastore")
+
+    def check_resolved(self, reading: Reading) -> None:
+        if reading.comparison.similarity != "l2":
+            raise UsageError("lambda=nearest is of squared distances.")
+
+
+NEAREST = Part("tests.test_outside_weights:Distances", "tests.test_outside_weights:Nearest")
+
+
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry line; and weights of a few hundred tokens are read, whatever they gain."""
     monkeypatch.setitem(WEIGHTS.targets, "match", "tests.test_outside_weights:MatchLength")
-    monkeypatch.setitem(WEIGHTS.targets, "nearest", "tests.test_outside_weights:Nearest")
+    monkeypatch.setitem(WEIGHTS.targets, "nearest", NEAREST)
     monkeypatch.setattr(weight_network, "SHORTEST", 10)
     monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
 
@@ -199,6 +217,19 @@ def test_weights_that_are_not_fitted_are_those_that_score(memlm: Memlm, tmp_path
     weights = 1 / (2 + slow.nearest)
     want = -np.log((1 - weights) * slow.model + weights * slow.memory).mean()
     assert figures["metrics"]["rows"][1]["nll"] == pytest.approx(want, abs=1e-5)
+
+
+def test_readings_that_a_policy_is_not_valid_for_are_refused(memlm: Memlm, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    model = small_model(store, small_tokens(store))
+    datastore = made(store, BuildDatastore(), DatastoreConfig(), model)
+    index = made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
+    for typed, words in {
+        "long:size=5,lambda=nearest": "lambda=nearest is of a datastore",
+        "external:similarity=dot,lambda=nearest": "lambda=nearest is of squared distances",
+    }.items():
+        ended = memlm("evaluate", index.reference, "--memory", typed, "--device", "cpu")
+        assert ended.code == 2 and words in " ".join(ended.err.split())
 
 
 def test_what_a_policy_lacks_is_named_before_anything_is_scored() -> None:

@@ -16,7 +16,7 @@ def fields() -> str:
     """The page."""
     sys.path.insert(0, str(ROOT))
     from stages.comparison import settings as comparison
-    from stages.evaluation import fields as report
+    from stages.reports import fields as report
 
     parts = {"metrics.json of a report": report, "The JSON of a comparison": comparison}
     return "\n".join(

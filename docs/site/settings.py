@@ -29,7 +29,7 @@ def settings() -> str:
     from stages.methods import METHODS
     from stages.models import BACKBONES
     from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
-    from stages.retrieval.sources import SOURCES
+    from stages.retrieval.registries import SOURCES
     from stages.search.config import IndexConfig
     from stages.tasks.config import READINGS
     from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig

@@ -181,7 +181,7 @@ class Report(Artifact):
 
         `counting` is the perplexity of a trigram of all the text that the row may read.
         """
-        from stages.evaluation.fields import COUNTING, counting
+        from stages.reports.fields import COUNTING, counting
 
         rows = [
             {**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]

@@ -90,7 +90,11 @@ STAGES = StageTable(
             "stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
         ),
         "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
-        "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
+        "evaluate": StageEntry(
+            "stages.evaluation.config:EvaluateConfig",
+            "stages.evaluate:Evaluate",
+            "stages.evaluation.work:EvaluateWork",
+        ),
         "build-episodes": Part(
             "stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"
         ),

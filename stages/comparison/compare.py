@@ -20,12 +20,12 @@ from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import BleuSettings
-from stages.evaluation.fields import TRANSLATIONS, counting, held_against_counting
 from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
+from stages.reports.fields import TRANSLATIONS, counting, held_against_counting
 from stages.text.tokens import TokenSplit, open_split
 
 

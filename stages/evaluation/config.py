@@ -9,7 +9,7 @@ from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS, spelled_passage
 from stages.examples.cutting import WindowedConfig
 from stages.retrieval.grammar import parse_readings
-from stages.retrieval.reading import Reading
+from stages.retrieval.reading import Reading, SpelledReading
 from stages.search.config import checked_exclusion
 from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
 
@@ -33,7 +33,7 @@ class EvaluateConfig(WindowedConfig):
 
     split: str = "test"
     """Split to score."""
-    memory: Annotated[tuple[str, ...] | None, READING] = None
+    memory: Annotated[tuple[SpelledReading, ...] | None, READING] = None
     """A memory to read after those given before it: external:lambda=tune or
     long:size=500,lambda=tune (lambda=learned: a λ for each context); or by name: knn-lm, knn-mt,
     neural-cache, exact, exact-stream, trime, trime-long, trime-ext, none; None: the memory that the
@@ -92,18 +92,17 @@ class EvaluateConfig(WindowedConfig):
 
     @field_validator("memory", mode="before")
     @classmethod
-    def _listed(cls, memory: Any) -> Any:
-        return (memory,) if isinstance(memory, str) else memory
+    def _parse(cls, memory: Any) -> Any:
+        """Readings from the texts that users type, and that manifests hold."""
+        texts = [memory] if isinstance(memory, str) else memory
+        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            return parse_readings(tuple(texts))
+        return texts
 
     @field_validator("passage")
     @classmethod
     def _range(cls, passage: str | None) -> str | None:
         return None if passage is None else spelled_passage(passage)
-
-    @field_validator("memory")
-    @classmethod
-    def _spell(cls, memory: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if memory is None else tuple(r.spelled for r in parse_readings(memory))
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -120,8 +119,8 @@ class EvaluateConfig(WindowedConfig):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings of `memory`, parsed; none for None."""
-        return parse_readings(self.memory or ())
+        """The readings of `memory`; none for None."""
+        return self.memory or ()
 
 
 class RowFigures(Figures):

@@ -20,8 +20,10 @@ SEARCHED = (
 
 def searched(readings: Sequence[Reading]) -> bool:
     """Whether a search for translations can read these memories."""
-    alone = [{"external"}, {"similar-pairs"}]
-    return all(set(one.sources) in alone and one.value("pointers") is None for one in readings)
+    return all(
+        len(reading.sources) == 1 and reading.source_settings[0].searches_steps
+        for reading in readings
+    )
 
 
 def resolve_decoding(

@@ -8,7 +8,6 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Job
 from stages.diagnostics.probe import Probe
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.fields import GATED, PLAIN, SHUT
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting, Reads
@@ -16,11 +15,12 @@ from stages.evaluation.figures.intervals import change_intervals
 from stages.evaluation.figures.places import counted_tokens
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
-from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
 from stages.models.config import NEIGHBOR_SETTINGS, model_of
+from stages.reports.fields import GATED, PLAIN, SHUT
+from stages.retrieval.inputs import neighbor_values
 from stages.retrieval.rows import MemoryRow
 from stages.text.form import differences
 
@@ -190,11 +190,7 @@ def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
     counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
     vocabulary = tokens.metrics["vocabulary_size"]
-    stored: Any
-    if PAIRS in job.inputs:
-        stored = job.inputs[PAIRS].zarr("tokens.zarr")[f"{PAIRS_SPLIT}/ids"]
-    else:
-        stored = job.inputs["datastore"].zarr("datastore.zarr")["values"]
+    stored = neighbor_values(job.inputs.artifacts)
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 

@@ -26,7 +26,6 @@ from stages.methods.defaults import is_own_datastore
 from stages.models.devices import resolve_device
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
-from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.policy import WeightPolicy, open_policies
 from stages.text.tokens import open_split
 
@@ -282,7 +281,6 @@ def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[P
     return [
         Part(f"try-{row}-{number:02d}", 0, stop, "try", row, number, phase="try", title=title)
         for row, policy in enumerate(policies, 1)
-        if isinstance(policy, Grid)
         for number in range(len(policy.candidates))
     ]
 
@@ -313,7 +311,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     entries = max([1, *(reading.neighbors for reading in config.readings)])
     # from settings alone, so that shards are the same on every machine
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
-    if stride < context and any("windows" in reading.reads for reading in config.readings):
+    if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
     # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)

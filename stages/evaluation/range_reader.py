@@ -18,27 +18,14 @@ from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import LMScores, score_blocks
-from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.places import CountedTokens
 from stages.memory.predicted_gain import PredictedGain
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.neighbors import Datastore, IndexSearch, Retrieval
+from stages.retrieval.neighbors import ExternalMemory
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
-from stages.retrieval.sources.source import Needs
-from stages.search.config import forbidden_rows
-from stages.suffixes.matches import SortedContexts
-
-
-@dataclass(frozen=True)
-class ExternalMemory:
-    """A datastore, the retrieval of its neighbours, and the encoder that makes search keys as its
-    keys were made.
-    """
-
-    datastore: Datastore
-    retrieval: Retrieval
-    encoder: KeyEncoder
+from stages.retrieval.sources.source import Needs, Source
 
 
 @dataclass(frozen=True)
@@ -65,46 +52,24 @@ class RangeResult:
 
 
 @dataclass(frozen=True)
-class MatchedText:
-    """The text of an exact index.
-
-    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows
-    that are not found.
-    """
-
-    contexts: SortedContexts
-    own: Mapping[str, np.ndarray]
-    exclude: str
-
-    def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
-        """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None:
-        they may find all.
-        """
-        return (
-            forbidden_rows(self.exclude, start, stop, self.own[split])
-            if split in self.own
-            else None
-        )
-
-
-@dataclass(frozen=True)
 class RangeReader:
     """A model, the way it reads a split, and the needs of the rows of memory on top.
 
     `external`: set if a row reads a datastore. `hidden_memory`: set if memory enters the model's
     hidden states. `last_words`: by split, the only tokens that count, and whose hidden states are
     kept; None: all count.
-    `probes`: probes that apply to the model, by name. `matched`: set if a row reads an exact index.
+    `probes`: probes that apply to the model, by name. `memories`: what sources read from artifacts,
+    by their classes.
     """
 
     model: LanguageModel
     split_reader: SplitReader
     needs: Needs
     external: ExternalMemory | None = None
-    last_words: Mapping[str, LastWords] | None = None
+    last_words: Mapping[str, CountedTokens] | None = None
     hidden_memory: HiddenMemory | None = None
     probes: Mapping[str, Probe] = field(default_factory=dict)
-    matched: MatchedText | None = None
+    memories: Mapping[type[Source], Any] = field(default_factory=dict)
 
     def read(
         self,
@@ -172,10 +137,7 @@ class RangeReader:
         after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
-        forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
-        scored_range = ScoredRange(
-            scored, carried, places, counted, found, queries, context, forbidden
-        )
+        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, split)
         seen = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
@@ -185,18 +147,19 @@ class RangeReader:
         """Score ranges of tokens as `read` does, each without a past; an index is searched once for
         all of them.
         """
-        retrieval = None if self.external is None else self.external.retrieval
-        each = not isinstance(retrieval, IndexSearch)
-        parts = [
-            self.read(split, *one, CarriedState(one[0]), searches=each).scored_range
-            for one in ranges
-        ]
-        if not isinstance(retrieval, IndexSearch):
+        parts = []
+        for start, stop in ranges:
+            result = self.read(split, start, stop, CarriedState(start), searches=False)
+            parts.append(result.scored_range)
+        # Stored neighbours are read with each range; others are searched for here.
+        if self.external is None or not self.external.retrieval.needs_keys:
             return parts
-        found = retrieval.find_each(
-            split, ranges, [part.queries for part in parts if part.queries is not None]
-        )
-        return [replace(part, found=of_part) for part, of_part in zip(parts, found, strict=True)]
+
+        keys = [part.queries for part in parts if part.queries is not None]
+        neighbors = self.external.retrieval.find_each(split, ranges, keys)
+        return [
+            replace(part, found=of_part) for part, of_part in zip(parts, neighbors, strict=True)
+        ]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
         """The state after tokens [start, stop), read again without probes and without memory."""
@@ -227,7 +190,8 @@ class RangeReader:
             return 0.0
         keys = self.external.datastore.keys
         return sum(
-            scored_range.exact_distances(keys, *wanted).seconds for wanted in row.needs.exact
+            scored_range.stored_distances.nearest(keys, metric, k).seconds
+            for metric, k in row.needs.exact
         )
 
     def _score(

@@ -14,10 +14,9 @@ from stages.artifacts.output import ShardOutput
 from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
+from stages.retrieval.registries import CHOICES
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
-from stages.retrieval.weights import CHOICES
-from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import WEIGH
 from stages.retrieval.weights.policy import Arrays, WeightPolicy, open_policies
 
@@ -101,7 +100,7 @@ class RowWeights:
         chosen: list[Mapping[str, Any] | None] = [None] * len(self.rows)
         for number, policy in self._taking_part(over.name):
             files = ArrayFiles([self.folder / _file(part, number) for part in over.parts])
-            if number in settled and isinstance(policy, Grid):
+            if number in settled:
                 chosen[number] = policy.settle(policy.candidates[settled[number]], files)
             else:
                 chosen[number] = policy.choose(over.name, files)
@@ -197,7 +196,7 @@ def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:
     others were tried.
     """
     choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
-    weights = [(grid, grid.tried[at]) for grid, at in zip(grids, choice.indices[2::3], strict=True)]
+    weights = [(grid, point.weight) for grid, point in zip(grids, choice.points, strict=True)]
     curve = zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)
     return {
         "perplexity": None if choice.best_nll is None else perplexity(choice.best_nll, tokens),

@@ -13,19 +13,19 @@ import torch
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardJob
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.fields import TRANSLATIONS
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.files import write_json
 from stages.evaluation.plan import Part, Plan, translations
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
 from stages.lineage.corpus import token_text
 from stages.numbers import rate
-from stages.retrieval.weights.grid import Grid
+from stages.reports.fields import CHANGED, TRANSLATIONS
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
 from stages.translation.pairs import PairTexts, pair_texts
-from stages.translation.step_memory import Evidence, StepMemory, step_search
+from stages.translation.step_memory import Evidence, StepMemory
 from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20
@@ -42,7 +42,7 @@ def open_row(
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
         assert external is not None
-        search = step_search(external.retrieval, split)
+        search = external.retrieval.steps(split)
         assert search is not None, "the settings were checked"
         memory, key = (
             StepMemory(policy, search, getattr(torch, external.encoder.dtype)),
@@ -84,6 +84,24 @@ def evidence_columns(evidence: Evidence) -> dict[str, list[Any]]:
         n: some if n == "row" else [float(f"{value:.6g}") for value in some]
         for n, some in columns.items()
     }
+
+
+def add_translations(job: Job[EvaluateConfig], metrics: dict[str, Any], rows: int) -> None:
+    """Write translations, if there are any, and add their figures to the report and its rows.
+
+    Args:
+        metrics: content of `metrics.json`.
+        rows: number of rows that are translated.
+    """
+    names = [row["row"] for row in metrics["rows"]][:rows]
+    translated = write_translations(job, names)
+    if translated is None:
+        return
+    metrics["translation"], changed = translated
+    write_json(job, CHANGED, {"sentences": changed})
+    # The last row, of a spalm model without neighbours, is not translated.
+    for row, figures in zip(metrics["rows"], metrics["translation"]["rows"], strict=False):
+        row |= {name: figures[name] for name in ("bleu", "chrf")}
 
 
 def write_translations(
@@ -231,25 +249,27 @@ def _file(part: Part) -> str:
 # Numbers of memory chosen by BLEU
 
 
-def try_point(
+def try_candidate(
     job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part
 ) -> dict[str, Any]:
     """The record of a shard: BLEU of the first sentences, translated with one candidate of a row's
     grid.
     """
-    split, policy = job.config.tune_split, weights.policies(weights.first)[part.row - 1]
-    assert split is not None and isinstance(policy, Grid), "numbers of a grid are tuned"
+    split = job.config.tune_split
+    assert split is not None, "numbers are tuned"
+    policy = weights.policies(weights.first)[part.row - 1]
     translator = open_row(job, reader, policy.at(policy.candidates[part.candidate]), split)
+    sources = sentences(job, split, "source", part.start, part.stop)
+    targets = sentences(job, split, "target", part.start, part.stop)
+
     text = token_text(job.inputs["tokens"])
-    sources, targets = (
-        sentences(job, split, side, part.start, part.stop) for side in ("source", "target")
-    )
-    found = [translator.text_of(one.tokens) for one in translator.translate(sources, part.start)]
+    hypotheses = translator.translate(sources, part.start)
+    translations = [translator.text_of(hypothesis.tokens) for hypothesis in hypotheses]
     references = [text.decoded(ids[:-1].tolist()) for ids in targets]
-    return {"bleu": corpus_scores(found, references, job.config.bleu).bleu}
+    return {"bleu": corpus_scores(translations, references, job.config.bleu).bleu}
 
 
-def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
+def best_candidates(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
     """The candidate with the highest BLEU, by row from 0; the first one wins a tie; empty if none
     was tried.
     """
@@ -265,10 +285,7 @@ def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights)
     rows = []
     for row, scores in _scores(job, plan).items():
         policy = weights.policies()[row]
-        assert isinstance(policy, Grid)
-        points = policy.describe_points(
-            [policy.grids[0].point_at(*one) for one in policy.candidates]
-        )
+        points = policy.describe_points(policy.candidates)
         tried = [{**point, "bleu": score} for point, score in zip(points, scores, strict=True)]
         rows.append({"row": policy.row.name, "candidates": tried})
     return {"bleu": {"sentences": plan.tries[0].stop, "rows": rows}}

@@ -16,9 +16,11 @@ from stages.generation import GenerationRequest
 from stages.inspection.contexts import Context, Contexts, EnteredContext, EnteredContexts
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import PASSAGE, Passage, Request, find
+from stages.lineage.indexes import EXACT
 from stages.models.config import model_of
 from stages.models.layers.settings import reads_in_pieces
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.exact import ExactSource
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.suffixes.text import Text
@@ -229,7 +231,7 @@ def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryRe
 
     Raises: UsageError for a translation model.
     """
-    found = find(request, store, None, stride=STRIDE, matches=draft != "none")
+    found = find(request, store, None, stride=STRIDE, roles=(EXACT,) if draft != "none" else ())
     model = found.read["model"]
     if model_of(model).reads.source:
         raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
@@ -277,9 +279,8 @@ def draft_exact(stream: Stream, most: int) -> list[int]:
     Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a
     draft that is certain.
     """
-    matched = stream.reader.range_reader.matched
-    assert matched is not None, "what drafts is opened"
-    contexts, tokens = matched.contexts, stream.passage.ids
+    contexts = stream.reader.range_reader.memories[ExactSource].contexts
+    tokens = stream.passage.ids
     asked = Text.of(np.append(tokens, 0), np.array([0, len(tokens) + 1]), contexts.text.vocabulary)
     located = contexts.locate(asked, np.array([len(tokens)]))
     if not most or located.longest[0] < SHORTEST:

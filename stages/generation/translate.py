@@ -14,13 +14,13 @@ from stages.errors import UsageError
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import require_sources
-from stages.lineage.sources import PAIRS
 from stages.models.config import model_of
 from stages.models.devices import resolve_precision
+from stages.retrieval.inputs import inputs_in
 from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts, pair_texts
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_memory import StepMemory, step_search
+from stages.translation.step_memory import StepMemory
 from stages.translation.translator import Translator, open_translator
 
 
@@ -100,7 +100,8 @@ def open_line_translator(
     do not translate.
     """
     found = find(request, store, None)
-    if request.tokens is not None and PAIRS not in found.read:
+    reads_tokens = any(memory.from_tokens for memory, _ in inputs_in(found.read))
+    if request.tokens is not None and not reads_tokens:
         raise UsageError(
             "--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…"
         )
@@ -115,7 +116,7 @@ def open_line_translator(
                 "--attribute shows the pairs of a datastore, and none is read: name an index."
             )
     else:
-        search = None if external is None else step_search(external.retrieval)
+        search = None if external is None else external.retrieval.steps()
         if external is None or search is None:
             raise UsageError(
                 "Each step searches an index, or similar pairs, and reads their neighbours alone: "

@@ -38,8 +38,8 @@ class Contexts:
     """Finds the source text of entries that are read."""
 
     def __init__(self, reader: MemoryReader) -> None:
-        self._corpus = cache(lambda role: reader.corpus_of(reader.read[role]))
-        """The text of a datastore or of an exact index, by role."""
+        self._corpus = cache(reader.text_of)
+        """The text of a memory, by its role."""
 
     def best(
         self,
@@ -112,7 +112,7 @@ class EnteredContexts:
     def __init__(self, reader: MemoryReader) -> None:
         self._memory = reader.range_reader.hidden_memory
         if self._memory is not None:
-            self._corpus = reader.corpus_of(self._memory.datastore)
+            self._corpus = reader.datastore_text(self._memory.datastore)
 
     def read(self, split: str, start: int, tokens: Sequence[int]) -> list[list[EnteredContext]]:
         """Find the neighbours that entered for each token from `start` on, nearest first."""

@@ -14,18 +14,17 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.encoding.carried_state import CarriedState
-from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.places import AllTokens
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
 from stages.examples.examples import Corpus
-from stages.inspection.request import LONGEST, PASSAGE, Passage, Request, Resolved
+from stages.inspection.request import PASSAGE, Passage, Request, Resolved
 from stages.lineage.corpus import token_text
-from stages.lineage.indexes import TEXT
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
+from stages.retrieval.inputs import held_text
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.grid import Fixed
@@ -135,27 +134,24 @@ class MemoryReader:
                     else:
                         where = part.ids
                     carried = weight * shares.memories[:, number, None]
-                    counted = part.ids is not None and role not in ("datastore", PAIRS)
-                    matched = part.entries.scores if counted else None
+                    matched = part.entries.scores if part.are_lengths else None
                     entries.append(
                         ReadEntries(number, role, where, values, weight, carried, matched)
                     )
             yield shares, entries
 
-    def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text of a datastore, of an exact index or of pairs: token i is row i."""
-        if datastore.kind == "tokens":
-            return SplitText.of(datastore.zarr("tokens.zarr"), PAIRS_SPLIT, self.text)
-        if datastore.kind == "index":
-            tokens, split = datastore.input(TEXT), str(datastore.config["split"])
-            opened, names = (
-                open_split(tokens.zarr("tokens.zarr"), split),
-                tokens.path / names_file(split),
-            )
-            runs = read_runs(names) if names.is_file() else ()
-            return SplitText(
-                split, opened.ids, opened.doc_offsets, self.text, DocumentNames(list(runs))
-            )
+    def text_of(self, role: str) -> SplitText:
+        """The text of a memory, by the role of its artifact: token i is row i."""
+        held = held_text(self.read, role)
+        if held is None:
+            return self.datastore_text(self.read[role])
+        arrays = open_split(held.tokens.zarr("tokens.zarr"), held.split)
+        file = held.tokens.path / names_file(held.split)
+        names = DocumentNames(list(read_runs(file) if file.is_file() else ()))
+        return SplitText(held.split, arrays.ids, arrays.doc_offsets, self.text, names)
+
+    def datastore_text(self, datastore: Artifact) -> SplitText:
+        """The text of a datastore: token i is row i."""
         rows = DatastoreRows(datastore)
         return SplitText(
             rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names
@@ -177,7 +173,8 @@ class MemoryReader:
             )
             external = replace(external, encoder=encoder)
         hidden = None if hidden is None else hidden.of_text(of_passage)
-        every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
+        # With counted tokens, hidden states of all of them are kept.
+        every = {PASSAGE: AllTokens()}
         changed = replace(
             reader,
             split_reader=of_passage,

@@ -17,23 +17,19 @@ from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.examples.cutting import WindowSettings
 from stages.inspection.settings import Request
-from stages.lineage.corpus import require_split
-from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.lineage.indexes import EXACT, exact_index, named_apart
-from stages.lineage.sources import PAIRS
+from stages.lineage.evaluation import SOURCES as KINDS
+from stages.lineage.evaluation import language_model
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
-from stages.retrieval import sources as memory_sources
-from stages.retrieval.grammar import parse_reading, parse_readings
-from stages.retrieval.reading import Comparison, Reading
-from stages.retrieval.sources.settings import resolve_reading
-from stages.retrieval.weights import CHOICES
+from stages.retrieval.grammar import make_reading, parse_readings
+from stages.retrieval.inputs import find_artifacts
+from stages.retrieval.reading import Comparison, Reading, SourceSettings
+from stages.retrieval.registries import CHOICES, SOURCES
+from stages.retrieval.resolve import resolve_reading
 
 PASSAGE = "passage"
 """Name of the split that holds a text from outside the corpus."""
-LONGEST = 1 << 40
-"""Number of tokens declared for a passage: more than any has."""
 
 
 class Passage:
@@ -72,13 +68,6 @@ class Passage:
     def put_last(self, id: int) -> None:
         """Overwrite the last token."""
         self._held[self._length - 1] = id
-
-
-def with_passage(tokens: Artifact) -> Artifact:
-    """The tokens artifact with an additional split `passage` in its metrics, of any length."""
-    splits = tokens.metrics["splits"] | {PASSAGE: {"tokens": LONGEST}}
-    manifest = tokens.manifest.model_copy(update={"metrics": tokens.metrics | {"splits": splits}})
-    return Artifact(tokens.store, tokens.path, manifest)
 
 
 def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
@@ -122,21 +111,18 @@ def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
-    parts = [
-        Comparison,
-        READERS.settings(memory["reader"]),
-        *map(memory_sources.SOURCES.settings, memory["sources"]),
-    ]
-    reported_names = {key: key for part in parts for key in part.names()}
-    for source in parts[2:]:
-        reported_names |= source.reported_as
-    settings = {"reader": memory["reader"]}
-    settings |= {
-        key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None
-    }
-    return parse_reading(
-        "+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items())
-    )
+    """A reading of a report, with the numbers that its evaluation selected."""
+    sources = [SOURCES.settings(source) for source in memory["sources"]]
+    reader = READERS.settings(memory["reader"])
+    values: dict[str, Any] = {}
+    for part in (Comparison, reader, *sources):
+        renamed = part.reported_as if issubclass(part, SourceSettings) else {}
+        for key in part.names():
+            value = memory.get(renamed.get(key, key))
+            if value is not None:
+                # A report has one number where a reading has numbers to choose from.
+                values[key] = (value,) if key in part.hyperparameters() else value
+    return make_reading(memory["sources"], memory["reader"], values)
 
 
 def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
@@ -184,7 +170,7 @@ def find(
     split: str | None,
     *,
     stride: int | None = None,
-    matches: bool = False,
+    roles: Sequence[str] = (),
 ) -> Resolved:
     """Find the artifacts and settings of a request.
 
@@ -193,52 +179,37 @@ def find(
         searched for.
         stride: inputs between windows, if the request has none and the backbone carries no state;
             None: the stride of the report, else the context.
-        matches: whether an exact index is needed even if no reading asks for it.
+        roles: inputs of sources that are needed even if no reading asks for them.
     Raises: UsageError or ArtifactError if references and readings do not fit together.
     """
-    source = store.get(request.source, *SOURCES)
+    source = store.get(request.source, *KINDS)
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")
-    asked = None if report is None else reported_readings(report, model)
+    readings = None if report is None else reported_readings(report, model)
     if request.memory is not None:
-        asked = given_readings(request.memory)
-    stored = None if asked is None else any("datastore" in reading.reads for reading in asked)
-    matched = matches or any("text" in reading.reads for reading in asked or ())
-    paired = any("pairs" in reading.reads for reading in asked or ())
-    references, named = named_apart(request.references, store, matched)
-    if paired and references["tokens"] is None and report is not None:
-        references["tokens"] = report.input("tokens").reference
-    memory = memory_source(source, references, store, stored)
-    recorded = {} if report is None else report.manifest.inputs
-    if memory is None and stored and report is not None:
-        memory = next(
-            (report.input(role) for role in ("neighbors", "index") if role in recorded), None
-        )
-    # Neighbours are stored only for splits; for any other text they are searched for.
-    if split is None and memory is not None and memory.kind == "neighbors":
-        memory = memory.input("index")
-    read = artifacts_read(model, memory, references, store)
-    if matched:
-        if named is None and report is not None and EXACT in recorded:
-            named = report.input(EXACT)
-        read[EXACT] = exact_index(read["tokens"], model, named, store)
-    if paired:
-        read[PAIRS] = read["tokens"]
-    if split is None:
-        read["tokens"] = with_passage(read["tokens"])
-    else:
-        require_split(read["tokens"], split)
-    readings = default_readings(read) if asked is None else asked
-    complete = tuple(resolve_reading(reading, read, (split or PASSAGE,)) for reading in readings)
+        readings = given_readings(request.memory)
+    read = find_artifacts(
+        source,
+        readings,
+        request.references,
+        store,
+        split=split,
+        report=report,
+        roles=roles,
+    )
+    splits = () if split is None else (split,)
+    if readings is None:
+        readings = default_readings(read)
+    complete = tuple(resolve_reading(reading, read, splits) for reading in readings)
     config = {} if report is None else report.config
     return Resolved(
         read,
         split or PASSAGE,
         complete,
-        _numbers(request, report, memory),
+        _numbers(request, report, read.get("datastore")),
         _windows(request, config, model, complete, stride),
         # A text from outside the corpus has no stored neighbours.
-        resolve_options(reported_options(config), read, () if split is None else (split,)),
+        resolve_options(reported_options(config), read, splits),
         config.get("reset") == "document",
         None if report is None else reported_choices(report),
         config.get("exclude") or "self",
@@ -246,12 +217,12 @@ def find(
 
 
 def _numbers(
-    request: Request, report: Artifact | None, memory: Artifact | None
+    request: Request, report: Artifact | None, datastore: Artifact | None
 ) -> Literal["given", "reported", "elsewhere", "default"]:
     if report is None:
         return "default" if request.memory is None else "given"
     recorded = report.manifest.inputs.get("datastore")
-    same = memory is None or recorded is None or memory.find("datastore").matches(recorded)
+    same = datastore is None or recorded is None or datastore.matches(recorded)
     return "reported" if same else "elsewhere"
 
 
@@ -271,5 +242,5 @@ def _windows(
     if stride is not None and not described.carries_state and not described.reads.source:
         given["stride"] = request.stride or stride
     return resolve_windows(
-        model, given, segmented=any("windows" in reading.reads for reading in readings)
+        model, given, segmented=any(reading.reads_windows for reading in readings)
     )

@@ -4,7 +4,6 @@ exact matches.
 Free of FAISS and NumPy.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
@@ -175,19 +174,6 @@ EXACT, TEXT = "exact", "text"
 def is_exact(index: Artifact) -> bool:
     """Whether an index holds the contexts of a text instead of vectors."""
     return bool(index.config["index"] == EXACT)
-
-
-def named_apart(
-    references: Mapping[str, Any], store: Store, matched: bool
-) -> tuple[dict[str, Any], Artifact | None]:
-    """References without an exact index named by `index`, and that index, if exact matches are used
-    (`matched`).
-    """
-    named = references.get("index") if matched else None
-    index = None if named is None else store.get(named, "index")
-    if index is None or not is_exact(index):
-        return dict(references), None
-    return {role: one for role, one in references.items() if role != "index"}, index
 
 
 def require_vectors(index: Artifact) -> Artifact:

@@ -8,8 +8,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
-from stages.lineage.indexes import text_splits
-from stages.lineage.sources import PAIRS_SPLIT, own_splits
+from stages.lineage.sources import own_splits
 from stages.search.config import excluding_fewer
 
 
@@ -47,8 +46,7 @@ def resolve_exclusion(
     tokens: Artifact,
     splits: Sequence[str],
     datastores: Sequence[tuple[Artifact, Artifact | None]],
-    matched: Artifact | None = None,
-    paired: bool = False,
+    texts: Sequence[tuple[Artifact, set[str]]] = (),
 ) -> str | None:
     """The exclusion of rows that tokens must not find; None if no memory contains the scored or
     tuned split.
@@ -58,18 +56,19 @@ def resolve_exclusion(
             sentence reveals the sentence.
         splits: the scored split, then the split for tuning, if any.
         datastores: each datastore that is read, with its stored neighbours, if these are used.
-        matched: the exact index, if one is read.
-        paired: whether similar pairs are retrieved for each sentence; a sentence then never finds
-        itself.
-    Raises: UsageError if a split is in a datastore and no exclusion is requested. Also if stored
-        neighbours have another exclusion, or if a sentence would find itself.
+        texts: other artifacts that are read, each with the splits of `tokens` that it holds.
+    Raises: UsageError if a split is in a memory and no exclusion is requested. Also if stored
+        neighbours have another exclusion.
     """
     # every row of a sentence reveals the sentence, not only the token's own row
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
         exclude = "document"
-    found = [one for one in datastores if not own_splits(one[0], tokens).isdisjoint(splits)]
-    for datastore, neighbors in found:
+    is_held = False
+    for datastore, neighbors in datastores:
         own = own_splits(datastore, tokens)
+        if own.isdisjoint(splits):
+            continue
+        is_held = True
         if exclude is None:
             split = next(split for split in splits if split in own)
             raise UsageError(_leak(split, split == splits[0], datastore, neighbors))
@@ -78,16 +77,14 @@ def resolve_exclusion(
                 f"{neighbors.reference} was found with --exclude {neighbors.config['exclude']}: ask for that, or find "
                 f"others: {_finding(neighbors, exclude=exclude)}"
             )
-    held = set() if matched is None else text_splits(matched, tokens)
-    if matched is not None and exclude is None and not held.isdisjoint(splits):
-        split = next(split for split in splits if split in held)
-        raise UsageError(_leak(split, split == splits[0], matched, None))
-    held |= {PAIRS_SPLIT} if paired else set()
-    if paired and PAIRS_SPLIT in splits and exclude != "document":
-        raise UsageError(
-            f"--exclude {exclude}: no sentence of {PAIRS_SPLIT!r} finds its own pair: --exclude document."
-        )
-    return exclude if found or not held.isdisjoint(splits) else None
+    for artifact, own in texts:
+        if own.isdisjoint(splits):
+            continue
+        is_held = True
+        if exclude is None:
+            split = next(split for split in splits if split in own)
+            raise UsageError(_leak(split, split == splits[0], artifact, None))
+    return exclude if is_held else None
 
 
 def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | None) -> str:

@@ -14,7 +14,10 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import csv_text
 from stages.charts.reported import symbol
 from stages.errors import ArtifactError
-from stages.evaluation.fields import (
+from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
+from stages.metrics import shown_word_perplexity
+from stages.pages.source import Source
+from stages.reports.fields import (
     COUNTING,
     baseline_name,
     counting,
@@ -22,9 +25,6 @@ from stages.evaluation.fields import (
     held_against_counting,
     repeated_share,
 )
-from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
-from stages.metrics import shown_word_perplexity
-from stages.pages.source import Source
 from stages.reports.remarks.gains import tied
 from stages.reports.tables import Note
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter

@@ -27,11 +27,11 @@ from stages.charts.training import (
 )
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
-from stages.evaluation.fields import CHANGED
 from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bleu_tables, bucket_table
+from stages.reports.fields import CHANGED
 from stages.reports.tables import Cell, Group, Note, Row, Table, figure, score_cell, share
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 from stages.text.documents import names_in

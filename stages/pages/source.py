@@ -8,8 +8,8 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
-from stages.evaluation.fields import SHUT
 from stages.pages.lineage import Member
+from stages.reports.fields import SHUT
 from stages.reports.remarks import Remark
 from stages.reports.remarks.table import REPORT, remarks_on
 from stages.text.documents import names_file, read_runs

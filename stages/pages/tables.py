@@ -7,7 +7,6 @@ from math import inf, isclose
 from typing import Any
 
 from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
-from stages.evaluation.fields import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent, tenths
 from stages.pages.headline import (
@@ -21,6 +20,7 @@ from stages.pages.headline import (
 )
 from stages.pages.source import Source
 from stages.reports import tables
+from stages.reports.fields import COUNTING
 from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 

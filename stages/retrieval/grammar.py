@@ -10,7 +10,7 @@ of torch.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,7 +19,7 @@ from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
 from stages.registry import import_outside
 from stages.retrieval.reading import Comparison, Reading, default_reader
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.registries import SOURCES
 
 K = TypeVar("K", bound=ReadingOptions)
 LARGEST_GRID = 1 << 20
@@ -103,12 +103,10 @@ def parse_reading(spec: str) -> Reading:
                 f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone."
             )
     try:
-        reading = _checked(
-            tuple(source for source in SOURCES.names() if source in named), reader, settings
-        )
+        reading = make_reading(named, reader, settings)
     except ValidationError as error:
         raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
-    _require_few_points(reading)
+    require_few_points(reading)
     return reading
 
 
@@ -137,14 +135,11 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 f"{reading.weight_name}=tune."
             )
     for spec, reading in zip(specs, readings, strict=True):
-        if reading.leaves_searches_out and len(readings) > 1:
-            raise UsageError(
-                f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone."
-            )
-        if "pairs" in reading.reads and len(readings) + len(reading.sources) > 2:
-            raise UsageError(
-                f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside."
-            )
+        for settings in reading.source_settings:
+            reason = settings.reason_alone()
+            is_alone = len(readings) == 1 and len(reading.sources) == 1
+            if reason is not None and not is_alone:
+                raise UsageError(f"--memory {spec}: {reason}.")
     return readings
 
 
@@ -202,7 +197,7 @@ def shortest(reading: Reading) -> str:
 # What is wrong with a text
 
 
-def _require_few_points(reading: Reading) -> None:
+def require_few_points(reading: Reading) -> None:
     """Raises: UsageError for a grid with too many points to compute."""
     numbers = {name: reading.value(name) for name in reading.tunable}
     counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
@@ -214,7 +209,16 @@ def _require_few_points(reading: Reading) -> None:
         )
 
 
-def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, str]) -> Reading:
+def make_reading(sources: Sequence[str], reader: str, settings: Mapping[str, Any]) -> Reading:
+    """A reading of these sources, from values of its keys.
+
+    Raises: pydantic's ValidationError for values that are not legal.
+    """
+    ordered = tuple(source for source in SOURCES.names() if source in sources)
+    return _checked(ordered, reader, settings)
+
+
+def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, Any]) -> Reading:
     """A reading, with temperature `tune` if its weight is left open and neither τ nor θ is given.
 
     The best weight depends on the temperature: at τ = 1 the nearest neighbour takes nearly all

@@ -30,6 +30,17 @@ class Point(NamedTuple):
     weight: float
 
 
+class GridIndex(NamedTuple):
+    """Indices of a point into the scales, cut-offs and tried weights of a reading's grid.
+
+    Their order is that of the axes of arrays over the grid.
+    """
+
+    scale: int
+    cutoff: int
+    weight: int
+
+
 @dataclass(frozen=True)
 class ReadingGrid:
     """The grid of a reading's settings, and how it is read."""
@@ -70,9 +81,17 @@ class ReadingGrid:
         read = self.reader.read(log_p, log_z, memory, weights)
         return torch.cat((read, log_p[None])) if len(self.tried) > len(self.weights) else read
 
-    def point_at(self, scale: int, cutoff: int, weight: int) -> Point:
+    def point_at(self, index: GridIndex) -> Point:
         """The point at indices into `scales`, `cutoffs` and `tried`."""
-        return Point(self.cutoffs[cutoff], self.scales[scale], self.tried[weight])
+        return Point(self.cutoffs[index.cutoff], self.scales[index.scale], self.tried[index.weight])
+
+    def index_of(self, point: Point) -> GridIndex:
+        """The indices of a point of the grid."""
+        return GridIndex(
+            self.scales.index(point.scale),
+            self.cutoffs.index(point.cutoff),
+            self.tried.index(point.weight),
+        )
 
 
 def reading_grid(
@@ -137,10 +156,10 @@ def positive_median(spread: Tensor) -> float:
     return median if median > 0 else 1.0
 
 
-def best_point(
+def best_points(
     nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]
-) -> tuple[int, ...]:
-    """Indices of the smallest sum: scale, cut-off and weight of each reading.
+) -> tuple[Point, ...]:
+    """Point of each reading at the smallest sum.
 
     Ties go to the first, and NaN counts as infinite.
 
@@ -149,25 +168,36 @@ def best_point(
         allowed: for each reading, the cut-offs that may be chosen.
 
     >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0, 0.5), cutoffs=(4,), weights=(0.1, 0.2))
-    >>> best_point(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)])
-    (1, 0, 0)
+    >>> best_points(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)])
+    (Point(cutoff=4, scale=0.5, weight=0.1),)
     """
     # argmin would return the first NaN
     masked = np.where(np.isnan(nll), np.inf, nll)
     for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
-        refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
-        shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]
-        masked = np.where(refused.reshape(shape), np.inf, masked)
-    return tuple(int(index) for index in np.unravel_index(int(np.argmin(masked)), nll.shape))
+        is_refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
+        # Each reading has three axes: scales, cut-offs, weights.
+        shape = [1] * nll.ndim
+        shape[3 * number + 1] = -1
+        masked = np.where(is_refused.reshape(shape), np.inf, masked)
+
+    indices = np.unravel_index(int(np.argmin(masked)), nll.shape)
+    axes = [int(index) for index in indices]
+    return tuple(
+        grid.point_at(GridIndex(*axes[3 * number : 3 * number + 3]))
+        for number, grid in enumerate(grids)
+    )
 
 
-def points_at(grids: Sequence[ReadingGrid], indices: Sequence[int]) -> tuple[Point, ...]:
-    """The point of each reading at the indices that `best_point` gives."""
-    return tuple(grid.point_at(*indices[3 * i : 3 * i + 3]) for i, grid in enumerate(grids))
+def sum_at(nll: np.ndarray, grids: Sequence[ReadingGrid], points: Sequence[Point]) -> float:
+    """The sum at a point of each reading; `nll` as for `best_points`."""
+    index: list[int] = []
+    for grid, point in zip(grids, points, strict=True):
+        index += grid.index_of(point)
+    return float(nll[tuple(index)])
 
 
 def interior(
-    grids: Sequence[ReadingGrid], indices: Sequence[int], allowed: Sequence[Sequence[int]]
+    grids: Sequence[ReadingGrid], points: Sequence[Point], allowed: Sequence[Sequence[int]]
 ) -> list[dict[str, bool]]:
     """Whether the scale, cut-off and weight of each reading lie inside its grid, for those with at
     least three values.
@@ -175,15 +205,15 @@ def interior(
     A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off,
     nothing has an edge: all scales and cut-offs are equally good.
     """
-    found = []
-    for grid, point, cutoffs in zip(grids, points_at(grids, indices), allowed, strict=True):
+    readings = []
+    for grid, point, cutoffs in zip(grids, points, allowed, strict=True):
         inside: dict[str, bool | None] = {}
         if not grid.is_off(point.weight):
             inside["scale"] = _inside(grid.scales, point.scale, lowest=0)
             inside["weight"] = _inside(grid.weights, point.weight)
             inside["cutoff"] = _inside(sorted(cutoffs), point.cutoff, lowest=1)
-        found.append({name: value for name, value in inside.items() if value is not None})
-    return found
+        readings.append({name: value for name, value in inside.items() if value is not None})
+    return readings
 
 
 def _inside(values: Sequence[float], best: float, lowest: float | None = None) -> bool | None:

@@ -10,7 +10,7 @@ from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
 from stages.numbers import number
 from stages.retrieval.reading import Comparison
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.registries import SOURCES
 
 
 def amounts() -> dict[str, Hyperparameter]:

@@ -1,5 +1,5 @@
-"""Neighbours of scored tokens in a datastore: from storage, from a search of an index, or by
-following pointers.
+"""Neighbours of scored tokens: from storage, from a search of an index, or by following pointers;
+and neighbours at every step of a translation.
 
 With pointers, the next neighbours are the rows after those neighbours that held the token just
 read. If too few are left, a search is made. A text is cut into streams of STREAM tokens, and each
@@ -9,16 +9,18 @@ Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row 
 after it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from stages.artifacts.reading import CheckedGroup
+from stages.encoding.key_encoder import KeyEncoder
 from stages.lineage.runs import OwnRows
 from stages.search.distances import exact_order
 from stages.search.keys import StoredKeys
@@ -64,12 +66,32 @@ class FoundNeighbors:
         return cls(np.full((n, k), -1, np.int64), np.full((n, k), worst, np.float32))
 
 
-class Retrieval(Protocol):
+class StepSearch(Protocol):
+    """Gives the neighbours of the rows of all sentences at every step of a translation."""
+
+    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their
+        sources.
+        """
+
+    def search(
+        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
+    ) -> FoundNeighbors:
+        """Find neighbours of queries float32 [R, d].
+
+        Args:
+            sentences: sentence of each query, as an index within the batch, int64 [R].
+            rows: queries to search for, bool [R]; the others get no neighbours. None: all.
+        """
+
+
+class Retrieval(ABC):
     """Gives the neighbours of a range of a split's tokens."""
 
-    needs_keys: bool
+    needs_keys: ClassVar[bool] = True
     """Whether `find` searches with keys of the tokens."""
 
+    @abstractmethod
     def find(
         self,
         split: str,
@@ -85,15 +107,43 @@ class Retrieval(Protocol):
             keys: float32 [n, d], if they are needed.
         """
 
+    def find_each(
+        self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]
+    ) -> list[FoundNeighbors]:
+        """Same as `find` for each range of tokens, with its keys."""
+        return [
+            self.find(split, start, stop, part)
+            for (start, stop), part in zip(ranges, keys, strict=True)
+        ]
+
+    def steps(self, split: str | None = None) -> StepSearch | None:
+        """Search for every step of a translation; None if that is not possible.
+
+        Args:
+            split: split of the sentences; None: they are from no split.
+        """
+        return None
+
 
 @dataclass(frozen=True)
-class StoredNeighbors:
+class ExternalMemory:
+    """A datastore, the retrieval of its neighbours, and the encoder that makes search keys as its
+    keys were made.
+    """
+
+    datastore: Datastore
+    retrieval: Retrieval
+    encoder: KeyEncoder
+
+
+@dataclass(frozen=True)
+class StoredNeighbors(Retrieval):
     """Precomputed neighbours; `arrays` holds `<split>/ids` and `<split>/distances`."""
 
     arrays: CheckedGroup
     k: int
     metric: str
-    needs_keys = False
+    needs_keys: ClassVar[bool] = False
 
     def find(
         self,
@@ -113,7 +163,7 @@ class StoredNeighbors:
 
 
 @dataclass(frozen=True)
-class IndexSearch:
+class IndexSearch(Retrieval):
     """Searches an index.
 
     `own`: the splits that the datastore was made from, with their rows. A token of these does not
@@ -124,7 +174,6 @@ class IndexSearch:
     k: int
     own: Mapping[str, OwnRows]
     exclude: str
-    needs_keys = True
 
     def find(
         self,
@@ -169,20 +218,45 @@ class IndexSearch:
         """Same as `find` for each range of tokens, in one search: several ranges take little longer
         than one.
         """
-        forbidden = None
-        if split in self.own:
-            each = [self.own[split].forbidden(self.exclude, *tokens) for tokens in ranges]
-            forbidden = (
-                None
-                if each[0] is None
-                else np.concatenate([one for one in each if one is not None])
-            )
+        parts = [self.forbidden(split, start, stop) for start, stop in ranges]
+        limits = [part for part in parts if part is not None]
+        # A rule leaves rows out for all ranges of a split, or for none.
+        forbidden = np.concatenate(limits) if limits else None
         ids, distances = self.searcher.search(np.concatenate(keys), self.k, forbidden)
-        ends = np.cumsum([len(one) for one in keys])[:-1]
+        ends = np.cumsum([len(part) for part in keys])[:-1]
         return [
-            FoundNeighbors(*both)
-            for both in zip(np.split(ids, ends), np.split(distances, ends), strict=True)
+            FoundNeighbors(*part)
+            for part in zip(np.split(ids, ends), np.split(distances, ends), strict=True)
         ]
+
+    def steps(self, split: str | None = None) -> "IndexSteps":
+        return IndexSteps(self, None if split is None else self.own.get(split))
+
+
+@dataclass
+class IndexSteps:
+    """Step search of an index, for the rows of all sentences together.
+
+    `own`: rows of the translated split, if the datastore was built from it: a sentence must not
+    find its own rows.
+    """
+
+    index: IndexSearch
+    own: OwnRows | None = None
+    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
+
+    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
+        self._numbers = np.asarray(numbers, np.int64)
+
+    def search(
+        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
+    ) -> FoundNeighbors:
+        if self.own is None:
+            return self.index.search(queries, None, rows)
+        firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
+        limits = [self.own.forbidden("document", first, first + 1) for first in firsts]
+        forbidden = np.concatenate([limit for limit in limits if limit is not None])
+        return self.index.search(queries, forbidden, rows)
 
 
 def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -205,7 +279,7 @@ STREAM = 128
 
 
 @dataclass(frozen=True)
-class PointerSearch:
+class PointerSearch(Retrieval):
     """Follows pointers if at least `fewest` are left, else searches; `tokens` reads a range of a
     split's ids.
     """
@@ -214,7 +288,6 @@ class PointerSearch:
     datastore: Datastore
     tokens: Callable[[str, int, int], np.ndarray]
     fewest: int
-    needs_keys = True
 
     def find(
         self,

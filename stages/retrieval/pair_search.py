@@ -8,7 +8,7 @@ arXiv:2302.12188), section 3.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from stages.examples.examples import BATCH_TOKENS
 from stages.examples.pairs import Pairs
 from stages.lineage.sources import PAIRS_SPLIT
 from stages.models.devices import autocast
-from stages.retrieval.neighbors import FoundNeighbors
+from stages.retrieval.neighbors import FoundNeighbors, Retrieval
 from stages.search.distances import pair_scores
 from stages.search.ranking import best_first, score_to_distance
 from stages.search.top_k import runs
@@ -92,7 +92,7 @@ class PairKeys(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairSearch:
+class PairSearch(Retrieval):
     """Searches the tokens of `count` pairs per sentence exactly; a sentence of their split does not
     find itself.
     """
@@ -103,7 +103,6 @@ class PairSearch:
     count: int
     k: int
     metric: str
-    needs_keys = True
 
     def find(
         self,
@@ -133,6 +132,9 @@ class PairSearch:
             parts.append(self.nearest(keys[tokens - start], sentence, found))
         ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
         return FoundNeighbors(ids, distances)
+
+    def steps(self, split: str | None = None) -> "PairSteps":
+        return PairSteps(self, split == PAIRS_SPLIT)
 
     def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
         """Keys of the pairs found for each of some sentences.
@@ -197,3 +199,24 @@ class PairSearch:
             lengths = self.pairs.lengths[numbers[which]]
             keys[runs(ends[which] - lengths, lengths)] = search_keys(self.encoder.rounded(encoded))
         return keys
+
+
+@dataclass
+class PairSteps:
+    """Step search of the similar pairs of each row's sentence.
+
+    `own`: whether sentences come from the split of the pairs; then a sentence must not find itself.
+    """
+
+    pairs: PairSearch
+    own: bool = False
+    _pairs: Sequence[PairKeys] = field(default=(), init=False)
+
+    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
+        self._pairs = self.pairs.open(sources, np.asarray(numbers, np.int64) if self.own else None)
+
+    def search(
+        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
+    ) -> FoundNeighbors:
+        assert rows is None, "all rows are searched for"
+        return FoundNeighbors(*self.pairs.nearest(queries, sentences, self._pairs))

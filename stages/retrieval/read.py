@@ -18,8 +18,7 @@ from stages.metrics import perplexity as perplexity_of
 from stages.retrieval.grids import (
     TEMPERATURE_FRACTIONS,
     ReadingGrid,
-    best_point,
-    points_at,
+    best_points,
     score_spread,
 )
 from stages.retrieval.scored_range import retrieve
@@ -126,7 +125,7 @@ def tune(
         tries_off=not weights,
     )
     nll = grid_nll(log_p, log_z, [retrieve(entries, torch.as_tensor(targets))], [grid])
-    (point,) = points_at([grid], best_point(nll, [grid], [grid.cutoffs]))
+    (point,) = best_points(nll, [grid], [grid.cutoffs])
     return Numbers(point.weight, 1 / point.scale, point.cutoff)
 
 

@@ -4,19 +4,19 @@ Free of torch.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, PlainSerializer, SerializeAsAny, model_validator
 
+from stages.artifacts.artifact import Artifact
 from stages.config import Settings
 from stages.errors import did_you_mean
 from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
-from stages.retrieval.weights import typed_policies
-
-if TYPE_CHECKING:
-    from stages.artifacts.artifact import Artifact
+from stages.registry import Part
+from stages.retrieval.memory_input import MemoryInput
+from stages.retrieval.registries import WEIGHTS, weights_by_name
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -53,17 +53,6 @@ class Comparison(ReadingOptions):
     """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
 
 
-Input = Literal["datastore", "pairs", "text", "keys", "windows"]
-"""Inputs that a source may read.
-
-- `datastore`: neighbours in a datastore; the source's amount is their number.
-- `pairs`: neighbours among the tokens of sentence pairs that are found first; its amount is their
-  number.
-- `text`: the text of an exact index.
-- `keys`: representations, which it compares; a source without compares tokens, and scores are
-  lengths of matches.
-- `windows`: it depends on where the windows or segments of a split begin.
-"""
 Past = Literal["stream", "document"]
 """Extent of earlier tokens that may be read: back to the beginning of the split, or of the
 document.
@@ -83,8 +72,32 @@ class SourceSettings(ReadingOptions):
     """Numbers in reports besides those of its keys."""
     reported_as: ClassVar[Mapping[str, str]] = {}
     """Keys with another name in reports."""
-    reads: ClassVar[frozenset[Input]] = frozenset({"keys"})
-    """Inputs that it reads."""
+    compares_keys: ClassVar[bool] = True
+    """Whether it compares representations. Without them it compares tokens, and scores are lengths
+    of matches."""
+    reads_windows: ClassVar[bool] = False
+    """Whether it depends on where the windows or segments of a split begin."""
+    reads_datastore: ClassVar[bool] = False
+    """Whether it reads the datastore that the command names by an index or neighbors."""
+    finds_neighbors: ClassVar[bool] = False
+    """Whether its entries are neighbours, found for each token; its amount is their number."""
+    inputs: ClassVar[tuple[MemoryInput, ...]] = ()
+    """Artifacts that it reads besides the model, its tokens and the datastore."""
+
+    @property
+    def searched_share(self) -> float:
+        """Share of the tuning split's tokens that it searches for."""
+        return 1.0
+
+    @property
+    def skips_searches(self) -> bool:
+        """Whether it does not search for some tokens."""
+        return False
+
+    @property
+    def searches_steps(self) -> bool:
+        """Whether it can be searched at every step of a translation."""
+        return False
 
     def past(self, reset: str) -> Past | None:
         """Extent of the earlier tokens that each token may read; None: none of them.
@@ -94,13 +107,51 @@ class SourceSettings(ReadingOptions):
         """
         return None
 
+    def check(self, reading: "Reading") -> None:
+        """Raises: ValueError if keys of this source do not fit the other keys of its reading."""
+
+    def reason_alone(self) -> str | None:
+        """Reason why its reading stands alone, in words of a message; None: it need not."""
+        return None
+
+    @classmethod
+    def amounts(cls, read: Mapping[str, Artifact], split: str) -> Mapping[str, int]:
+        """Upper limits of its amounts in an evaluation, for reports.
+
+        Args:
+            read: artifacts of the evaluation by role; none of them need be of this source.
+            split: the scored split.
+        """
+        return {}
+
     @abstractmethod
     def resolve(
-        self, reading: "Reading", read: "Mapping[str, Artifact]", splits: tuple[str, ...]
+        self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]
     ) -> "Reading":
         """The reading with settings of this source filled in from the artifacts; see
         `resolve_reading`.
         """
+
+
+class WeightRule:
+    """Readings for which a weight policy is valid; this rule admits all."""
+
+    plans_searches: ClassVar[bool] = False
+    """Whether the policy also learns which tokens to search for."""
+
+    def check(self, reading: "Reading") -> None:
+        """Raises: ValueError, in words that follow the text of a reading, if its keys do not fit."""
+
+    def check_resolved(self, reading: "Reading") -> None:
+        """Raises: UsageError if a reading does not fit once similarity and key are filled in."""
+
+
+def weight_rule(policy: str) -> WeightRule:
+    """The rule of a registered policy; one without settings is valid for every reading."""
+    if not isinstance(WEIGHTS.targets[policy], Part):
+        return WeightRule()
+    rule: WeightRule = WEIGHTS.settings(policy)()
+    return rule
 
 
 def default_reader() -> str:
@@ -126,23 +177,14 @@ class Reading(Settings):
         for name, number in self.tunable.items():
             if number.example and self.value(name) is None:
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
-        if self.per_context and self.weight not in typed_policies():
-            known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
+        if self.per_context and self.weight not in weights_by_name():
+            near = did_you_mean(str(self.weight), ["tune", *weights_by_name()])
             raise ValueError(
-                f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {known}"
+                f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {near}"
             )
-        if self.weight == "length" and "keys" in self.reads:
-            raise ValueError(
-                f"{self.weight_name}=length is of exact and exact-stream: only they find matches"
-            )
-        if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):
-            raise ValueError(
-                f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
-            )
-        if self.value("pointers") and (self.searched < 1 or len(self.sources) > 1):
-            raise ValueError(
-                "pointers are of external alone, without searched: both say when to search"
-            )
+        self.weight_rule.check(self)
+        for settings in self.source_settings:
+            settings.check(self)
         self._require_one_amount()
         return self
 
@@ -226,19 +268,22 @@ class Reading(Settings):
     @property
     def policy(self) -> str:
         """Name in `WEIGHTS` of the policy that finds its weight on the tuning split."""
-        if self.searched < 1:
-            return "searched"
         return str(self.weight) if self.per_context else "grid"
+
+    @property
+    def weight_rule(self) -> WeightRule:
+        """Readings for which its policy is valid."""
+        return weight_rule(self.policy)
 
     @property
     def searched(self) -> float:
         """Share of the tuning split's tokens that are searched for."""
-        return self.value("searched") or 1.0
+        return min(settings.searched_share for settings in self.source_settings)
 
     @property
-    def leaves_searches_out(self) -> bool:
+    def skips_searches(self) -> bool:
         """Whether some tokens are not searched for."""
-        return self.searched < 1 or self.value("pointers") is not None
+        return any(settings.skips_searches for settings in self.source_settings)
 
     def with_tuned_weight(self) -> Self:
         """The reading with the default grid of the reader's own number: one for all contexts."""
@@ -252,17 +297,29 @@ class Reading(Settings):
     # What an evaluation must know
 
     @property
-    def reads(self) -> frozenset[Input]:
-        """Inputs that its sources read."""
-        return frozenset().union(*(settings.reads for settings in self.source_settings))
+    def compares_keys(self) -> bool:
+        """Whether one of its sources compares representations."""
+        return any(settings.compares_keys for settings in self.source_settings)
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether one of its sources depends on where windows begin."""
+        return any(settings.reads_windows for settings in self.source_settings)
+
+    @property
+    def reads_datastore(self) -> bool:
+        """Whether one of its sources reads a datastore."""
+        return any(settings.reads_datastore for settings in self.source_settings)
 
     @property
     def neighbors(self) -> int:
         """Maximum number of neighbours that a completed reading reads; 0 for none."""
-        found = (
-            s.value(s.amount) for s in self.source_settings if s.reads & {"datastore", "pairs"}
-        )
-        return max((max(k) for k in found if isinstance(k, tuple)), default=0)
+        amounts = [
+            settings.value(settings.amount)
+            for settings in self.source_settings
+            if settings.finds_neighbors
+        ]
+        return max((max(amount) for amount in amounts if isinstance(amount, tuple)), default=0)
 
     # Texts
 
@@ -274,6 +331,10 @@ class Reading(Settings):
             given |= part.model_dump(by_alias=True, exclude_defaults=True)
         settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
+
+
+SpelledReading = Annotated[Reading, PlainSerializer(lambda reading: reading.spelled, str)]
+"""A reading that is written as text in manifests."""
 
 
 def _spell(value: Any) -> str:

@@ -113,7 +113,7 @@ def rows_of(
     sources = tuple(open_source(reading, inputs) for reading in readings)
     first = MemoryRow(sources, trained, translates)
     rows = [first]
-    if readings[-1].leaves_searches_out:
+    if readings[-1].skips_searches:
         return tuple(rows)
     if len(sources) > 1:
         rows += [

@@ -4,7 +4,8 @@ retrieve.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class MatchedEntries(NamedTuple):
     `reads`: number of entries read at any cut-off; None: the cut-off decides. `ids`, int64 [n, k]:
         rows of the entries, -1 if missing; None: entry c of a position is the token c + 1 back from
         it. `role`: role of the artifact with these rows; empty: they are tokens of the split
-        itself.
+        itself. `are_lengths`: whether scores are lengths of matches in tokens.
     """
 
     entries: Entries
@@ -45,6 +46,7 @@ class MatchedEntries(NamedTuple):
     reads: int | None = None
     ids: Tensor | None = None
     role: str = "datastore"
+    are_lengths: bool = False
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n], or [S, 1, n] if cut-offs make no difference."""
@@ -65,7 +67,7 @@ class MatchedEntries(NamedTuple):
         """The part for some of the positions."""
         entries = self.entries[rows]
         ids = None if self.ids is None else self.ids[rows]
-        return MatchedEntries(entries, find_matches(entries, targets), self.reads, ids, self.role)
+        return self._replace(entries=entries, matches=find_matches(entries, targets), ids=ids)
 
 
 def _scaled(scores: Tensor, scale: float) -> Tensor:
@@ -118,7 +120,7 @@ class Retrieved:
         """The entries with a fixed number of them read in each part at any cut-off."""
         return Retrieved(tuple(part._replace(reads=reads) for part in self.parts))
 
-    def beside(self, other: "Retrieved") -> "Retrieved":
+    def concat(self, other: "Retrieved") -> "Retrieved":
         """Join with another memory, read as one."""
         return Retrieved(self.parts + other.parts)
 
@@ -141,16 +143,44 @@ def _counts_beside(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) ->
 
 
 def retrieve(
-    entries: Entries, targets: Tensor, ids: Tensor | None = None, role: str = "datastore"
+    entries: Entries,
+    targets: Tensor,
+    ids: Tensor | None = None,
+    role: str = "datastore",
+    *,
+    are_lengths: bool = False,
 ) -> Retrieved:
-    """Entries of one kind with their matches; targets int [n]; `ids` and `role` as in
+    """Entries of one kind with their matches; targets int [n]; other arguments as in
     `MatchedEntries`.
     """
-    return Retrieved((MatchedEntries(entries, find_matches(entries, targets), ids=ids, role=role),))
+    matches = find_matches(entries, targets)
+    return Retrieved((MatchedEntries(entries, matches, None, ids, role, are_lengths),))
 
 
 RetrievedOf = Callable[[slice], Retrieved]
 """Retrieves the entries of a few positions of a range."""
+
+
+class StoredDistances:
+    """Distances of the neighbours of a range from a datastore's keys.
+
+    They are computed when a reading first asks for them, and kept for the other readings.
+    """
+
+    def __init__(self, neighbors: FoundNeighbors, queries: np.ndarray) -> None:
+        self._neighbors = neighbors
+        self._queries = queries
+        self._computed: dict[tuple[str, int], Recomputed] = {}
+
+    def nearest(self, keys: StoredKeys, metric: str, k: int) -> "Recomputed":
+        """Distances [n, k] of the best neighbours."""
+        if (metric, k) not in self._computed:
+            started = time.perf_counter()
+            ids = np.ascontiguousarray(self._neighbors.ids[:, :k])
+            distances = exact_distances(keys, self._queries, ids, metric)
+            seconds = time.perf_counter() - started
+            self._computed[metric, k] = Recomputed(distances, seconds)
+        return self._computed[metric, k]
 
 
 class Recomputed(NamedTuple):
@@ -176,24 +206,14 @@ class ScoredRange:
     found: FoundNeighbors | None = None
     queries: np.ndarray | None = None
     context: Tensor | None = None
-    forbidden: np.ndarray | None = None
-    """Rows of an exact index's text that each token must not find, int64 [n, 2]: first <= row <
-    last; None: none.
-    """
-    recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
-    """Distances recomputed from stored keys, by metric and number of neighbours."""
+    split: str = ""
+    """Name of the split of the range; empty: it is of no split."""
 
-    def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> Recomputed:
-        """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all
-        readings.
-        """
-        if (metric, k) not in self.recomputed:
-            assert self.found is not None and self.queries is not None
-            started = time.perf_counter()
-            ids = np.ascontiguousarray(self.found.ids[:, :k])
-            distances = exact_distances(keys, self.queries, ids, metric)
-            self.recomputed[metric, k] = Recomputed(distances, time.perf_counter() - started)
-        return self.recomputed[metric, k]
+    @cached_property
+    def stored_distances(self) -> "StoredDistances":
+        """Distances of the neighbours from stored keys."""
+        assert self.found is not None and self.queries is not None
+        return StoredDistances(self.found, self.queries)
 
     def rows(self, part: slice) -> Tensor | slice:
         """The counted rows in a part of the range: indices, or the part itself if all are counted."""

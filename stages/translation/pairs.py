@@ -8,7 +8,8 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.sources import PAIRS, PAIRS_SPLIT, is_updated
+from stages.lineage.sources import is_updated
+from stages.retrieval.inputs import neighbor_text
 from stages.text.excerpt import TokenText
 
 
@@ -58,12 +59,12 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     Args:
         read: artifacts by role.
     """
-    if PAIRS in read:
-        arrays: Any = read[PAIRS].zarr("tokens.zarr")
-        offsets = np.asarray(arrays[f"{PAIRS_SPLIT}/doc_offsets"][:])
-        return PairTexts(
-            arrays[f"{PAIRS_SPLIT}/ids"], offsets, _sources(read[PAIRS], PAIRS_SPLIT), text
-        )
+    held = neighbor_text(read)
+    if held is not None:
+        arrays: Any = held.tokens.zarr("tokens.zarr")
+        offsets = np.asarray(arrays[f"{held.split}/doc_offsets"][:])
+        ids = arrays[f"{held.split}/ids"]
+        return PairTexts(ids, offsets, _sources(held.tokens, held.split), text)
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
     known = not is_updated(datastore)  # after an update, rows come from several splits

@@ -14,87 +14,10 @@ from stages.encoding.carried_state import CarriedState
 from stages.encoding.encode import Places
 from stages.encoding.key_encoder import search_keys
 from stages.encoding.scoring import LEAST, LMScores
-from stages.lineage.runs import OwnRows
-from stages.lineage.sources import PAIRS_SPLIT
-from stages.retrieval.neighbors import FoundNeighbors, IndexSearch, Retrieval
-from stages.retrieval.pair_search import PairKeys, PairSearch
+from stages.retrieval.neighbors import StepSearch
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.translation.decoder import Step
-
-
-@dataclass
-class IndexSteps:
-    """Searches an index for the rows of all sentences together.
-
-    `own`: rows of the translated split, if the datastore was built from it: a sentence must not
-    find its own rows.
-    """
-
-    index: IndexSearch
-    own: OwnRows | None = None
-    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
-
-    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Set the sentences of the next batch: their numbers in the split, and the tokens of their
-        sources.
-        """
-        self._numbers = np.asarray(numbers, np.int64)
-
-    def search(
-        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
-    ) -> FoundNeighbors:
-        """Find neighbours of queries float32 [R, d].
-
-        Args:
-            sentences: sentence of each query, as an index within the batch, int64 [R].
-            rows: queries to search for, bool [R]; the others get no neighbours. None: all.
-        """
-        if self.own is None:
-            return self.index.search(queries, None, rows)
-        firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
-        each = [self.own.forbidden("document", first, first + 1) for first in firsts]
-        return self.index.search(
-            queries, np.concatenate([one for one in each if one is not None]), rows
-        )
-
-
-@dataclass
-class PairSteps:
-    """Searches the similar pairs of each row's sentence; called like `IndexSteps`.
-
-    `own`: whether sentences come from the split of the pairs; then a sentence must not find itself.
-    """
-
-    pairs: PairSearch
-    own: bool = False
-    _found: Sequence[PairKeys] = field(default=(), init=False)
-
-    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        self._found = self.pairs.open(sources, np.asarray(numbers, np.int64) if self.own else None)
-
-    def search(
-        self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
-    ) -> FoundNeighbors:
-        assert rows is None, "all rows are searched for"
-        return FoundNeighbors(*self.pairs.nearest(queries, sentences, self._found))
-
-
-StepSearch = IndexSteps | PairSteps
-
-
-def step_search(retrieval: Retrieval, split: str | None = None) -> StepSearch | None:
-    """Search for an evaluation's memory; None if the memory cannot be searched at every step.
-
-    Args:
-        split: split of the sentences; None: they are from no split.
-    """
-    if isinstance(retrieval, IndexSearch):
-        return IndexSteps(retrieval, retrieval.own.get(split) if split is not None else None)
-    if isinstance(retrieval, PairSearch):
-        return PairSteps(retrieval, split == PAIRS_SPLIT)
-    return None
-
 
 NOWHERE = Places(np.zeros(0, np.int64), [])
 
@@ -179,9 +102,8 @@ class StepMemory:
         """
         log_p = step.log_probs
         entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
-        datastore = self.policy.row.sources[-1].inputs.datastore
-        assert datastore is not None, "weights of each context are learned for an index"
-        frequency = datastore.token_counts
+        frequency = self.policy.row.sources[-1].token_counts
+        assert frequency is not None, "weights of each context are learned for an index"
         counts = (
             frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)]
             .float()

@@ -25,9 +25,9 @@ from stages.artifacts.store import Store
 from stages.examples.batching import padded
 from stages.generation.translate import LineTranslator, Translated, open_line_translator
 from stages.inspection.settings import Request
+from stages.retrieval.neighbors import IndexSteps
 from stages.search.open import read_index
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_memory import IndexSteps
 from stages.translation.translator import Translator
 from tests.benchmarks.timing import Seconds, medians, timed
 

@@ -14,7 +14,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.memory import weight_network
 from stages.models.weights import load_model
-from stages.retrieval.weights.per_context import MOST, REACHES
+from stages.retrieval.weights.distance import MAX_WEIGHT, REACHES
 from tests.cli.conftest import Memlm
 from tests.cli.test_translation import model, pairs, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle
@@ -119,7 +119,9 @@ def test_a_weight_falls_with_the_distance_as_loops_say(
 
     def nll(split: list[Step], reach: float) -> float:
         return float(
-            np.mean([step.nll(min(MOST, max(0.0, 1 - step.distance / reach))) for step in split])
+            np.mean(
+                [step.nll(min(MAX_WEIGHT, max(0.0, 1 - step.distance / reach))) for step in split]
+            )
         )
 
     unit = sorted(step.distance for step in valid)[(len(valid) - 1) // 2]

@@ -20,13 +20,13 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.fields import FIELDS
 from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.models.weights import load_model
 from stages.needs import matching_memory
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.reports.fields import FIELDS
 from stages.retrieval.weights import grid
 from stages.retrieval.weights.grid import Grid
 from stages.search.config import IndexConfig

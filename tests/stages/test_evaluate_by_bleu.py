@@ -52,7 +52,7 @@ def test_bleu_chooses_what_perplexity_does_not(
     assert "bleu" not in by_perplexity.json("metrics.json")["tuning"]
     scores = iter([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0])
     monkeypatch.setattr(
-        "stages.evaluation.translations.try_point", lambda *_: {"bleu": next(scores)}
+        "stages.evaluation.translations.try_candidate", lambda *_: {"bleu": next(scores)}
     )
     by_bleu = evaluated(index, tune_by="bleu", **settings)
     chosen = [report.metrics["rows"][1]["memories"][0] for report in (by_perplexity, by_bleu)]

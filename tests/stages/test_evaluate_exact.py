@@ -13,7 +13,7 @@ from stages.index import BuildIndex
 from stages.memory import weight_network
 from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.grammar import parse_reading
-from stages.retrieval.sources.settings import SIZE
+from stages.retrieval.sources.amounts import SIZE
 from stages.search.config import IndexConfig, NeighborsConfig
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.slow_evaluation import evaluated, metrics

@@ -17,7 +17,7 @@ from stages.memory.readers import READERS
 from stages.methods import METHODS
 from stages.models import BACKBONES
 from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.registries import SOURCES
 from stages.tasks.config import GRIDS, READINGS, TUNE
 from stages.training.presets import choose_preset, preset_names
 

@@ -19,14 +19,14 @@ from stages.evaluation.figures.texts import (
     MOST_TOKENS,
     KnownText,
     counted_texts,
+    datastore_texts,
     digests_of,
+    input_texts,
     learned_text,
 )
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.indexes import EXACT
-from stages.lineage.sources import PAIRS
 from stages.metrics import finite, perplexity
-from stages.retrieval.sources.settings import Past
+from stages.retrieval.reading import Past, SourceSettings
 from stages.text.tokens import open_split, start_id
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """Datastores, exact indexes, and tokens whose pairs are searched."""
+    roles: tuple[str, ...] = ()
+    """Other inputs of sources."""
     past: Past | None = None
     """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache.
     """
@@ -83,21 +84,21 @@ class Counting:
 
     def reads(self, row: "MemoryRow | None") -> Reads:
         """Texts that a row may read; None: the model without memories."""
-        settings = (
-            [one for source in row.sources for one in source.reading.source_settings] if row else []
-        )
+        settings: list[SourceSettings] = []
+        for source in row.sources if row else ():
+            settings += source.reading.source_settings
+
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
-        roles = {"datastore": "datastore", "text": EXACT, "pairs": PAIRS}
-        stores += [
-            self.read[role]
-            for what, role in roles.items()
-            if any(what in one.reads for one in settings)
-        ]
-        pasts = {one.past(self.reset) for one in settings}
-        past: Past | None = (
-            "stream" if "stream" in pasts else "document" if "document" in pasts else None
-        )
-        return Reads(tuple({store.reference: store for store in stores}.values()), past)
+        if any(source.reads_datastore for source in settings):
+            stores.append(self.read["datastore"])
+        datastores = {store.reference: store for store in stores}
+        roles = [memory.role for source in settings for memory in source.inputs]
+
+        pasts = {source.past(self.reset) for source in settings}
+        past: Past | None = "document" if "document" in pasts else None
+        if "stream" in pasts:
+            past = "stream"
+        return Reads(tuple(datastores.values()), tuple(dict.fromkeys(roles)), past)
 
     def control(self, reads: Reads) -> dict[str, Any] | None:
         """The control of a row, JSON.
@@ -107,10 +108,8 @@ class Counting:
             too long. They are also None for a row that reads the scored text itself, since each
             token may find other rows.
         """
-        texts, scored = (
-            counted_texts(self.read["model"], reads.datastores),
-            self._tokens(self.split),
-        )
+        texts = self._known_texts(reads)
+        scored = self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):
             return None
         listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
@@ -177,7 +176,8 @@ class Counting:
 
     def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
         """Probabilities from counts in the text known beforehand, float64 [T]."""
-        key = ("beforehand", split, *(store.reference for store in reads.datastores))
+        stores = [store.reference for store in reads.datastores]
+        key = ("beforehand", split, *stores, *reads.roles)
         if key not in self._p:
             self._p[key] = self._ngrams(self._texts(split, reads)).p(
                 self._stream(split, self.reset)
@@ -207,9 +207,15 @@ class Counting:
     def _texts(self, split: str, reads: Reads) -> list[KnownText]:
         """Texts that are counted before a split is read, without the split itself."""
         own = digests_of(self.read["tokens"], split)
-        return [
-            text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own
-        ]
+        return [text for text in self._known_texts(reads) if text.ids != own]
+
+    def _known_texts(self, reads: Reads) -> list[KnownText]:
+        """All texts that may be counted beforehand, each once."""
+        memories: list[KnownText] = []
+        for datastore in reads.datastores:
+            memories += datastore_texts(datastore)
+        memories += input_texts({role: self.read[role] for role in reads.roles})
+        return counted_texts(self.read["model"], memories)
 
     def _is_learned(self, split: str) -> bool:
         learned = learned_text(self.read["model"])

@@ -7,7 +7,7 @@ target word.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,20 @@ PARTS = ("line", "blank-line")
 """Values of `tokenize --documents` that cut a passage into lines or paragraphs, which resemble
 their neighbours.
 """
+
+
+class CountedTokens(Protocol):
+    """Tokens of a split that count in figures."""
+
+    def scored(self, start: int, stop: int) -> np.ndarray:
+        """Whether each token of [start, stop) is scored, bool [stop - start]."""
+
+
+class AllTokens:
+    """All tokens count; a reader with counted tokens also keeps their hidden states."""
+
+    def scored(self, start: int, stop: int) -> np.ndarray:
+        return np.ones(stop - start, bool)
 
 
 @dataclass(frozen=True)

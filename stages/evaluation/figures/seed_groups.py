@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
-from stages.evaluation.fields import counting, held_against_counting
+from stages.reports.fields import counting, held_against_counting
 
 
 class Spread(NamedTuple):

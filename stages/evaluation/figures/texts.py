@@ -14,10 +14,9 @@ from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.ngram import Pieces
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import datastores_read
-from stages.lineage.indexes import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.registry import CODE
+from stages.retrieval.inputs import inputs_in
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.text import LONGEST, Text, ranges, sort_contexts
 from stages.text.tokens import TokenSplit, open_split
@@ -70,7 +69,7 @@ class KnownText:
     held: WholeSplit | tuple[DatastoreRows, int]
     """A whole split, or a datastore and the number of its source."""
     read_by: tuple[str, ...] = ()
-    """Roles of the artifacts that read it: `model`, `datastore`, `exact`."""
+    """Roles of the artifacts that read it: `model`, `datastore`, or that of a source's input."""
 
     def open(self) -> Pieces:
         """The known tokens, with their positions in the split."""
@@ -107,27 +106,30 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
     )
 
 
-def _held(holder: Artifact) -> Iterator[KnownText]:
-    """The rows of a datastore, a text for each source split; or the whole text of an exact index,
-    or of pairs.
-    """
-    if holder.kind == "tokens":
-        yield whole_split(holder, PAIRS_SPLIT, PAIRS)
-        return
-    if holder.kind == "index":
-        yield whole_split(holder.input(TEXT), str(holder.config["split"]), EXACT)
-        return
-    rows = DatastoreRows(holder)
+def datastore_texts(datastore: Artifact) -> Iterator[KnownText]:
+    """The rows of a datastore, a text for each source split."""
+    rows = DatastoreRows(datastore)
     for number, source in enumerate(rows.sources):
         first, end = rows.runs.block(number)
-        known = (
+        yield KnownText(
             frozenset(source.ids.items()),
             source.tokens.reference,
             source.split,
             end - first,
             source.paragraphs,
+            (rows, number),
+            ("datastore",),
         )
-        yield KnownText(*known, (rows, number), ("datastore",))
+
+
+def input_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
+    """The whole texts that other inputs of sources hold."""
+    texts = []
+    for memory, artifact in inputs_in(read):
+        text = memory.text(artifact)
+        if text is not None:
+            texts.append(whole_split(text.tokens, text.split, memory.role))
+    return texts
 
 
 def learned_text(model: Artifact) -> KnownText | None:
@@ -142,16 +144,15 @@ def learned_text(model: Artifact) -> KnownText | None:
     return whole_split(tokens, LEARNED)
 
 
-def counted_texts(model: Artifact, holders: Iterable[Artifact]) -> list[KnownText]:
-    """The texts of a model, datastores and exact indexes, each once; if two hold parts of a text,
-    the larger part.
+def counted_texts(model: Artifact, memories: Iterable[KnownText]) -> list[KnownText]:
+    """The texts of a model and of memories, each once; if two hold parts of a text, the larger
+    part.
     """
     learned = learned_text(model)
     texts = {} if learned is None else {learned.ids: learned}
-    for holder in holders:
-        for text in _held(holder):
-            if text.ids not in texts or texts[text.ids].tokens < text.tokens:
-                texts[text.ids] = text
+    for text in memories:
+        if text.ids not in texts or texts[text.ids].tokens < text.tokens:
+            texts[text.ids] = text
     return list(texts.values())
 
 
@@ -168,7 +169,7 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
     learned = read["model"].input("tokens")
     texts = [whole_split(learned, LEARNED, "model")] if LEARNED in learned.metrics["splits"] else []
     for datastore, _ in datastores_read(read):
-        for held in _held(datastore):
+        for held in datastore_texts(datastore):
             same = next(
                 (
                     n
@@ -181,8 +182,11 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
                 texts.append(held)
             elif "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
-    more = [text for role in (EXACT, PAIRS) if role in read for text in _held(read[role])]
-    return texts + [one for one in more if all(text.paragraphs != one.paragraphs for text in texts)]
+    return texts + [
+        other
+        for other in input_texts(read)
+        if all(text.paragraphs != other.paragraphs for text in texts)
+    ]
 
 
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
@@ -236,10 +240,12 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     Returns: None if there is no other text, or if the split or the texts have more than MOST_TOKENS
     tokens.
     """
-    datastores = [datastore for datastore, _ in datastores_read(read)]
-    holders = [*datastores, *(read[role] for role in (EXACT, PAIRS) if role in read)]
+    memories: list[KnownText] = []
+    for datastore, _ in datastores_read(read):
+        memories += datastore_texts(datastore)
+    memories += input_texts(read)
     own = digests_of(read["tokens"], split)
-    texts = [text for text in counted_texts(read["model"], holders) if text.ids != own]
+    texts = [text for text in counted_texts(read["model"], memories) if text.ids != own]
     scored = open_split(read["tokens"].zarr("tokens.zarr"), split)
     ids, offsets = np.asarray(scored.ids[:]), np.asarray(scored.doc_offsets[:])
     if not texts or max(len(ids), sum(text.tokens for text in texts)) > MOST_TOKENS:

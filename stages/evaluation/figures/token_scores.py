@@ -14,7 +14,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
 from stages.errors import ArtifactError
-from stages.evaluation.fields import SHUT
+from stages.reports.fields import SHUT
 
 Reading = Literal["final", "model"]
 GROUP = "scores.zarr"

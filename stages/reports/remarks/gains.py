@@ -5,10 +5,10 @@ anything.
 import math
 from collections.abc import Iterator, Sequence
 
-from stages.evaluation.fields import PLAIN, SHUT, counting, held_against_counting, repeated_share
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
+from stages.reports.fields import PLAIN, SHUT, counting, held_against_counting, repeated_share
 from stages.reports.remarks import (
     FEW_UNITS,
     HARDLY_BETTER,

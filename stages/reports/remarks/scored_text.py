@@ -1,16 +1,15 @@
 """Conditions on the scored text, and explanations of the words in a report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stages.diagnostics.options import probe_summaries
-from stages.evaluation.fields import repeated_share
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.indexes import EXACT
-from stages.lineage.sources import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
+from stages.reports.fields import repeated_share
 from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.retrieval.hyperparameters import meanings
+from stages.retrieval.inputs import memory_inputs
 from stages.text.form import form_words
 
 
@@ -84,8 +83,14 @@ def uneven_valid(report: Figures) -> Iterator[Finding]:
         )
 
 
-HOLDERS = {"model": "", EXACT: "the index's text, ", PAIRS: "the pairs, "}
-"""Words for a text that was read, by the role of its reader; others are a datastore's."""
+def text_words(roles: Sequence[str]) -> str:
+    """Words before a text that was read, by the roles of its readers; none for the model's own."""
+    if "model" in roles:
+        return ""
+    for role, memory in memory_inputs().items():
+        if role in roles:
+            return f"{memory.words}, "
+    return "the datastore's text, "
 
 
 def repeated_text(report: Figures) -> Iterator[Finding]:
@@ -97,10 +102,7 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
         return
     names, known = [], outside.get("texts", ())
     for text in known:
-        holder = next(
-            (words for role, words in HOLDERS.items() if role in text["read_by"]),
-            "the datastore's text, ",
-        )
+        holder = text_words(text["read_by"])
         name = f"{holder}{text['split']} of {text['corpus']}" if holder else text["split"]
         names.append(f"{name} ({text['repeated_share']:.1%})" if len(known) > 1 else name)
     yield (
@@ -156,7 +158,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
         return
     made = next(
         report["read"][role]
-        for role in ("datastore", EXACT, PAIRS, MODELS_OWN)
+        for role in ("datastore", *memory_inputs(), MODELS_OWN)
         if role in report["read"]
     )
     rows, others = "its own row", "rows of the tokens next to it"

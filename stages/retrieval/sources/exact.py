@@ -7,6 +7,7 @@ matches more weight. Source: unbounded n-grams, Liu et al. 2024 (infini-gram, ar
 read with a temperature.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.lineage.indexes import EXACT, text_splits
 from stages.memory.entries import Entries, HeldTokens, LogSums
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
-from stages.retrieval.sources.source import About, Needs, Source
+from stages.retrieval.sources.source import About, Needs, Opening, Source
+from stages.search.config import forbidden_rows
 from stages.suffixes.matches import Located, Matched, SortedContexts
+from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import LONGEST, Text
+from stages.text.tokens import open_split
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 """Default grid of τ, in tokens of a match."""
@@ -39,24 +44,59 @@ class MatchSource(Source):
         """1/τ."""
         return tuple(1 / (temperature * spread) for temperature in TEMPERATURES)
 
-    def _retrieved(
-        self, block: ScoredRange, part: slice, found: Matched, ids: np.ndarray, role: str
+    def _entries(
+        self, block: ScoredRange, part: slice, matches: Matched, ids: np.ndarray, role: str
     ) -> Retrieved:
-        """Matches as entries; places in `found` refer to `ids`, and to the text that `role` names."""
-        device, missing = block.lm.targets.device, found.places < 0
-        values = (
-            np.where(missing, -1, ids[found.places].astype(np.int64)) if len(ids) else found.places
-        )
-        scores = torch.from_numpy(found.shared).to(device).float()
-        scores = scores.masked_fill(torch.from_numpy(missing).to(device), -torch.inf)
-        entries = Entries(scores, torch.from_numpy(values).to(device))
-        return retrieve(
-            entries, block.lm.targets[part], torch.from_numpy(found.places).to(device), role
-        )
+        """Matches as entries; places of `matches` refer to `ids`, and to the text that `role`
+        names.
+        """
+        targets = block.lm.targets
+        is_missing = matches.places < 0
+        values = matches.places
+        # Without a token there is no match, and nothing to index.
+        if len(ids):
+            values = np.where(is_missing, -1, ids[matches.places].astype(np.int64))
+        scores = torch.from_numpy(matches.shared).to(targets.device).float()
+        scores = scores.masked_fill(torch.from_numpy(is_missing).to(targets.device), -torch.inf)
+        entries = Entries(scores, torch.from_numpy(values).to(targets.device))
+        places = torch.from_numpy(matches.places).to(targets.device)
+        return retrieve(entries, targets[part], places, role, are_lengths=True)
+
+
+@dataclass(frozen=True)
+class MatchedText:
+    """The text of an exact index.
+
+    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows
+    that are not found.
+    """
+
+    contexts: SortedContexts
+    own: Mapping[str, np.ndarray]
+    exclude: str
+
+    def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
+        """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None:
+        they may find all.
+        """
+        if split not in self.own:
+            return None
+        return forbidden_rows(self.exclude, start, stop, self.own[split])
 
 
 class ExactSource(MatchSource):
     """Matches in the text of an index."""
+
+    @classmethod
+    def open_memory(cls, opening: Opening) -> MatchedText:
+        """The sorted contexts of the index."""
+        index = opening.read[EXACT]
+        tokens = opening.read["tokens"]
+        own = {}
+        for split in text_splits(index, tokens):
+            arrays = open_split(tokens.zarr("tokens.zarr"), split)
+            own[split] = np.asarray(arrays.doc_offsets[:])
+        return MatchedText(open_contexts(index), own, opening.exclude)
 
     @property
     def needs(self) -> Needs:
@@ -64,28 +104,31 @@ class ExactSource(MatchSource):
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve the longest matches of a range's contexts; a context stays within its document."""
-        contexts = self.inputs.contexts
-        assert contexts is not None, "the index is opened"
+        memory: MatchedText = self.memory
+        contexts = memory.contexts
         text = _read_so_far(scored_range, contexts.text.vocabulary)
-        first, forbidden = len(text) - len(scored_range.lm), scored_range.forbidden
+        first = len(text) - len(scored_range.lm)
+        forbidden = memory.forbidden(
+            scored_range.split, scored_range.lm.start, scored_range.lm.stop
+        )
 
-        def of(part: slice) -> Retrieved:
+        def retrieve_part(part: slice) -> Retrieved:
             located = contexts.locate(text, np.arange(first + part.start, first + part.stop))
-            found = contexts.best(
-                located, self.width, without=None if forbidden is None else forbidden[part]
-            )
-            return self._retrieved(scored_range, part, found, contexts.text.ids, "exact")
+            without = None if forbidden is None else forbidden[part]
+            matches = contexts.best(located, self.width, without=without)
+            return self._entries(scored_range, part, matches, contexts.text.ids, EXACT)
 
-        return of
+        return retrieve_part
 
 
 class ExactStreamSource(MatchSource):
     """Matches in the last positions of the split, across documents."""
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of positions back to choose from."""
-        return self.reading.value("size")
+    def sizes(self) -> tuple[int | None, ...]:
+        """Numbers of positions back to choose from, in ascending order; None: all positions."""
+        sizes: tuple[int, ...] | None = self.reading.value("size")
+        return (None,) if sizes is None else sizes
 
     @property
     def about(self) -> About:
@@ -105,7 +148,8 @@ class ExactStreamSource(MatchSource):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reach=self.sizes[-1] + LONGEST)
+        size = self.sizes[-1]
+        return Needs(reach=sys.maxsize if size is None else size + LONGEST)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Sort the past and the range together; each position finds the matches before it."""
@@ -113,28 +157,38 @@ class ExactStreamSource(MatchSource):
         ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
         first = len(ids) - len(lm)
         contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.inputs.vocabulary))
-        # one sort of past and range serves all; each position starts at its own place in that order
+        # One sort of past and range serves all; each position starts at its own rank in that order.
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
         whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)
 
-        def within(own: np.ndarray, size: int, part: slice) -> Retrieved:
-            at = Located(rank[own], contexts.shared[rank[own]], whole[own])
-            found = contexts.best(
-                at, self._matches, within=np.stack([np.maximum(own - size, 0), own], axis=1)
-            )
-            places = np.where(found.places < 0, -1, found.places + lm.stop - len(ids))
-            retrieved = self._retrieved(scored_range, part, found, ids, "")
-            (one,) = retrieved.parts
-            return Retrieved((one._replace(ids=torch.from_numpy(places).to(lm.targets.device)),))
+        def retrieve_within(positions: np.ndarray, size: int | None, part: slice) -> Retrieved:
+            """The matches of some positions, in as many positions before each."""
+            ranks = rank[positions]
+            located = Located(ranks, contexts.shared[ranks], whole[positions])
+            earliest = np.maximum(positions - (len(ids) if size is None else size), 0)
+            within = np.stack([earliest, positions], axis=1)
+            matches = contexts.best(located, self._matches, within=within)
 
-        def of(part: slice) -> Retrieved:
-            own = np.arange(first + part.start, first + part.stop)
-            each = {size: within(own, size, part) for size in self.sizes}
-            last = each[self.sizes[-1]]
-            return last if len(each) == 1 else BySize(last.parts, each)
+            (entries,) = self._entries(scored_range, part, matches, ids, "").parts
+            # Places are positions of past and range; readers count them from the split's start.
+            places = np.where(matches.places < 0, -1, matches.places + lm.stop - len(ids))
+            rows = torch.from_numpy(places).to(lm.targets.device)
+            return Retrieved((entries._replace(ids=rows),))
 
-        return of
+        def retrieve_part(part: slice) -> Retrieved:
+            positions = np.arange(first + part.start, first + part.stop)
+            if len(self.sizes) == 1:
+                return retrieve_within(positions, self.sizes[0], part)
+            by_size = {
+                size: retrieve_within(positions, size, part)
+                for size in self.sizes
+                if size is not None
+            }
+            largest = by_size[max(by_size)]
+            return BySize(largest.parts, by_size)
+
+        return retrieve_part
 
 
 @dataclass(frozen=True)
@@ -147,16 +201,17 @@ class BySize(Retrieved):
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         sums = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
-        return LogSums(
-            **{name: torch.cat([vars(one)[name] for one in sums], 1) for name in vars(sums[0])}
-        )
+        columns = {
+            name: torch.cat([getattr(part, name) for part in sums], 1) for name in vars(sums[0])
+        }
+        return LogSums(**columns)
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
         return self.by_size[cutoff].held(rows, scale, self._width)
 
     def taken(self, rows: Tensor, targets: Tensor) -> Retrieved:
-        each = {size: one.taken(rows, targets) for size, one in self.by_size.items()}
-        return BySize(super().taken(rows, targets).parts, each)
+        by_size = {size: entries.taken(rows, targets) for size, entries in self.by_size.items()}
+        return BySize(super().taken(rows, targets).parts, by_size)
 
     @property
     def _width(self) -> int:

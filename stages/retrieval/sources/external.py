@@ -1,14 +1,16 @@
-"""Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few
-pairs.
-"""
+"""Code of the source `external`: neighbours in a datastore, and their scores."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from stages.lineage.sources import PAIRS
+from stages.artifacts.artifact import Artifact
+from stages.encoding.key_encoder import KeyEncoder
+from stages.lineage.indexes import row_counts
+from stages.lineage.rows import own_rows, stored_keys
 from stages.memory.external import (
     Neighbors,
     best_first,
@@ -16,10 +18,20 @@ from stages.memory.external import (
     scaled_dot,
     scores_from_distances,
 )
+from stages.methods.defaults import is_own_datastore
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
-from stages.retrieval.neighbors import Datastore
+from stages.retrieval.neighbors import (
+    Datastore,
+    ExternalMemory,
+    IndexSearch,
+    PointerSearch,
+    Retrieval,
+    StoredNeighbors,
+)
+from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
-from stages.retrieval.sources.source import About, Needs, Source
+from stages.retrieval.sources.source import About, Needs, Opening, Source
+from stages.search.open import open_searcher
 
 
 class ExternalSource(Source):
@@ -28,11 +40,38 @@ class ExternalSource(Source):
     role: ClassVar[str] = "datastore"
     """Role of the artifact that holds the neighbours' rows."""
 
+    @classmethod
+    def open_memory(cls, opening: Opening) -> ExternalMemory:
+        """The datastore of the readings, and the source of its neighbours: stored ones, or a
+        search.
+        """
+        read = opening.read
+        reader = opening.reader
+        datastore = open_datastore(read, reader.device)
+        model = opening.model if is_own_datastore(read) else None
+        encoder = KeyEncoder.of(read["datastore"], reader, model)
+        return ExternalMemory(datastore, _open_retrieval(opening, datastore), encoder)
+
+    @classmethod
+    def outline_memory(
+        cls, read: Mapping[str, Artifact], readings: Sequence[Reading], device: torch.device
+    ) -> Datastore:
+        """The datastore without values."""
+        values = torch.empty(0, dtype=torch.int32, device=device)
+        metric = read["index"].config["metric"]
+        return Datastore(stored_keys(read["datastore"]), values, metric, is_lossless(read))
+
     @property
     def datastore(self) -> Datastore:
         """The datastore that is searched."""
-        assert self.inputs.datastore is not None, "it is opened for a reading of it"
-        return self.inputs.datastore
+        memory = self.memory
+        assert memory is not None, "it is opened for a reading of it"
+        datastore: Datastore = getattr(memory, "datastore", memory)
+        return datastore
+
+    @property
+    def token_counts(self) -> Tensor:
+        return self.datastore.token_counts
 
     @property
     def recompute(self) -> bool:
@@ -75,14 +114,14 @@ class ExternalSource(Source):
         targets = scored_range.lm.targets
         ids, scores = self._scores(scored_range)
 
-        def of(part: slice) -> Retrieved:
+        def retrieve_part(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
-            found = Neighbors(
+            neighbors = Neighbors(
                 rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts
             )
-            return retrieve(external_entries(found), targets[part], rows, self.role)
+            return retrieve(external_entries(neighbors), targets[part], rows, self.role)
 
-        return of
+        return retrieve_part
 
     @property
     def metric(self) -> str:
@@ -97,9 +136,8 @@ class ExternalSource(Source):
         assert found is not None
         ids, distances = found.ids[:, : self.width], found.distances[:, : self.width]
         if self.recompute:
-            distances = scored_range.exact_distances(
-                self.datastore.keys, metric, self.width
-            ).distances
+            stored = scored_range.stored_distances
+            distances = stored.nearest(self.datastore.keys, metric, self.width).distances
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.comparison.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
@@ -123,12 +161,51 @@ class ExternalSource(Source):
         return tuple(1 / (fraction * spread) for fraction in TEMPERATURE_FRACTIONS)
 
 
-class SimilarPairsSource(ExternalSource):
-    """Neighbours like those of a datastore; rows are tokens of the split of the pairs."""
+def open_datastore(read: Mapping[str, Artifact], device: torch.device) -> Datastore:
+    """The datastore that an evaluation reads, with its values on a device."""
+    index = read["index"]
+    stored: Any = read["datastore"].zarr("datastore.zarr")["values"]
+    # The last value is the token of missing neighbours.
+    values = np.append(np.asarray(stored[:]), np.int32(-1))
+    counts = row_counts(index)
+    merged = None
+    if counts is not None:
+        merged = torch.from_numpy(np.append(counts, np.int32(0))).to(device)
+    return Datastore(
+        stored_keys(read["datastore"]),
+        torch.from_numpy(values).to(device),
+        index.config["metric"],
+        is_lossless(read),
+        merged,
+    )
 
-    role: ClassVar[str] = PAIRS
 
-    @property
-    def about(self) -> About:
-        """Description with the number of pairs instead of how distances were found."""
-        return replace(super().about, details={"pairs": self.reading.value("pairs")})
+def _open_retrieval(opening: Opening, datastore: Datastore) -> Retrieval:
+    """The source of a datastore's neighbours, as many as the readings read at most."""
+    read = opening.read
+    reader = opening.reader
+    index = read["index"]
+    k = max(reading.neighbors for reading in opening.readings)
+    if "neighbors" in read:
+        return StoredNeighbors(read["neighbors"].zarr("neighbors.zarr"), k, datastore.metric)
+
+    searcher = open_searcher(
+        index.file("index.faiss"),
+        index.config,
+        (datastore.keys.rows, datastore.keys.dim),
+        reader.device.type,
+        index.metrics.get("held"),
+    )
+    own = own_rows(read["datastore"], read["tokens"])
+    search = IndexSearch(searcher, k, own, opening.exclude)
+    # A reading with pointers stands alone.
+    fewest = opening.readings[0].value("pointers")
+    if fewest is None:
+        return search
+    return PointerSearch(search, datastore, reader.tokens, fewest)
+
+
+def is_lossless(read: Mapping[str, Artifact]) -> bool:
+    """Whether distances of neighbours are computed from the stored keys, without loss."""
+    is_recomputed = "neighbors" in read and read["neighbors"].config["exact"]
+    return bool(read["index"].metrics["lossless"] or is_recomputed)

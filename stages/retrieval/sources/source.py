@@ -1,22 +1,24 @@
-"""The interface of sources: entries that the tokens of a range read, and required inputs; and
-unions of sources.
+"""The interface of sources: the memory that each opens, and the entries that the tokens of a range
+read; and unions of sources.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
+import torch
+from torch import Tensor
+
+from stages.artifacts.artifact import Artifact
+from stages.encoding.encode import SplitReader
 from stages.memory.hyperparameter import doubling_cutoffs
+from stages.models.language_model import LanguageModel
 from stages.retrieval.grids import ReadingGrid, reading_grid
-from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
+from stages.retrieval.registries import SOURCES
 from stages.retrieval.scored_range import CHUNK_ENTRIES, Retrieved, RetrievedOf, ScoredRange
-from stages.retrieval.sources import SOURCES
-
-if TYPE_CHECKING:
-    from stages.suffixes.matches import SortedContexts
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,23 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """An evaluation whose sources open their memories."""
+
+    read: Mapping[str, Artifact]
+    """Artifacts by role, those of `SourceSettings.inputs` among them."""
+    readings: Sequence[Reading]
+    """All readings, completed; a memory that several of them read is opened once."""
+    model: LanguageModel
+    reader: SplitReader
+    """The way the model reads splits."""
+    exclude: str
+    """Rule for the rows that tokens of a memory's own text do not find."""
+
+
+@dataclass(frozen=True)
 class SourceInputs:
-    """Inputs that sources are opened with."""
+    """Inputs of the sources of a row."""
 
     context: int
     """Inputs of a window."""
@@ -69,9 +86,8 @@ class SourceInputs:
     """Whether windows overlap, so that a position has another representation in each."""
     device: str = "cpu"
     """Type of the device that memory is read on."""
-    datastore: Datastore | None = None
-    contexts: "SortedContexts | None" = None
-    """Sorted, for exact matches; None: none are read."""
+    memories: "Mapping[type[Source], Any]" = field(default_factory=dict)
+    """Result of `open_memory`, or of `outline_memory`, by the class of a source."""
     vocabulary: int = 2**31
 
 
@@ -99,6 +115,28 @@ class Source(ABC):
     reading: Reading
     """The requested reading, completed."""
     inputs: SourceInputs
+
+    @classmethod
+    def open_memory(cls, opening: Opening) -> Any:
+        """Memory that the source reads from artifacts; None: it reads none."""
+        return None
+
+    @classmethod
+    def outline_memory(
+        cls, read: Mapping[str, Artifact], readings: Sequence[Reading], device: torch.device
+    ) -> Any:
+        """The same without its content, for plans and reports, which retrieve nothing."""
+        return None
+
+    @property
+    def memory(self) -> Any:
+        """Result of `open_memory`, or of `outline_memory`."""
+        return self.inputs.memories.get(type(self))
+
+    @property
+    def token_counts(self) -> Tensor | None:
+        """Occurrences of each token among its entries, int64, followed by a 0; None: not counted."""
+        return None
 
     @property
     @abstractmethod
@@ -161,9 +199,13 @@ class Source(ABC):
 
 def open_source(reading: Reading, inputs: SourceInputs) -> Source:
     """The memory of a completed reading."""
-    kinds = dict.fromkeys(map(SOURCES.load, reading.sources))
-    parts = tuple(kind(reading, inputs) for kind in kinds)
+    parts = tuple(kind(reading, inputs) for kind in source_classes(reading.sources))
     return parts[0] if len(parts) == 1 else UnionSource(reading, inputs, parts)
+
+
+def source_classes(names: Iterable[str]) -> list[type[Source]]:
+    """The classes of sources, each once, in their order."""
+    return list(dict.fromkeys(SOURCES.load(name) for name in names))
 
 
 @dataclass(frozen=True)
@@ -222,16 +264,18 @@ class UnionSource(Source):
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve entries of all parts, in their order."""
-        leader, found = self._leader, [(part, part.retrieve(scored_range)) for part in self.parts]
+        retrievals = [(part, part.retrieve(scored_range)) for part in self.parts]
 
-        def of(rows: slice) -> Retrieved:
-            each = [
-                held(rows) if part is leader else held(rows).fixed(part.cutoffs[-1])
-                for part, held in found
-            ]
-            return reduce(Retrieved.beside, each)
+        def retrieve_rows(rows: slice) -> Retrieved:
+            parts = []
+            for source, retrieve in retrievals:
+                entries = retrieve(rows)
+                if source is not self._leader:
+                    entries = entries.fixed(source.cutoffs[-1])
+                parts.append(entries)
+            return reduce(Retrieved.concat, parts)
 
-        return of
+        return retrieve_rows
 
     def narrowed(self, cutoff: int) -> Self:
         leader = self._leader

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stages.memory.entries import LogSums
 from stages.metrics import finite
-from stages.retrieval.grids import ReadingGrid, best_point
+from stages.retrieval.grids import GridIndex, Point, ReadingGrid, best_points, sum_at
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.policy import Arrays, Choice, Pass, Record, WeightPolicy
 
@@ -34,10 +34,15 @@ class Fixed(WeightPolicy):
 
     @cached_property
     def chosen(self) -> Choice:
+        # Without sums all points are equally good, and the first one is chosen.
         even = np.zeros([n for grid in self.grids for n in grid.shape])
-        cutoffs = self.grids[0].cutoffs if self.with_curve and len(self.grids) == 1 else ()
-        by_cutoff = [best_point(even, self.grids, [(cutoff,)]) for cutoff in cutoffs]
-        return Choice(best_point(even, self.grids, self.allowed), by_cutoff)
+        points = best_points(even, self.grids, self.allowed)
+        if not self.with_curve or len(self.grids) > 1:
+            return Choice(points)
+        by_cutoff = [
+            best_points(even, self.grids, [(cutoff,)])[0] for cutoff in self.grids[0].cutoffs
+        ]
+        return Choice(points, by_cutoff)
 
 
 @dataclass(frozen=True)
@@ -58,34 +63,31 @@ class Grid(WeightPolicy):
             for rows, retrieved in self.row.retrieve(block):
                 nll += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, self.grids)
             return {"nll": nll}
-        parts = [
-            [
-                one.log_sums(grid.scales, grid.cutoffs)
-                for one, grid in zip(retrieved, self.grids, strict=True)
-            ]
-            for _, retrieved in self.row.retrieve(block)
-        ]
+        by_reading: list[list[LogSums]] = [[] for _ in self.grids]
+        for _, retrieved in self.row.retrieve(block):
+            for parts, entries, grid in zip(by_reading, retrieved, self.grids, strict=True):
+                parts.append(entries.log_sums(grid.scales, grid.cutoffs))
         counted = block.counted_rows
-        log_sums = [_joined(one) for one in zip(*parts, strict=True)]
+        log_sums = [_joined(parts) for parts in by_reading]
         return arrays_of((scored.log_p[counted], scored.log_z[counted], log_sums))
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
-        return self._choice(observed)._asdict()
+        return self._choice(observed).record(self.grids)
 
     @property
-    def candidates(self) -> list[Sequence[int]]:
-        """Indices of all points of a lone reading that may be chosen."""
-        (grid,), (allowed,) = self.grids, self.allowed
-        cutoffs = [grid.cutoffs.index(cutoff) for cutoff in allowed]
-        return list(product(range(len(grid.scales)), cutoffs, range(len(grid.tried))))
+    def candidates(self) -> list[Point]:
+        """All points of a lone reading that may be chosen; none for several readings."""
+        if len(self.grids) > 1:
+            return []
+        grid = self.grids[0]
+        settings = product(grid.scales, self.allowed[0], grid.tried)
+        return [Point(cutoff, scale, weight) for scale, cutoff, weight in settings]
 
-    def at(self, indices: Sequence[int]) -> Self:
-        """The policy at a point, whatever its likelihood."""
-        return self.after(TUNE.name, Choice(indices)._asdict())
+    def at(self, candidate: Point) -> Self:
+        return self.after(TUNE.name, Choice((candidate,)).record(self.grids))
 
-    def settle(self, indices: Sequence[int], observed: Iterable[Arrays]) -> Record:
-        """The choice of a lone reading's point, made by another measure than likelihood."""
-        return self._choice(observed, indices)._asdict()
+    def settle(self, candidate: Point, observed: Iterable[Arrays]) -> Record:
+        return self._choice(observed, candidate).record(self.grids)
 
     def scratch_bytes(self, tokens: int) -> int:
         return 0 if self.tries_all else sums_bytes(self.grids, tokens)
@@ -103,40 +105,46 @@ class Grid(WeightPolicy):
 
     @cached_property
     def chosen(self) -> Choice:
-        return Choice(**self.choices[TUNE.name])
+        return Choice.of_record(self.choices[TUNE.name], self.grids)
 
-    def _choice(self, observed: Iterable[Arrays], settled: Sequence[int] | None = None) -> Choice:
-        """The best indices, if none are settled; a lone reading also gets the best ones for every
+    def _choice(self, observed: Iterable[Arrays], settled: Point | None = None) -> Choice:
+        """The best points, if none is settled; a lone reading also gets the best one for every
         cut-off.
         """
         assert settled is None or self.tries_all, "a lone reading tries all"
         if not self.tries_all:
-            end, trace = coordinate_descent(
+            points, trace = coordinate_descent(
                 lambda: map(sums_of, observed), self.grids, self.allowed
             )
-            return Choice(end, best_nll=finite(trace[-1]))
-        nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
-        indices = settled or best_point(nll, self.grids, self.allowed)
-        best = finite(float(nll[tuple(indices)]))
-        if len(self.grids) > 1:
-            return Choice(indices, best_nll=best)
-        # a curve with memory switched off at some cut-offs would be misleading
-        shown = nll[:, :, self._shown_weights(indices)]
-        by_cutoff = [
-            indices if number == indices[1] else best_point(shown, self.grids, [(cutoff,)])
-            for number, cutoff in enumerate(self.grids[0].cutoffs)
-        ]
-        sums = [[finite(value) for value in line] for line in nll[:, indices[1], :].tolist()]
-        return Choice(
-            indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff]
-        )
+            return Choice(points, best_nll=finite(trace[-1]))
 
-    def _shown_weights(self, indices: Sequence[int]) -> slice:
+        nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
+        points = best_points(nll, self.grids, self.allowed) if settled is None else (settled,)
+        best = finite(sum_at(nll, self.grids, points))
+        if len(self.grids) > 1:
+            return Choice(points, best_nll=best)
+        return self._lone_choice(nll, points[0], best)
+
+    def _lone_choice(self, nll: np.ndarray, point: Point, best: float | None) -> Choice:
+        """The choice of a lone reading's point, with the best point of every other cut-off."""
+        # A curve with memory switched off at some cut-offs would be misleading.
+        shown = nll[:, :, self._shown_weights(point)]
+        by_cutoff = []
+        for cutoff in self.grids[0].cutoffs:
+            is_chosen = cutoff == point.cutoff
+            by_cutoff.append(point if is_chosen else best_points(shown, self.grids, [(cutoff,)])[0])
+
+        at_cutoff = nll[:, self.grids[0].cutoffs.index(point.cutoff), :]
+        sums = [[finite(value) for value in line] for line in at_cutoff.tolist()]
+        curve = [finite(sum_at(nll, self.grids, [other])) for other in by_cutoff]
+        return Choice((point,), by_cutoff, sums, best, curve)
+
+    def _shown_weights(self, point: Point) -> slice:
         """Indices of the weights that reports show; the weight that switches memory off is shown
         only if chosen.
         """
         grid = self.grids[0]
-        return slice(None) if grid.is_off(grid.tried[indices[2]]) else slice(len(grid.weights))
+        return slice(None) if grid.is_off(point.weight) else slice(len(grid.weights))
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
         """Mean negative log-likelihood of a lone reading, nats per token of the tuning split,
@@ -144,27 +152,27 @@ class Grid(WeightPolicy):
 
         Values are those at the best number of entries. None for several readings.
         """
-        nll, indices = self.chosen.nll, self.chosen.indices
-        if nll is None:
+        if self.chosen.nll is None:
             return None
-        (grid,), (source,) = self.grids, self.row.sources
-        reading = source.reading
-        shown = sorted(
-            range(len(grid.tried))[self._shown_weights(indices)], key=grid.tried.__getitem__
-        )
+        grid = self.grids[0]
+        source = self.row.sources[0]
+        point = self.chosen.points[0]
+        shown = range(len(grid.tried))[self._shown_weights(point)]
+        columns = sorted(shown, key=grid.tried.__getitem__)
+        nll = []
+        for sums in self.chosen.nll:
+            nats = [sums[column] for column in columns]
+            nll.append([None if total is None else total / tokens for total in nats])
         return {
             "row": self.row.name,
             "over": source.about.amount,
-            "at": grid.cutoffs[indices[1]],
+            "at": point.cutoff,
             "tokens": tokens,
-            "scale_name": reading.scale_name,
+            "scale_name": source.reading.scale_name,
             "scales": [grid.shown_scale(scale) for scale in grid.scales],
-            "weight_name": reading.weight_name,
-            "weights": [grid.tried[at] for at in shown],
-            "nll": [
-                [None if (nats := line[at]) is None else nats / tokens for at in shown]
-                for line in nll
-            ],
+            "weight_name": source.reading.weight_name,
+            "weights": [grid.tried[column] for column in columns],
+            "nll": nll,
         }
 
 
@@ -229,15 +237,11 @@ n].
 Parts = Callable[[], Iterable[TuningSums]]
 """Reads the tuning split again, part by part; only one part is in memory at a time."""
 LOG_SUMS = ("target", "total", "max_score")
-Index = tuple[int, ...]
-"""Scale, cut-off and weight, as indices into the grid of a reading; of several readings, one after
-the other.
-"""
 
 
 def coordinate_descent(
     parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]
-) -> tuple[Index, list[float]]:
+) -> tuple[tuple[Point, ...], list[float]]:
     """Tune one reading at a time over its whole grid, with the others fixed, until none changes.
 
     The start is the best point of each reading, given those before it. A reading changes only to a
@@ -249,7 +253,7 @@ def coordinate_descent(
         parts: reads the tuning split.
         grids: the grid of each reading, in the order in which they are applied.
         allowed: the cut-offs that may be chosen for each reading.
-    Returns: indices of the end point, and the nats summed over the tuning split at the start and
+    Returns: the point of each reading at the end, and the nats summed over the tuning split at the start and
     after each step.
 
     The model gives two tokens the probabilities 0.01 and 0.25. The first memory knows only the
@@ -263,39 +267,46 @@ def coordinate_descent(
     >>> part = torch.tensor([0.01, 0.25]).log(), torch.zeros(2), [known(1.0, 0.0), known(1.0, 1.0)]
     >>> grid = ReadingGrid(Interpolate(), scales=(1.0,), cutoffs=(1,), weights=(0.0, 0.5, 0.9))
     >>> best, nll = coordinate_descent(lambda: [part], [grid, grid], [(1,), (1,)])
-    >>> best  # weight 2 of the grid for both
-    (0, 0, 2, 0, 0, 2)
+    >>> [point.weight for point in best]
+    [0.9, 0.9]
     >>> torch.tensor(nll).neg().exp()  # 0.9505 · 0.9125, then 0.9901 · 0.9025
     tensor([0.8673, 0.8936])
     """
-    found: list[Index] = []
-    for number in range(len(grids)):
-        sums = _sweep_one(parts, grids[: number + 1], found, number)
-        found.append(best_point(sums, [grids[number]], [allowed[number]]))
-    trace, unchanged = [float(sums[found[-1]])], 1
+    points: list[Point] = []
+    for number, grid in enumerate(grids):
+        sums = _sweep_one(parts, grids[: number + 1], points, number)
+        points += best_points(sums, [grid], [allowed[number]])
+    trace = [sum_at(sums, grids[-1:], points[-1:])]
+
+    # Readings are visited in turn; the last one has just been given its best point.
+    num_unchanged = 1
     for number in islice(cycle(range(len(grids))), MAX_ROUNDS * len(grids)):
-        if unchanged == len(grids):
+        if num_unchanged == len(grids):
             break
-        sums = _sweep_one(parts, grids, found, number)
-        best = best_point(sums, [grids[number]], [allowed[number]])
+        grid = grids[number]
+        sums = _sweep_one(parts, grids, points, number)
+        best = best_points(sums, [grid], [allowed[number]])
+        nll = sum_at(sums, [grid], best)
         # Only a strictly better point counts: equal points would alternate for ever.
-        if sums[best] < sums[found[number]]:
-            found[number], unchanged = best, 1
-            trace.append(float(sums[best]))
+        if nll < sum_at(sums, [grid], [points[number]]):
+            points[number] = best[0]
+            trace.append(nll)
+            num_unchanged = 1
         else:
-            unchanged += 1
-    return sum(found, ()), trace
+            num_unchanged += 1
+    return tuple(points), trace
 
 
 def _sweep_one(
-    parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int
+    parts: Parts, grids: Sequence[ReadingGrid], points: Sequence[Point], number: int
 ) -> np.ndarray:
     """Summed nats at every point of one reading's grid, with the others fixed; float64 [S, C, G]."""
+    indices = [grid.index_of(point) for grid, point in zip(grids, points, strict=False)]
     total = np.zeros(grids[number].shape)
     for log_p, log_z, log_sums in parts():
         for start in range(0, len(log_p), CHUNK_TOKENS):
             chunk = slice(start, start + CHUNK_TOKENS)
-            part = log_p[chunk], log_z[chunk], [_cut(one, chunk) for one in log_sums]
+            part = log_p[chunk], log_z[chunk], [_cut(sums, chunk) for sums in log_sums]
             total += _sweep_part(part, grids, indices, number)
     return total
 
@@ -307,7 +318,7 @@ def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
 
 
 def _sweep_part(
-    part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int
+    part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[GridIndex], number: int
 ) -> np.ndarray:
     log_p, log_z, log_sums = part
     grid, sums = grids[number], np.zeros(grids[number].shape)
@@ -323,11 +334,11 @@ def _sweep_part(
 
 
 def _read(
-    log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: Index
+    log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: GridIndex
 ) -> Tensor:
     """log p [..., n] after one more reading, at a point of its grid."""
-    scale, cutoff, weight = index
-    return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.tried[weight])
+    memory = log_sums.at(index.scale, index.cutoff)
+    return grid.reader.read(log_p, log_z, memory, grid.tried[index.weight])
 
 
 def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:

@@ -1,19 +1,17 @@
-"""A weight of the last memory for each context, fitted on the tuning split; policies on matches and
-on distance.
-"""
+"""A weight of the last memory for each context, by a model that is fitted on the tuning split."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
-from stages.memory.weight_network import ContextWeights, LengthWeights, Positions, learn
+from stages.memory.weight_network import ContextWeights, Positions, learn
 from stages.retrieval.grids import Point
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE, Grid
@@ -70,11 +68,6 @@ class OnPositions(Grid):
             if weights
             else log_p
         )
-
-    @cached_property
-    def curve(self) -> list[Point]:
-        """Empty: weights are fitted for the chosen numbers alone."""
-        return []
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
         """Observe as a grid does; in the second pass, leave the positions."""
@@ -210,104 +203,3 @@ class PerContext(OnPositions):
         described = super().describe(tune_split)
         described[-1]["interior"].pop(self.row.sources[-1].reading.weight_name, None)
         return described
-
-
-COMPARED = 16
-"""Maximum number of matches of a context whose tokens are compared."""
-
-
-@dataclass(frozen=True)
-class ByLength(PerContext):
-    """Weights of `LengthWeights`. They are used only if they gain on held-out text."""
-
-    fitted: ClassVar[type[Any]] = LengthWeights
-    features: ClassVar[int] = 3
-
-    def inputs(
-        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
-    ) -> Float[Tensor, "n f"]:
-        """Length of the longest match, number of matches of that length, and the share of their
-        most frequent token.
-        """
-        return match_features(*retrieved.scored(self.best[-1].cutoff))
-
-    def fit(self, positions: Positions, weight: float) -> LengthWeights:
-        return LengthWeights.fitted(positions, weight)
-
-
-def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:
-    """Length, number and agreement of the longest matches; 0 if there is none.
-
-    Args:
-        scores: length of each match in tokens, -inf if one is missing.
-        values: int [n, k], the token that followed each match.
-
-    >>> match_features(torch.tensor([[2.0, 3.0, 3.0]]), torch.tensor([[7, 8, 9]])).tolist()
-    [[3.0, 2.0, 0.5]]
-    """
-    scores, order = scores.sort(dim=-1, descending=True, stable=True)
-    longest = scores[:, :1].clamp(min=0)
-    number = (scores == scores[:, :1]).sum(-1, keepdim=True) * (longest > 0)
-    values = values.gather(1, order)[:, :COMPARED]
-    found = (scores == scores[:, :1])[:, :COMPARED] & (longest > 0)
-    alike = (values[:, :, None] == values[:, None, :]) & found[:, None, :] & found[:, :, None]
-    agreement = alike.sum(-1).amax(-1, keepdim=True) / found.sum(-1, keepdim=True).clamp(min=1)
-    return torch.cat((longest, number.to(longest), agreement.to(longest)), -1).double()
-
-
-MOST = 0.99
-"""The largest λ: the formula gives 1 at distance 0, which would leave other tokens no probability.
-"""
-REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
-"""Distances tried for λ to reach 0, as multiples of the median distance."""
-
-
-@dataclass(frozen=True)
-class DistanceWeights:
-    """λ = max(0, 1 − d / reach), where d is the squared distance to the nearest entry.
-
-    >>> DistanceWeights(4.0).logits(torch.tensor([[0.0], [1.0], [5.0]])).sigmoid().tolist()
-    [0.99, 0.75, 0.0]
-    """
-
-    reach: float
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(**record)
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        return asdict(self)
-
-    def logits(self, inputs: Float[Tensor, "n 1"]) -> Float[Tensor, " n"]:
-        """Logits of λ, float64 on the CPU; −inf beyond reach."""
-        return (1 - inputs[:, 0].double().cpu() / self.reach).clamp(0, MOST).logit()
-
-
-class ByDistance(PerContext):
-    """Weights of `DistanceWeights`; the reach is the one of `REACHES` with the highest likelihood.
-
-    They are used only if they gain on held-out text.
-
-    Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation,
-    arXiv:2302.12188), section 3.
-    """
-
-    fitted: ClassVar[type[Any]] = DistanceWeights
-    features: ClassVar[int] = 1
-
-    def inputs(
-        self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved
-    ) -> Float[Tensor, "n 1"]:
-        """The squared distance to the nearest entry, float64; inf where there is none."""
-        scores, _ = retrieved.scored(self.best[-1].cutoff)
-        return -scores.amax(-1, keepdim=True).double()
-
-    def fit(self, positions: Positions, weight: float) -> DistanceWeights:
-        distances = positions.inputs[:, 0]
-        unit = float(distances.median()) or 1.0
-        tried = [DistanceWeights(reach * unit) for reach in REACHES]
-        return max(
-            tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum())
-        )

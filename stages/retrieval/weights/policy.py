@@ -15,11 +15,11 @@ from torch import Tensor
 
 from stages.memory.entries import LogSums
 from stages.memory.predicted_gain import PredictedGain
-from stages.retrieval.grids import Point, ReadingGrid, interior, points_at
+from stages.retrieval.grids import GridIndex, Point, ReadingGrid, interior
+from stages.retrieval.registries import WEIGHTS
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs, Source
-from stages.retrieval.weights import WEIGHTS
 
 Record = Mapping[str, Any]
 """Outcome of a choice, JSON."""
@@ -44,22 +44,48 @@ class Pass(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Chosen indices into the grids of a row, JSON.
+    """Chosen points of the grids of a row."""
 
-    Three numbers a reading, one reading after the other: scale, cut-off, weight.
-    """
-
-    indices: Sequence[int]
-    by_cutoff: Sequence[Sequence[int]] = ()
-    """The best indices of a lone reading for every cut-off."""
+    points: tuple[Point, ...]
+    """One point for each reading."""
+    by_cutoff: Sequence[Point] = ()
+    """The best points of a lone reading for every cut-off."""
     nll: Sequence[Sequence[float | None]] | None = None
     """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where
     nothing was tuned.
     """
     best_nll: float | None = None
-    """Summed nats at `indices`; None where nothing was tuned."""
+    """Summed nats at `points`; None where nothing was tuned."""
     nll_by_cutoff: Sequence[float | None] = ()
     """Summed nats at each of `by_cutoff`."""
+
+    def record(self, grids: Sequence[ReadingGrid]) -> Record:
+        """The choice as JSON, from which `of_record` restores it with the same grids.
+
+        Points are written as indices: reports that were made before hold these. They are scale,
+        cut-off and weight, one reading after the other.
+        """
+        indices: list[int] = []
+        for grid, point in zip(grids, self.points, strict=True):
+            indices += grid.index_of(point)
+        return {
+            "indices": indices,
+            "by_cutoff": [list(grids[0].index_of(point)) for point in self.by_cutoff],
+            "nll": self.nll,
+            "best_nll": self.best_nll,
+            "nll_by_cutoff": self.nll_by_cutoff,
+        }
+
+    @classmethod
+    def of_record(cls, record: Record, grids: Sequence[ReadingGrid]) -> Self:
+        """The choice whose `record` was made with these grids."""
+        indices = record["indices"]
+        points = tuple(
+            grid.point_at(GridIndex(*indices[3 * number : 3 * number + 3]))
+            for number, grid in enumerate(grids)
+        )
+        by_cutoff = [grids[0].point_at(GridIndex(*index)) for index in record["by_cutoff"]]
+        return cls(points, by_cutoff, record["nll"], record["best_nll"], record["nll_by_cutoff"])
 
 
 class Shares(NamedTuple):
@@ -115,6 +141,19 @@ class WeightPolicy(ABC):
         """The policy with a choice added."""
         return replace(self, choices={**self.choices, step: choice})
 
+    @property
+    def candidates(self) -> Sequence[Point]:
+        """Points of a lone reading from which another measure than likelihood may choose."""
+        return ()
+
+    def at(self, candidate: Point) -> Self:
+        """The policy at one of its candidates, whatever its likelihood."""
+        raise NotImplementedError(f"{type(self).__name__} has no candidates")
+
+    def settle(self, candidate: Point, observed: Iterable[Arrays]) -> Record:
+        """The choice of a candidate by another measure; the record has its likelihood, too."""
+        raise NotImplementedError(f"{type(self).__name__} has no candidates")
+
     def scratch_bytes(self, tokens: int) -> int:
         """Bytes of the observations of `tokens` tokens, if more than a few sums."""
         return 0
@@ -122,12 +161,12 @@ class WeightPolicy(ABC):
     @property
     @abstractmethod
     def chosen(self) -> Choice:
-        """Indices into the grids, once they are chosen."""
+        """Points of the grids, once they are chosen."""
 
-    @cached_property
+    @property
     def best(self) -> Sequence[Point]:
         """The chosen points of the grids."""
-        return points_at(self.grids, self.chosen.indices)
+        return self.chosen.points
 
     @property
     def points(self) -> Sequence[Point]:
@@ -138,10 +177,12 @@ class WeightPolicy(ABC):
     def curve(self) -> list[Point]:
         """The settings of a lone reading for every cut-off; empty if weights differ by context, or
         none is reported.
+
+        A point of the curve has one weight for all contexts, so weights by context have no curve.
         """
-        if type(self).weights is not WeightPolicy.weights:
+        if self.row.sources[-1].reading.per_context:
             return []
-        return [self.grids[0].point_at(*indices) for indices in self.chosen.by_cutoff]
+        return list(self.chosen.by_cutoff)
 
     @property
     def allowed(self) -> list[Sequence[int]]:
@@ -254,7 +295,7 @@ class WeightPolicy(ABC):
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings with their hyperparameters: which were tuned, where, how; JSON."""
-        inside = interior(self.grids, self.chosen.indices, self.allowed)
+        inside = interior(self.grids, self.best, self.allowed)
         readings = zip(self.row.sources, self.grids, self.points, inside, strict=True)
         return [_describe_reading(*one, tune_split) for one in readings]
 

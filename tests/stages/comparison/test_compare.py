@@ -12,7 +12,7 @@ from stages.comparison.compare import compare_translations
 from stages.comparison.settings import ComparisonSettings
 from stages.comparison.tasks import FIGURES, compare_matrices
 from stages.errors import ArtifactError
-from stages.evaluation.fields import TRANSLATIONS
+from stages.reports.fields import TRANSLATIONS
 
 
 def report(folder: Path, texts: list[str]) -> Any:

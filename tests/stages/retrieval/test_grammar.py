@@ -9,7 +9,7 @@ from stages.retrieval.grammar import (
     parse_readings,
     reading_name,
 )
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.registries import SOURCES
 
 
 def named(spec: str, trained: bool) -> str:

@@ -10,11 +10,11 @@ from stages.memory.entries import Entries
 from stages.memory.readers.reader import Interpolate
 from stages.retrieval.grids import (
     TEMPERATURE_FRACTIONS,
+    GridIndex,
     Point,
     ReadingGrid,
-    best_point,
+    best_points,
     interior,
-    points_at,
     score_spread,
 )
 from stages.retrieval.scored_range import Retrieved, retrieve
@@ -60,7 +60,7 @@ def test_sums_over_the_grid_are_those_of_every_point(seed):
     got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [GRID])
     assert got.shape == GRID.shape and got.dtype == np.float64
     for place in np.ndindex(*GRID.shape):
-        point = GRID.point_at(*place)
+        point = GRID.point_at(GridIndex(*place))
         want = slow_nll([(entries, *point)], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
 
@@ -73,8 +73,8 @@ def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_
     got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [grid])
     assert got.shape == (3, 3, 3)
     assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
-    best = best_point(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
-    assert points_at([grid], best) == (Point(1, 0.0, 0.0),)
+    best = best_points(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
+    assert best == (Point(1, 0.0, 0.0),)
     assert interior([grid], best, [(1, 2, 5)]) == [
         {}
     ]  # with no memory read, no scale is better than another
@@ -86,7 +86,7 @@ def test_two_readings_make_the_product_of_their_grids():
     got = grid_nll(p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND])
     assert got.shape == (3, 3, 3, 2, 1, 2)
     for place in np.ndindex(*got.shape):
-        points = GRID.point_at(*place[:3]), SECOND.point_at(*place[3:])
+        points = GRID.point_at(GridIndex(*place[:3])), SECOND.point_at(GridIndex(*place[3:]))
         want = slow_nll([(first, *points[0]), (second, *points[1])], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
         weights = [point.weight for point in points]
@@ -131,12 +131,12 @@ def test_several_points_agree_with_one_after_the_other():
 def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
     nll = np.full(GRID.shape, 10.0)
     nll[1, 0, 1], nll[2, 2, 1] = 1.0, 2.0
-    best = best_point(nll, [GRID], [(1, 2, 5)])
-    assert points_at([GRID], best) == (Point(1, 0.5, 0.3),)
+    best = best_points(nll, [GRID], [(1, 2, 5)])
+    assert best == (Point(1, 0.5, 0.3),)
     inside = {"scale": True, "weight": True, "cutoff": True}  # nothing is below one entry
     assert interior([GRID], best, [(1, 2, 5)]) == [inside]
-    best = best_point(nll, [GRID], [(5,)])
-    assert points_at([GRID], best) == (Point(5, 2.0, 0.3),)
+    best = best_points(nll, [GRID], [(5,)])
+    assert best == (Point(5, 2.0, 0.3),)
     assert interior([GRID], best, [(5,)]) == [{"scale": False, "weight": True}]
 
 
@@ -145,30 +145,30 @@ def test_the_ends_of_a_list_of_cutoffs_are_edges_whatever_else_is_looked_at(cuto
     grid = ReadingGrid(Interpolate(), (1.0,), (1, 4, 8, 16, 32), (0.1,))
     nll = np.ones(grid.shape)
     nll[0, 1 + cutoff] = 0.0
-    best = best_point(nll, [grid], [(4, 8, 16)])
+    best = best_points(nll, [grid], [(4, 8, 16)])
     assert interior([grid], best, [(4, 8, 16)]) == [{"cutoff": inside}]
 
 
 def test_a_sum_that_is_no_number_is_never_the_best():
     nll = np.full(GRID.shape, np.nan)
     nll[0], nll[1, 0, 1] = np.inf, 1.0
-    assert points_at([GRID], best_point(nll, [GRID], [(1, 2, 5)])) == (Point(1, 0.5, 0.3),)
+    assert best_points(nll, [GRID], [(1, 2, 5)]) == (Point(1, 0.5, 0.3),)
 
 
 def test_the_best_pair_of_two_readings():
     nll = np.full((*GRID.shape, *SECOND.shape), 10.0)
     nll[0, 2, 2, 1, 0, 0] = 1.0
-    best = best_point(nll, [GRID, SECOND], [(5,), (4,)])
-    assert points_at([GRID, SECOND], best) == (Point(5, 0.0, 0.9), Point(4, 3.0, 0.1))
+    best = best_points(nll, [GRID, SECOND], [(5,), (4,)])
+    assert best == (Point(5, 0.0, 0.9), Point(4, 3.0, 0.1))
 
 
 def test_equal_sums_give_the_first_point():
-    assert best_point(np.zeros(GRID.shape), [GRID], [(2, 5)]) == (0, 1, 0)
+    assert best_points(np.zeros(GRID.shape), [GRID], [(2, 5)]) == (Point(2, 0.0, 0.0),)
 
 
 def test_a_number_without_a_choice_has_no_edge():
     grid = ReadingGrid(Interpolate(), (1.0,), (4,), (0.1, 0.2, 0.3))
-    assert interior([grid], (0, 0, 1), [(4,)]) == [{"weight": True}]
+    assert interior([grid], [Point(4, 1.0, 0.2)], [(4,)]) == [{"weight": True}]
 
 
 def test_temperatures_are_measured_by_the_distance_to_the_last_neighbour():

@@ -4,6 +4,7 @@ import torch
 from stages.retrieval.grammar import parse_readings, shortest
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.rows import rows_of
+from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.source import SourceInputs
 
 CACHE, STREAM, MATCHES = (
@@ -37,7 +38,9 @@ def test_rows_of_a_model_that_translates_are_called_after_it() -> None:
     adaptive = parse_readings(
         ("external:k=2,temperature=1,lambda=adaptive,similarity=l2,key=hidden",)
     )
-    inputs = SourceInputs(64, False, datastore=Datastore(None, torch.empty(0), "l2", True))
+    inputs = SourceInputs(
+        64, False, memories={ExternalSource: Datastore(None, torch.empty(0), "l2", True)}
+    )
     wanted = ["knn-mt (adaptive λ)", "knn-mt"]
     assert [row.name for row in rows_of(adaptive, inputs, False, translates=True)] == wanted
     assert parse_readings(("knn-mt",)) == parse_readings(("knn-lm",))

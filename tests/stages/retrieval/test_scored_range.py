@@ -31,7 +31,7 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
     rows = [padded(first, n), padded(second, n)]
     targets = torch.arange(n) % VOCABULARY
     recent, neighbors = (retrieve(cells_of(part), targets) for part in rows)
-    union = recent.beside(neighbors.fixed(held))
+    union = recent.concat(neighbors.fixed(held))
     log_sums = union.log_sums(SCALES, cutoffs)
     assert log_sums.target.shape == log_sums.total.shape == (len(SCALES), len(cutoffs), n)
     for s, scale in enumerate(SCALES):
@@ -68,7 +68,7 @@ def test_entries_that_stand_for_several_weigh_as_much_beside_others_whatever_is_
         retrieve(counted, torch.tensor([2])),
         retrieve(cells_of([[(0.7, 2), (0.2, 1)]]), torch.tensor([2])),
     ]
-    union = parts[0].beside(parts[1]) if first else parts[1].beside(parts[0])
+    union = parts[0].concat(parts[1]) if first else parts[1].concat(parts[0])
     for scale, cutoff in ((0.0, 2), (1.5, 3)):
         (
             read := [(3 * math.exp(scale), 2), (7 * math.exp(0.5 * scale), 0), (1, 2)][:cutoff]
@@ -95,7 +95,7 @@ def test_a_part_far_behind_the_other_keeps_its_digits():
     targets = torch.tensor([0, 0])
     recent, neighbors = (retrieve(cells_of(part), targets) for part in rows)
     near = -1 - math.log1p(math.exp(-1))
-    for union in (recent.beside(neighbors), neighbors.beside(recent)):
+    for union in (recent.concat(neighbors), neighbors.concat(recent)):
         log_sums = union.log_sums([1.0], [2]).at(0, 0)
         assert log_sums.log_prob.tolist() == pytest.approx([near, near], abs=1e-6)
         assert log_sums.max_score.tolist() == [3e5, -3e5]
@@ -103,7 +103,7 @@ def test_a_part_far_behind_the_other_keeps_its_digits():
 
 def test_a_memory_with_nothing_in_any_part_is_empty_and_leaves_the_model_alone():
     nothing = retrieve(cells_of([[], [(1.0, 2)]]), torch.tensor([1, 2]))
-    log_sums = nothing.beside(nothing).log_sums([0.0, 1.0], [1])
+    log_sums = nothing.concat(nothing).log_sums([0.0, 1.0], [1])
     assert log_sums.empty.tolist() == [[[True, False]], [[True, False]]]
     log_p = torch.tensor([-2.0, -3.0])
     read = Joint().read(log_p, torch.zeros(2), log_sums.at(1, 0), 0.0)
@@ -138,4 +138,4 @@ def test_hits_are_counted_among_neighbours_alone():
     targets = torch.tensor([0, 0, 0])
     recent = retrieve(cells_of([[(3.0, 0)], [(3.0, 0)], [(3.0, 0)]]), targets)
     neighbors = retrieve(cells_of([[(3.0, 1), (2.0, 0)], [(3.0, 0)], [(3.0, 2)]]), targets)
-    assert recent.beside(neighbors).first_matches.tolist() == [1, 0, 2]
+    assert recent.concat(neighbors).first_matches.tolist() == [1, 0, 2]

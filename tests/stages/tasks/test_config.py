@@ -8,7 +8,7 @@ from pipelines.options import docstring
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.retrieval.grammar import NAMED, parse_readings
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.registries import SOURCES
 from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
 
 

@@ -6,13 +6,13 @@ import torch
 
 from stages.lineage.runs import OwnRows, Runs
 from stages.retrieval.grammar import parse_reading
-from stages.retrieval.neighbors import Datastore, IndexSearch
+from stages.retrieval.neighbors import Datastore, IndexSearch, IndexSteps
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights.grid import Fixed
 from stages.translation.decoder import Step
-from stages.translation.step_memory import IndexSteps, StepMemory
+from stages.translation.step_memory import StepMemory
 
 V, D, K, LAMBDA, TAU = 7, 4, 5, 0.6, 2.0
 RANDOM = np.random.default_rng(0)
@@ -42,7 +42,10 @@ def memory(
     reading, merged = parse_reading(spelled), None if counts is None else torch.tensor([*counts, 0])
     values = torch.tensor([*VALUES, -1], dtype=torch.int32)
     source = ExternalSource(
-        reading, SourceInputs(1, False, datastore=Datastore(None, values, "l2", True, merged))
+        reading,
+        SourceInputs(
+            1, False, memories={ExternalSource: Datastore(None, values, "l2", True, merged)}
+        ),
     )
     row = MemoryRow((source,))
     return StepMemory(

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.evaluation.fields import baseline_name
 from stages.evaluation.figures.breakdown import Frequencies
 from stages.evaluation.figures.report import (
     EDGES,
@@ -20,6 +19,7 @@ from stages.evaluation.figures.report import (
     without,
 )
 from stages.metrics import Counts
+from stages.reports.fields import baseline_name
 
 NAMES = ["plain", "cache"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stages.evaluation.fields import SHUT, held_against_counting
+from stages.reports.fields import SHUT, held_against_counting
 from stages.reports.remarks.gains import (
     loses_to_counting,
     nearly_ties,

@@ -1,8 +1,9 @@
 """What every source promises; a test of a source inherits it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
 from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, FoundNeighbors
+from stages.retrieval.registries import SOURCES
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
-from stages.retrieval.sources import SOURCES
+from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.source import Source, SourceInputs, open_source
 from stages.search.keys import StoredKeys
 
@@ -133,10 +135,13 @@ class SourceContract:
     spec: str
     stride = CONTEXT
     lossless = True
+    memories: ClassVar[Mapping[type[Source], Any]] = {}
+    """What the source opens, by its class."""
 
     @property
     def source(self) -> Source:
-        inputs = SourceInputs(CONTEXT, self.stride < CONTEXT, "cpu", small_datastore(self.lossless))
+        memories = {ExternalSource: small_datastore(self.lossless), **self.memories}
+        inputs = SourceInputs(CONTEXT, self.stride < CONTEXT, "cpu", memories)
         return open_source(parse_reading(self.spec), inputs)
 
     def log_sums(

@@ -5,8 +5,8 @@ from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.readers.settings import JOINT_TEMPERATURES
 from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore
+from stages.retrieval.resolve import resolve_reading
 from stages.retrieval.sources.external import ExternalSource
-from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.sources.source import SourceInputs
 from tests.stages.small_store import small_model, small_tokens
 
@@ -36,7 +36,10 @@ def test_scores_are_recomputed_only_where_what_is_found_will_not_do(
     reading = parse_reading(f"external:lambda=0.1,{settings}")
     datastore = Datastore(None, None, metric, lossless)
     assert (
-        ExternalSource(reading, SourceInputs(1, False, datastore=datastore)).recompute == recomputed
+        ExternalSource(
+            reading, SourceInputs(1, False, memories={ExternalSource: datastore})
+        ).recompute
+        == recomputed
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import LogSums
 from stages.memory.readers.reader import Interpolate, Joint
-from stages.retrieval.grids import ReadingGrid, interior, points_at
+from stages.retrieval.grids import GridIndex, Point, ReadingGrid, interior
 from stages.retrieval.weights import grid as module
 from stages.retrieval.weights.grid import (
     TuningSums,
@@ -56,14 +56,14 @@ def random_parts(seed: int, grids: Sequence[ReadingGrid], sizes: Sequence[int]) 
 
 
 def slow_nll(
-    parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], place: Sequence[int]
+    parts: Sequence[TuningSums], grids: Sequence[ReadingGrid], points: Sequence[Point]
 ) -> float:
-    """Summed nats at one point of all readings: scale, cut-off and weight of each."""
+    """Summed nats at one point of each reading."""
     total = 0.0
     for log_p, log_z, log_sums in parts:
         for number, (grid, one) in enumerate(zip(grids, log_sums, strict=True)):
-            scale, cutoff, weight = place[3 * number : 3 * number + 3]
-            log_p = grid.reader.read(log_p, log_z, one.at(scale, cutoff), grid.weights[weight])
+            scale, cutoff, _ = grid.index_of(points[number])
+            log_p = grid.reader.read(log_p, log_z, one.at(scale, cutoff), points[number].weight)
         total -= float(log_p.double().sum())
     return total
 
@@ -105,7 +105,8 @@ def test_no_change_of_one_reading_makes_the_end_better(seed: int) -> None:
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
     for number, grid in enumerate(grids):
         for place in np.ndindex(*grid.shape):
-            moved = [*best[: 3 * number], *place, *best[3 * number + 3 :]]
+            moved = [*best]
+            moved[number] = grid.point_at(GridIndex(*place))
             assert slow_nll(parts, grids, moved) >= nll[-1] * (1 - 1e-6)
 
 
@@ -133,7 +134,7 @@ def test_a_case_by_hand() -> None:
     log_sums = [masses_of([1.0, 0.0]), masses_of([1.0, 1.0])]
     parts = [(torch.tensor([0.01, 0.25]).log(), torch.zeros(2), log_sums)]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
-    assert best == (0, 0, 2) * 2
+    assert best == (Point(1, 1.0, 0.9),) * 2
     assert interior([grid, grid], best, [(1,), (1,)]) == [{"weight": False}] * 2
     start, end = (
         (0.1 * 0.505 + 0.9) * (0.1 * 0.125 + 0.9),
@@ -149,13 +150,13 @@ def test_of_equals_the_first_is_taken() -> None:
     grid = ReadingGrid(Interpolate(), (1.0, 2.0), (1,), (0.2, 0.4))
     parts = [(torch.zeros(3), torch.zeros(3), [nothing, nothing])]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
-    assert best == (0, 0, 0) * 2 and nll == [0.0]
+    assert best == (Point(1, 1.0, 0.2),) * 2 and nll == [0.0]
 
 
 def test_cutoffs_that_may_not_be_chosen_are_not() -> None:
     parts = random_parts(3, [FIRST, SECOND], [40])
     best, _ = coordinate_descent(lambda: parts, [FIRST, SECOND], [(2,), (8,)])
-    assert [point.cutoff for point in points_at([FIRST, SECOND], best)] == [2, 8]
+    assert [point.cutoff for point in best] == [2, 8]
 
 
 def test_how_tokens_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

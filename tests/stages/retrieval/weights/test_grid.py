@@ -16,7 +16,7 @@ from stages.retrieval.weights import grid as module
 from stages.retrieval.weights.grid import Fixed, Grid
 
 CACHE = "long:size=8/16,theta=0.5/1/2,lambda=0.1/0.3,similarity=dot,key=hidden"
-INPUTS = SourceInputs(8, False, "cpu", None)
+INPUTS = SourceInputs(8, False)
 
 
 def opened(*specs: str) -> Grid:
@@ -45,7 +45,7 @@ def test_the_best_of_the_sums_of_all_ranges_is_chosen_and_comes_back_from_its_re
     first[0, 0, 1] = second[0, 0, 1] = 6.0
     policy = after(policy, first, second)
     assert policy.points == (Point(16, 2.0, 0.1),)
-    assert interior(policy.grids, policy.chosen.indices, policy.allowed) == [{"scale": False}]
+    assert interior(policy.grids, policy.best, policy.allowed) == [{"scale": False}]
     assert policy.curve == [Point(8, 0.5, 0.3), Point(16, 2.0, 0.1)]
     grid = policy.describe_grid(tokens=4)
     assert grid["nll"] == [[5.0, 3.5], [5.0, 5.0], [2.5, 5.0]]
@@ -135,7 +135,7 @@ def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
     sums[1, 1, 0] = 9.0
     policy = after(tuned, sums)
     assert tuned_row(policy, tokens=1)["lowest"] == [True]  # the smallest with which it is read
-    assert interior(policy.grids, policy.chosen.indices, policy.allowed)[0]["weight"] is False
+    assert interior(policy.grids, policy.best, policy.allowed)[0]["weight"] is False
 
 
 def test_memory_that_is_no_better_than_none_stays(tuned):
@@ -150,8 +150,8 @@ def test_a_list_of_weights_is_all_that_is_tried(policy):
 def test_of_several_memories_the_best_sum_is_kept_however_it_was_found(together, monkeypatch):
     monkeypatch.setattr(module, "TRIED_TOGETHER", together)
     policy = opened(CACHE, CACHE)
-    found = (0, 0, 1, 2, 1, 0)
-    monkeypatch.setattr(module, "coordinate_descent", lambda *_: (found, [8.0, 3.0]))
+    best = (Point(8, 0.5, 0.3), Point(16, 2.0, 0.1))
+    monkeypatch.setattr(module, "coordinate_descent", lambda *_: (best, [8.0, 3.0]))
     sums = even(policy, 20.0)
     sums[0, 0, 1, 2, 1, 0] = 3.0
     policy = after(policy, sums)

@@ -14,7 +14,7 @@ from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import learned, per_context
 from stages.retrieval.weights.grid import Choice
-from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned, Searched
+from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned
 from stages.retrieval.weights.policy import Arrays
 
 INPUTS, N = len(CONTEXT) + len(NEIGHBORS), 600
@@ -25,7 +25,7 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weight_network, "SHORTEST", 100)
 
 
-def opened(policy: type[Learned] = Learned) -> Learned:
+def opened() -> Learned:
     """A cache of eight positions for which λ = 0.3 was the best for all contexts."""
     row, *_ = rows_of(
         parse_readings(("long:size=8,theta=1,lambda=learned,similarity=dot,key=hidden",)),
@@ -33,10 +33,11 @@ def opened(policy: type[Learned] = Learned) -> Learned:
         False,
     )
     grid = ReadingGrid(row.grids([1.0])[0].reader, (1.0,), (8,), (0.3,), off=0.0)
-    return policy(row, [grid]).after("tune", Choice([0, 0, 0])._asdict())
+    choice = Choice((Point(8, 1.0, 0.3),)).record([grid])
+    return Learned(row, [grid]).after("tune", choice)
 
 
-SMALL = SourceInputs(8, False, "cpu", None)
+SMALL = SourceInputs(8, False)
 
 
 def positions(right: float, wrong: float, seed: int = 0) -> Positions:
@@ -66,7 +67,7 @@ def test_what_gains_for_sure_is_read():
 def test_half_of_the_searches_are_worth_it_for_half_of_the_contexts(monkeypatch):
     monkeypatch.setattr("stages.retrieval.rows.MemoryRow.searched", 0.5)
     given = positions(0.9, 0.001)
-    policy = after(opened(Searched), given)
+    policy = after(opened(), given)
     assert policy.searches_where is not None and policy.searches_where.shares[-1] == 0.5
     opens = policy.searches_where.worth(given.inputs[:, : len(CONTEXT)].float())
     assert int(opens.sum()) == pytest.approx(N / 2, abs=2)
@@ -91,7 +92,7 @@ def test_it_is_learned_in_one_thread(monkeypatch, threads):
 
 
 def test_no_memory_is_read_that_never_helps():
-    policy = after(opened(Searched), positions(0.0, 0.0))
+    policy = after(opened(), positions(0.0, 0.0))
     assert policy.choices["weigh"]["weight"] == 0.0 and policy.gains is None
     assert (
         policy.model is None

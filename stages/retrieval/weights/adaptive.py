@@ -1,0 +1,180 @@
+"""Policy `adaptive`: for each context a distribution over reading none, or its nearest 1, 2, 4, …
+neighbours.
+
+Shapes: n positions, k entries, best first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from stages.memory.choice_network import (
+    ChoiceNetwork,
+    ChoicePositions,
+    beginning,
+    fit_choice,
+    mixed,
+)
+from stages.memory.hyperparameter import doubling_cutoffs
+from stages.memory.weight_network import learn
+from stages.retrieval.scored_range import Retrieved, ScoredRange
+from stages.retrieval.weights.grid import TUNE
+from stages.retrieval.weights.learned import neighbor_inputs
+from stages.retrieval.weights.per_context import OnPositions
+from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight, compose_dense
+
+ADAPT = Pass("adapt", "learning k and λ on")
+INPUTS = 13
+"""Features of `neighbor_inputs` used in the paper: distances, and numbers of distinct tokens among
+the nearest.
+"""
+
+
+@dataclass(frozen=True)
+class Adaptive(OnPositions):
+    """Weights of every number of neighbours for each context, by a network on distances and
+    distinct tokens.
+
+    It starts from the best λ and k for all contexts, and is kept only if it gains on held-out text.
+    Only `interpolate` is supported. Source: see `stages.memory.choice_network`.
+    """
+
+    passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
+    step: ClassVar[Pass] = ADAPT
+    kind: ClassVar[type[Any]] = ChoicePositions
+    fitted: ClassVar[type[Any]] = ChoiceNetwork
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Numbers of neighbours that a context chooses from: powers of two, and the best number for
+        all contexts.
+        """
+        return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best[-1].cutoff})
+
+    # Finding the weights
+
+    def positions(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> ChoicePositions:
+        last = retrieved[-1]
+        log_p = self.others(block, rows, retrieved)
+        positions = ChoicePositions(self._inputs(last), log_p.double(), self._sums(last).T.double())
+        return positions.taken(~self._empty(last))
+
+    def learnt(self, positions: ChoicePositions) -> Record:
+        point = self.best[-1]
+        best = self.numbers.index(point.cutoff)
+        for_all = torch.logaddexp(
+            torch.log1p(torch.tensor(-point.weight)).double() + positions.log_p,
+            torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
+        )
+        offset = beginning(point.weight, best, len(self.numbers))
+        learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
+        kept = learned is not None and learned.significant
+        return {
+            "tokens": len(positions),
+            "gains": [] if learned is None else learned.gains,
+            "network": learned.network.record if learned is not None and kept else None,
+        }
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * (
+            INPUTS + 1 + 2 * len(doubling_cutoffs(self.allowed[-1][-1]))
+        )
+
+    # Reading
+
+    def read(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> Reads:
+        if self.model is None:
+            return super().read(block, rows, retrieved)
+        last = retrieved[-1]
+        log_p = self.others(block, rows, retrieved)
+        logits = self.model.outputs(self._inputs(last)).to(log_p.device)
+        mixture = mixed(log_p, self._sums(last).to(log_p), logits)
+        # The network has no features for a context that finds nothing.
+        log_p = torch.where(self._empty(last), log_p, mixture)
+
+        log_p_mem = []
+        for entries, point in zip(retrieved, self.points, strict=True):
+            log_sums = entries.log_sums([point.scale], [point.cutoff]).at(0, 0)
+            log_p_mem.append(log_sums.log_prob)
+        weights = super().weights(block, rows, retrieved)
+        return Reads(log_p, torch.stack(log_p_mem, -1), weights, self.no_sums())
+
+    def read_dense(
+        self,
+        log_p: Tensor,
+        log_z: Tensor,
+        retrieved: Sequence[Retrieved],
+        rows: slice,
+        weights: Sequence[Weight],
+    ) -> Tensor:
+        if self.model is None:
+            return super().read_dense(log_p, log_z, retrieved, rows, weights)
+        log_p = compose_dense(log_p, log_z, self.composition(retrieved, weights[:-1]), rows)
+        last = retrieved[-1]
+        scale = self.points[-1].scale
+        stored = [last.held(rows, scale, number) for number in self.numbers]
+        # Columns are the tokens of all entries, whatever number of them is read.
+        tokens = stored[0].tokens
+        sums = torch.stack([memory.log_sums.log_prob for memory in stored]).to(log_p)
+
+        logits = self.model.outputs(self._inputs(last)[rows]).to(log_p.device)
+        log_p_stored = mixed(log_p.gather(1, tokens), sums, logits)
+        # A token that no neighbour holds gets the share of reading none.
+        log_p_others = log_p + logits.log_softmax(-1)[:, :1].to(log_p)
+        mixture = log_p_others.scatter_(1, tokens, log_p_stored)
+        return torch.where(self._empty(last)[rows, None], log_p, mixture)
+
+    def shares(
+        self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
+    ) -> list[Shares]:
+        if self.model is None:
+            return super().shares(block, rows, retrieved)
+        last = retrieved[-1]
+        scale = self.points[-1].scale
+        # Column 0 is the choice of reading none, column c > 0 that of `numbers[c - 1]` neighbours.
+        choices = self.model.outputs(self._inputs(last)).softmax(-1).to(block.lm.log_p)
+        share_of_model = torch.where(self._empty(last), 1.0, choices[:, 0])
+
+        # Of what the memory gets, the share of each number of neighbours, [C, n, 1].
+        numbers = choices[:, 1:] / choices[:, 1:].sum(-1, keepdim=True)
+        numbers = numbers.T[..., None]
+        by_number = [last.weights(scale, number) for number in self.numbers]
+        entries = []
+        for weights in zip(*by_number, strict=True):  # of one part, [n, k] for each number
+            entries.append((numbers * torch.stack(weights)).sum(0))
+        return [*super().shares(block, rows, retrieved)[:-1], Shares(share_of_model, entries)]
+
+    @property
+    def files(self) -> Mapping[str, Record]:
+        """The network and its gain, as `choose` returned them."""
+        chosen = self.choices.get(ADAPT.name)
+        return (
+            {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
+        )
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The readings; with a network also the numbers of neighbours that it chooses from."""
+        described = super().describe(tune_split)
+        if self.model is not None:
+            described[-1]["numbers"] = self.numbers
+        return described
+
+    def _sums(self, retrieved: Retrieved) -> Tensor:
+        """log p_mem of the targets for every number of neighbours, [C, n]."""
+        return retrieved.log_sums([self.best[-1].scale], self.numbers).log_prob[0]
+
+    def _empty(self, retrieved: Retrieved) -> Tensor:
+        return retrieved.log_sums([1.0], [self.numbers[-1]]).at(0, 0).empty
+
+    def _inputs(self, retrieved: Retrieved) -> Tensor:
+        """Features of each context, float64 [n, INPUTS]."""
+        read = retrieved.scored(self.numbers[-1], self.best[-1].scale)
+        return neighbor_inputs(*read)[:, :INPUTS].double()
