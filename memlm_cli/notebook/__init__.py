@@ -17,22 +17,20 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     from stages.encoding.scoring import score_ids
     from stages.memory.entries import Entries
-    from stages.memory.readers.reader import interpolate
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
     from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
     from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
-    from stages.retrieval.read import perplexity, read, recent, tune
+    from stages.retrieval.read import interpolate, perplexity, read, recent, tune
 
 LATER = {
     "stages.encoding.scoring": ("score_ids",),
     "stages.memory.entries": ("Entries",),
-    "stages.memory.readers.reader": ("interpolate",),
     "stages.models.config": ("StateArray",),
     "stages.models.language_model": ("LanguageModel", "new_model"),
     "stages.models.layers.settings": ("AttentionConfig", "StreamAttentionSettings"),
     "stages.models.layers.sublayer": ("Attended", "Passage", "StreamAttention", "StreamInputs"),
-    "stages.retrieval.read": ("perplexity", "read", "recent", "tune"),
+    "stages.retrieval.read": ("interpolate", "perplexity", "read", "recent", "tune"),
 }
 """Names that need torch -> their modules."""
 

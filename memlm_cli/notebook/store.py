@@ -21,7 +21,7 @@ from memlm_cli.notebook.artifacts import (
 from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.progress import ConsoleReporter
-from stages.retrieval.arrays import count
+from stages.arguments import count
 
 if TYPE_CHECKING:
     import numpy as np

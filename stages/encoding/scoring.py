@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages import arguments
 from stages.encoding.encode import EncodedBlock, HiddenReader, encode
 from stages.encoding.probe import RangeProbe, ScoredBlock
+from stages.errors import UsageError, did_you_mean
 from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
 from stages.models.language_model import LanguageModel, State
@@ -61,14 +63,37 @@ def score_ids(
     Models that also read a source are not supported.
 
     Args:
-        ids: ids of its tokens.
+        ids: ids of its tokens, at least one.
         eos: the token before the first one.
         context: inputs of a window or segment.
         keys: representations to keep of the tokens, `hidden` or `ffn-input`.
+    Raises: UsageError naming what is wrong, and its row.
     """
-    windows = WindowSettings(context, 1 if model.config.pools else context)
-    texts = Streams(np.asarray(ids), eos, model.config.cutting(windows), np.array([0, len(ids)]))
-    return score_blocks(model, encode(model.eval(), texts.blocks(0, len(ids))), keys)
+    config = model.config
+    tokens = arguments.tokens(ids, "ids", vocabulary=config.vocab_size)
+    arguments.require_positions(len(tokens), "ids")
+    arguments.tokens([eos], "eos", vocabulary=config.vocab_size)
+    context = arguments.count(context, "context")
+    longest = config.reads.longest_context
+    if longest is not None and context > longest:
+        raise UsageError(
+            f"context is {longest:,} inputs of this model at the most, not {context:,}."
+        )
+    if config.reads.source:
+        raise UsageError(
+            f"A model with backbone {config.backbone!r} reads a source: use memlm evaluate."
+        )
+    keys = (keys,) if isinstance(keys, str) else tuple(keys)
+    for key in keys:
+        if key not in config.reads.keys:
+            raise UsageError(
+                f"keys: {key!r} is none of this model; {did_you_mean(str(key), config.reads.keys)}"
+            )
+
+    windows = WindowSettings(context, 1 if config.pools else context)
+    documents = np.array([0, len(tokens)])
+    texts = Streams(tokens, int(eos), config.cutting(windows), documents)
+    return score_blocks(model, encode(model.eval(), texts.blocks(0, len(tokens))), keys)
 
 
 def score_blocks(

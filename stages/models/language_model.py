@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
+from stages.arguments import count
+from stages.config import Settings
 from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
@@ -21,10 +23,11 @@ from stages.models.backbone import (
     ReadsSource,
     State,
 )
-from stages.models.config import BackboneConfig, parse_model
+from stages.models.config import BackboneConfig, ModelConfig
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
 from stages.models.vocabulary import make_vocabulary
+from stages.validation import validated
 
 ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Prefixes of the names of weights that may be added to a trained model."""
@@ -235,10 +238,19 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
         vocabulary: number of token types.
         segment_length: number of inputs in a window or segment.
         settings: those of `[model]` in a preset, such as `backbone` and `width`.
-    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does
-    not have.
+    Raises: UsageError for an unknown backbone, for settings that it does not have, and for numbers
+        below 1.
     """
-    return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
+    vocabulary = count(vocabulary, "vocabulary")
+    segment_length = count(segment_length, "segment_length")
+    config = validated(_NewModel, {"model": settings}).model
+    return LanguageModel(config.sized(vocabulary, segment_length))
+
+
+class _NewModel(Settings):
+    """Settings that `new_model` takes, under the name that messages give them."""
+
+    model: ModelConfig
 
 
 FEW_LAYERS = 256

@@ -4,28 +4,56 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import UsageError, shortened
+import numpy as np
+
+from stages import arguments
+from stages.errors import UsageError
 from stages.search.config import IndexConfig, Keys
+from stages.validation import validated
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from stages.memory.entries import Entries
     from stages.search.searcher import Searcher
+
+
+CHECKED_ROWS = 8192
+"""Keys that are checked at a time."""
+
+LARGEST_LENGTH = float(np.finfo(np.float32).max) / 64
+"""Largest squared length of a vector.
+
+A squared distance is at most four times as large. Its computation has terms a little larger.
+"""
+
+NOT_OF_ARRAYS = ("keep", "recall", "split")
+"""Settings of build-index that do not say how an index of arrays is built."""
 
 
 class Datastore:
     """Keys and values: row i holds the representation of a context, and the token that followed it."""
 
     def __init__(self, keys: Any, values: Any) -> None:
-        """Args: keys float16 or float32 [rows, dim], values int [rows]; of NumPy, torch on a CPU,
-        or Zarr.
+        """Check and hold the rows; NumPy, torch, Zarr and lists are taken alike.
+
+        All keys are read once, to find a row that would spoil the answers to every query.
+
+        Args:
+            keys: float [rows, dim]. float16 and float32 stay as they are; bfloat16 and float64
+                become float32.
+            values: int [rows], ids of tokens.
+        Raises: UsageError naming what is wrong, and its row: other types or shapes, no rows, NaN,
+            infinity, or keys whose squared length is beyond float32.
         """
-        if len(keys.shape) != 2 or tuple(values.shape) != (keys.shape[0],):
+        self._keys = _stored(keys, "keys", "[rows, dim]")
+        self._values = arguments.tokens(_whole(values), "values")
+        rows, dim = self._keys.shape
+        if (rows,) != self._values.shape:
             raise UsageError(
-                f"keys are [rows, dim] and values [rows], not {[*keys.shape]} and {[*values.shape]}."
+                f"keys are [rows, dim] and values [rows], not {[rows, dim]} and {[*self._values.shape]}."
             )
-        self._keys, self._values = (_numpy(array) for array in (keys, values))
+        if not rows or not dim:
+            raise UsageError(f"A datastore has a key at least, not keys of shape {[rows, dim]}.")
+        require_searchable(self._keys, "keys")
 
     @property
     def keys(self) -> Any:
@@ -39,7 +67,9 @@ class Datastore:
 
     def batches(self, rows: int = 8192) -> "Iterator[tuple[np.ndarray, np.ndarray]]":
         """Keys and values of a number of rows at a time, in stored order."""
-        rows, keys, values = count(rows, "rows"), self.keys, self.values
+        rows = arguments.count(rows, "rows")
+        keys = self.keys
+        values = self.values
         for start in range(0, len(values), rows):
             yield keys[start : start + rows], values[start : start + rows]
 
@@ -50,17 +80,28 @@ class Index:
     def __init__(
         self, datastore: Datastore, index: str = "auto", metric: str = "l2", **settings: Any
     ) -> None:
-        """Args: a kind or FAISS factory string, `l2` or `ip`, and other settings of `memlm
-        build-index`.
+        """Choose how keys are searched; the index is built at the first search.
+
+        Args:
+            index: a kind, or a FAISS factory string.
+            metric: `l2`, squared distance, or `ip`, inner product.
+            settings: other settings of `memlm build-index` that say how an index is built.
+        Raises: UsageError for settings that do not exist, or do not suit these keys.
         """
         from stages.search.automatic import resolve
 
+        if not isinstance(datastore, Datastore):
+            raise UsageError(
+                f"An index is built of a memlm.Datastore, not of {type(datastore).__name__}: "
+                "memlm.Datastore(keys, values)."
+            )
+        for name in NOT_OF_ARRAYS:
+            if name in settings:
+                raise UsageError(f"{name} is a setting of memlm build-index: leave it out here.")
+        config = validated(IndexConfig, {"index": index, "metric": metric, **settings})
+        rows, dim = datastore.keys.shape
         self._data = datastore
-        (rows, dim), dtype = datastore.keys.shape, datastore.keys.dtype
-        keys = Keys(rows, dim, dtype.name)
-        self._settings = resolve(
-            IndexConfig.model_validate({"index": index, "metric": metric, **settings}), keys
-        )
+        self._settings = resolve(config, Keys(rows, dim, datastore.keys.dtype.name))
 
     @property
     def datastore(self) -> Datastore:
@@ -81,34 +122,27 @@ class Index:
         """The k nearest rows of its datastore for each query.
 
         Args:
-            queries: [n, dim], or [dim] for one.
-            exclude_ranges: int64 [n, 2], rows start <= row < stop that a query may not find; None:
-            it may find all.
+            queries: numbers [n, dim], or [dim] for one; rounded as the stored keys are.
+            k: number of rows, at most those of the datastore.
+            exclude_ranges: int [n, 2], rows start <= row < stop that a query may not find; None:
+                it may find all.
         Returns: ids int64 [n, k], best first, -1 where there are fewer; distances float32 [n, k],
             squared L2, or inner products.
+        Raises: UsageError naming what is wrong, and its row.
         """
-        import numpy as np
-
-        dim, dtype = self.searcher.dim, self.datastore.keys.dtype
-        try:
-            wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
-        except (TypeError, ValueError):
+        searcher = self.searcher
+        wanted = _queries(queries, searcher.dim, self.datastore.keys.dtype)
+        # The answer has room for all k.
+        if arguments.count(k, "k") > searcher.rows:
             raise UsageError(
-                f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}."
-            ) from None
-        if wanted.ndim != 2 or wanted.shape[1] != dim:
-            raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
-        if count(k, "k") > self.searcher.rows:  # the answer has room for all k
-            raise UsageError(
-                f"k is the {self.searcher.rows:,} rows of the datastore at the most, not {k:,}."
+                f"k is the {searcher.rows:,} rows of the datastore at the most, not {k:,}."
             )
-        return self.searcher.search(wanted, k, exclude_ranges)
+        return searcher.search(wanted, k, _ranges(exclude_ranges, len(wanted)))
 
     def entries(self, queries: Any, k: int, exclude_ranges: Any = None) -> "Entries":
         """Scores and tokens of the nearest rows of each query, to be read as memory; arguments as
         of `search`.
         """
-        import numpy as np
         import torch
 
         from stages.memory.external import Neighbors, external_entries, scores_from_distances
@@ -119,13 +153,81 @@ class Index:
         return external_entries(Neighbors(torch.from_numpy(ids), scores, values))
 
 
-def count(value: Any, name: str) -> int:
-    """A whole number from 1 on, as a user gave it. Raises: UsageError for anything else."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise UsageError(f"{name} is a whole number, 1 or more, not {shortened(repr(value))}.")
-    return int(value.__index__())
+def require_searchable(keys: Any, name: str) -> None:
+    """Check that distances from these vectors are finite numbers.
+
+    Args:
+        keys: float [rows, dim], an array or a Zarr array, read block by block.
+    Raises: UsageError naming the first row that holds NaN or infinity, or is too long.
+    """
+    for start in range(0, keys.shape[0], CHECKED_ROWS):
+        block = np.asarray(keys[start : start + CHECKED_ROWS])
+        wide = block.astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.einsum("nd,nd->n", wide, wide)
+        # NaN and infinity fail this comparison as well.
+        wrong = ~(lengths <= LARGEST_LENGTH)
+        if not wrong.any():
+            continue
+        row = int(np.argmax(wrong))
+        unfit = block[row][~np.isfinite(block[row])]
+        if len(unfit):
+            raise UsageError(
+                f"{name}: row {start + row:,} holds {unfit[0]}, which is no finite number."
+            )
+        raise UsageError(
+            f"{name}: row {start + row:,} is a vector whose squared length is beyond float32; "
+            "divide all keys and queries by one number."
+        )
 
 
-def _numpy(array: Any) -> Any:
-    """A tensor as an array that shares its memory; other arrays as they are."""
-    return array.detach().numpy() if hasattr(array, "detach") else array
+def _stored(keys: Any, name: str, shape: str) -> Any:
+    """Keys as an array that can be sliced: arrays with chunks on a disk stay there."""
+    if not hasattr(keys, "chunks"):
+        return arguments.floats(keys, name, shape)
+    if len(keys.shape) != 2:
+        raise UsageError(f"{name} are {shape}, not {[*keys.shape]}.")
+    arguments.require_float(np.dtype(keys.dtype), name)
+    return keys
+
+
+def _whole(values: Any) -> Any:
+    """Values in memory: they take little beside the keys."""
+    return values[:] if hasattr(values, "chunks") else values
+
+
+def _queries(queries: Any, dim: int, dtype: np.dtype) -> np.ndarray:
+    """Queries as a search takes them, float32 [n, dim], rounded to the type of the keys."""
+    numbers = np.atleast_2d(arguments.array(queries, "queries", f"[n, {dim}]", f"[{dim}]"))
+    if numbers.shape[1] != dim:
+        raise UsageError(f"queries are [n, {dim}], not {list(numbers.shape)}.")
+    require_searchable(numbers, "queries")
+    with np.errstate(over="ignore"):
+        rounded = numbers.astype(dtype).astype(np.float32)
+    beyond = ~np.isfinite(rounded).all(axis=1)
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        raise UsageError(
+            f"queries: row {row:,} holds a number beyond {dtype}, the type of the keys; "
+            "make a datastore of float32 keys."
+        )
+    return rounded
+
+
+def _ranges(ranges: Any, queries: int) -> np.ndarray | None:
+    """Ranges of rows that queries may not find, int64 [n, 2]."""
+    if ranges is None:
+        return None
+    numbers = arguments.array(ranges, "exclude_ranges", "[n, 2]")
+    if numbers.dtype.kind == "f" or numbers.shape != (queries, 2):
+        raise UsageError(
+            f"exclude_ranges are whole numbers, {[queries, 2]}, not {numbers.dtype} {list(numbers.shape)}."
+        )
+    falls = numbers[:, 0] > numbers[:, 1]
+    if falls.any():
+        row = int(np.argmax(falls))
+        raise UsageError(
+            f"exclude_ranges: row {row:,} goes from {numbers[row, 0]} back to {numbers[row, 1]}; "
+            "give start, then stop."
+        )
+    return np.ascontiguousarray(numbers, np.int64)

@@ -71,15 +71,20 @@ def widened(keys: np.ndarray) -> np.ndarray:
     """Keys in float32; PyTorch converts half precision five times faster than NumPy."""
     if keys.dtype != np.float16:
         return keys.astype(np.float32, copy=False)
-    return torch.from_numpy(keys).float().numpy()
+    return _as_tensor(keys).float().numpy()
 
 
 def widen(keys: np.ndarray, out: np.ndarray) -> None:
     """Convert keys to float32, into `out`."""
     if keys.dtype == np.float16:
-        torch.from_numpy(out).copy_(torch.from_numpy(keys))
+        torch.from_numpy(out).copy_(_as_tensor(keys))
     else:
         out[:] = keys
+
+
+def _as_tensor(keys: np.ndarray) -> torch.Tensor:
+    """Keys as a tensor; a copy, if they are in a file opened for reading, of which torch warns."""
+    return torch.from_numpy(keys if keys.flags.writeable else keys.copy())
 
 
 def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
