@@ -14,6 +14,7 @@ from memlm_cli.commands.stage import prepare, run_stage
 from memlm_cli.options import Common
 from memlm_cli.progress import telling
 from pipelines.catalogue import COMMANDS
+from stages.artifacts.executors.processes import end_if_imported
 from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 
@@ -34,6 +35,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
             settings, as after `--set`, groups of them as nested mappings.
     Raises: the errors of the stage; UsageError for settings that it does not have.
     """
+    end_if_imported()
     if command not in COMMANDS:
         raise UsageError(f"There is no stage {command!r}; {did_you_mean(command, COMMANDS)}")
     known = COMMANDS[command]

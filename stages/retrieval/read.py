@@ -69,9 +69,9 @@ def recent(keys: Any, tokens: Any, size: int, similarity: Similarity = "dot") ->
         )
 
     states = _tensor(keys, vectors)
-    first = (torch.arange(len(ids)) - size).clamp(min=0)
-    on_device = [row_numbers.to(states.device) for row_numbers in (torch.from_numpy(ids), first)]
-    return recent_entries(Recent(states, *on_device, similarity, size))
+    on_device = torch.from_numpy(ids).to(states.device)
+    first = (torch.arange(len(ids), device=states.device) - size).clamp(min=0)
+    return recent_entries(Recent(states, on_device, first, similarity, size))
 
 
 def read(
@@ -174,8 +174,8 @@ def interpolate(log_p_lm: Any, log_p_mem: Any, lam: Any) -> Tensor:
     >>> interpolate(np.log([0.5, 0.5]), np.log([1.0, 1e-9]), 0.25).exp().round(decimals=3)
     tensor([0.6250, 0.3750], dtype=torch.float64)
     """
-    logs = {"log_p_lm": _distribution(log_p_lm, "log_p_lm")}
-    logs["log_p_mem"] = _distribution(log_p_mem, "log_p_mem")
+    model = _distribution(log_p_lm, "log_p_lm")
+    memory = _distribution(log_p_mem, "log_p_mem")
     weights = arguments.array(lam, "lam")
     if not ((weights >= 0) & (weights < 1)).all():
         raise UsageError(
@@ -184,11 +184,13 @@ def interpolate(log_p_lm: Any, log_p_mem: Any, lam: Any) -> Tensor:
         )
     weight = _tensor(lam, weights)
     try:
-        torch.broadcast_shapes(*(log_p.shape for log_p in logs.values()), weight.shape)
+        torch.broadcast_shapes(model.shape, memory.shape, weight.shape)
     except RuntimeError:
-        shapes = ", ".join(f"{name} {[*log_p.shape]}" for name, log_p in logs.items())
-        raise UsageError(f"Shapes do not fit together: {shapes}, lam {[*weight.shape]}.") from None
-    return readers.interpolate(*logs.values(), weight)
+        raise UsageError(
+            f"Shapes do not fit together: log_p_lm {[*model.shape]}, log_p_mem {[*memory.shape]}, "
+            f"lam {[*weight.shape]}."
+        ) from None
+    return readers.interpolate(model, memory, weight)
 
 
 def perplexity(log_p: Any) -> float:

@@ -18,9 +18,11 @@ from typing import Any
 from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
 from stages.artifacts.output import Written
 from stages.artifacts.stage import Shard
-from stages.errors import ResourceError
+from stages.errors import ResourceError, UsageError
 
 SECONDS_TO_END = 10
+RUN_AGAIN = 79
+"""Exit code of a worker whose script began work while the worker imported it."""
 READY = "ready"
 """Message of a worker that waits for a chain of shards."""
 
@@ -77,6 +79,11 @@ class Worker:
                 "A worker process was killed, as systems do when memory runs out; what is done is kept. Run the same "
                 "command with fewer --workers."
             )
+        if code == RUN_AGAIN:
+            return UsageError(
+                "Each worker imports the script that was run, and so begins its work again. Put the work "
+                "under: if __name__ == '__main__': or leave workers out."
+            )
         return RuntimeError(f"a worker process ended with exit code {code}")
 
     def end(self) -> None:
@@ -125,6 +132,16 @@ class ProcessExecutor(Executor):
 
 
 # The worker's side
+
+
+def end_if_imported() -> None:
+    """End this process if it is a worker that imports the main script.
+
+    Such a script has no main guard. Its work would wait for ever for what its own parent holds.
+    """
+    # `multiprocessing` itself asks this, and has no public name for it.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(RUN_AGAIN)
 
 
 def serve(parent: connection.Connection, task: ShardTask) -> None:
