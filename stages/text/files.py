@@ -92,15 +92,29 @@ NO_TEXT = {
     b"PK\x03\x04": "a zip, Word or EPUB file",
     **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "a picture"),
     b"\x1f\x8b": "a gzip file (call it .gz)",
+    b"\xfd7zXZ\0": "an xz file (call it .xz)",
+    b"\x28\xb5\x2f\xfd": "a zstd file (call it .zst)",
+    b"BZh": "a bzip2 file (bunzip2 unpacks it)",
+    b"\x5d\0\0": "an lzma file (unlzma unpacks it)",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"PAR1": "a Parquet file (call it .parquet)",
+    b"ARROW1": "an Arrow or Feather file (call it .arrow)",
+    b"FEA1": "a Feather file of version 1",
     b"\x7fELF": "a program",
 }
 """Formats of books, and of files often found next to them, by their first bytes."""
+TAR_MARK, TAR_MARK_AT = b"ustar", 257
+"""Bytes of a tar archive, and the place where they are."""
+ARCHIVES = (".tgz", ".tar.gz", ".txz", ".tar.xz", ".tar.zst")
+LARGEST_WINDOW = 2**31
+"""Largest window of a `.zst` file in bytes, as `zstd --long=31` writes it."""
+UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
-    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    ".zst": lambda: zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj(),
 }
 
 
@@ -165,10 +179,12 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
     held, offset, line = b"", 0, 1
     for block in chain(blocks, [None]):
         data = held + (block or b"")
-        if offset == 0 and data.startswith(UTF16_MARKS):
+        if offset == 0 and data.startswith(UTF16_MARKS + UTF32_MARKS):
+            # The mark of UTF-32 in little endian begins with that of UTF-16.
+            encoding = "UTF-32" if data.startswith(UTF32_MARKS) else "UTF-16"
             raise DataError(
-                f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
-                "iconv -f UTF-16 -t UTF-8 does."
+                f"{path} is {encoding}: it begins with its byte order mark{_where(path)}; convert it to UTF-8 "
+                f"first, as iconv -f {encoding} -t UTF-8 does."
             )
         # Before decoding: these bytes may be valid UTF-8, and if not, an error "not UTF-8" would
         # not help.
@@ -179,8 +195,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}, in line "
-                f"{line + data.count(NEWLINE, 0, error.start)}; convert it to UTF-8 first, as "
-                "iconv -f LATIN1 -t UTF-8 does for text of Western Europe."
+                f"{line + data.count(NEWLINE, 0, error.start)}; {_conversion(data[error.start :])}."
             ) from error
         if offset == 0:
             text = text.removeprefix("\ufeff")
@@ -195,10 +210,24 @@ def _refuse_books(path: str, data: bytes, offset: int) -> None:
     """
     if offset == 0:
         kind = next((kind for mark, kind in NO_TEXT.items() if data.startswith(mark)), None)
+        tar = data[TAR_MARK_AT:].startswith(TAR_MARK)
+        if tar or (kind is not None and path.endswith(ARCHIVES)):
+            raise DataError(f"{path} is a tar archive, not plain text; unpack it first (tar xf).")
         if kind is not None:
             raise DataError(
                 f"{path} is {kind}, not plain text{_where(path)}; save it as a text file (UTF-8) first."
             )
+
+
+def _conversion(wrong: bytes) -> str:
+    """Advice for bytes that are not UTF-8."""
+    # Half of a surrogate pair in three bytes: two of them stand for one character.
+    if wrong[:1] == b"\xed" and wrong[1:2] >= b"\xa0":
+        return (
+            "it looks like CESU-8, as databases and Java write it; convert it to UTF-8 first, in Python by "
+            "decode('utf-8', 'surrogatepass').encode('utf-16', 'surrogatepass').decode('utf-16')"
+        )
+    return "convert it to UTF-8 first, as iconv -f LATIN1 -t UTF-8 does for text of Western Europe"
 
 
 def _refuse_nul(path: str, data: bytes, offset: int) -> None:

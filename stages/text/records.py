@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 from stages.errors import DataError
 from stages.numbers import size
 from stages.text.config import LARGEST_RECORD, TEXT
+from stages.text.disguises import ARRAY, is_json_array, require_prose
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.files import (
     PYDOCS,
@@ -88,7 +89,7 @@ def _records(file: TextFile) -> Iterator[Record]:
     """The texts with their original line ends."""
     name = PurePath(file.path).name
     if file.format == "txt":
-        yield Record(name, text_blocks(file.path, file.digest))
+        yield Record(name, require_prose(file.path, text_blocks(file.path, file.digest)))
     elif file.format == "pydocs":
         if text_digest(pydoc_topics().values()) != file.digest:
             raise DataError(f"{PYDOCS} is not the text expected: another Python?")
@@ -113,6 +114,8 @@ def _rows(file: TextFile) -> Iterator[Row]:
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
     # Neither the line nor the record stays in memory while its text is used.
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
+        if number == 1 and is_json_array(line.lstrip() + "{" * (line.strip() == "[")):
+            raise DataError(f"{file.path} {ARRAY}.")
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
@@ -173,7 +176,9 @@ def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
     wanted = f'with a field "{field}" that is a string'
     record = json_line(where, line, wanted)
     if not isinstance(record.get(field), str):
-        raise DataError(f"{where}: expected a JSON object {wanted}.")
+        texts = [name for name, value in record.items() if isinstance(value, str)]
+        cure = f"; fields of text there: {', '.join(texts[:8])} (--column NAME)" if texts else ""
+        raise DataError(f"{where}: expected a JSON object {wanted}{cure}.")
     require_unicode(where, record[field])
     return record
 

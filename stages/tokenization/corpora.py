@@ -256,6 +256,7 @@ def named_files(
             if split not in splits and ONE_CORPUS not in splits:
                 raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
             found[split] += splits.get(ONE_CORPUS) or splits[split]
+    found = {role: _without_empty(files, left_out) for role, files in found.items()}
     first = next(iter(found))
     # Chosen before fetching: a data set may have terabytes that are not read.
     if config.files is not None:
@@ -267,6 +268,21 @@ def named_files(
             )
         found[first] = chosen
     return {role: [file.fetched() for file in files] for role, files in found.items()}
+
+
+def _without_empty(files: list[_Unfetched], left_out: LeftOut) -> list[_Unfetched]:
+    """The files that hold bytes; all of them if none does, so that reading names the first."""
+    empty = [
+        file
+        for file in files
+        if file.data_set is None and file.name != PYDOCS and not Path(file.name).stat().st_size
+    ]
+    if not empty or len(empty) == len(files):
+        return files
+    named = ", ".join(file.name for file in empty[:NAMED])
+    named += f" and {len(empty) - NAMED:,} more" * (len(empty) > NAMED)
+    left_out(f"{len(empty):,} of {len(files):,} files are empty, and are not read: {named}")
+    return [file for file in files if file not in empty]
 
 
 def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
@@ -297,6 +313,10 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
                 )
                 raise DataError(
                     f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{inner}"
+                )
+            if inside and not inside[0].stat().st_size:
+                raise DataError(
+                    f"{inside[0]} is empty; expected records, a JSON object with a text and a label a line."
                 )
             if inside:
                 found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))

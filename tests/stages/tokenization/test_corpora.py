@@ -12,6 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
 from stages.text.documents import DocumentNames
+from stages.tokenization.corpora import named_files, task_files
 from stages.tokenization.hub import parse_data_set
 from tests.stages.test_tokenize import run, tokenize
 
@@ -257,3 +258,24 @@ def test_links_into_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
     snapshot.mkdir(parents=True)
     (snapshot / "train.parquet").symlink_to(blob)
     assert parse_data_set(f"hf:{snapshot}").files() == {"train": [str(snapshot / "train.parquet")]}
+
+
+def test_named_files_that_are_empty_are_left_out_as_those_of_a_folder_are(tmp_path: Path) -> None:
+    """Most projects have an empty `__init__.py`; all of them failed."""
+    full, empty = tmp_path / "a.py", tmp_path / "__init__.py"
+    full.write_text("x = 1\n")
+    empty.write_text("")
+    sentences: list[str] = []
+    specs = {"source": [str(empty), str(full)]}
+    found = named_files(TokenizeConfig(), specs, left_out=sentences.append)
+    assert [file.path for file in found["source"]] == [str(full)]
+    assert sentences == [f"1 of 2 files are empty, and are not read: {empty}"]
+    alone = named_files(TokenizeConfig(), {"source": [str(empty)]})
+    assert [file.path for file in alone["source"]] == [str(empty)]
+
+
+def test_an_empty_train_of_a_task_is_named(tmp_path: Path) -> None:
+    (tmp_path / "news").mkdir()
+    (tmp_path / "news" / "train.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"train\.jsonl is empty; expected records"):
+        task_files([str(tmp_path / "news")])

@@ -1,0 +1,93 @@
+"""Records, tables and pages that are named as text: refused, with a way to what is in them."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from stages.errors import DataError
+from stages.text.files import without_compression
+
+LOOKED_AT = 2**16
+"""Characters at the beginning of a file that are looked at."""
+NAMED_FIELDS = 8
+"""Most fields that a message names."""
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PAGES = (".html", ".htm", ".xhtml")
+JSON = ".json"
+
+
+def require_prose(path: str, blocks: Iterable[str]) -> Iterator[str]:
+    """The blocks of a text file, unchanged.
+
+    Raises: DataError with a cure if the file holds records, a table or web pages, whose braces and
+        tags would be learnt as text.
+    """
+    remaining = iter(blocks)
+    begun = []
+    length = 0
+    for block in remaining:
+        begun.append(block)
+        length += len(block)
+        if length >= LOOKED_AT:
+            break
+    problem = disguise(path, "".join(begun)[:LOOKED_AT])
+    if problem is not None:
+        raise DataError(f"{path} {problem}.")
+    yield from chain(begun, remaining)
+
+
+def disguise(path: str, beginning: str) -> str | None:
+    """What a file is, other than text, and the cure; None: it is text.
+
+    >>> disguise("a.csv", "id,body\\n1,yes\\n")
+    'is a table with the columns id, body, not text; write it as .parquet, and name one with --column'
+    """
+    name = without_compression(path).lower()
+    start = beginning.lstrip()
+    for ending, separator in SEPARATORS.items():
+        if name.endswith(ending):
+            columns = start.partition("\n")[0].strip().split(separator)
+            return (
+                f"is a table with the columns {_listed(columns)}, not text; write it as .parquet, and "
+                "name one with --column"
+            )
+    if start.startswith("WARC/1"):
+        return "is a web archive, not text; take the text out first, as trafilatura does"
+    if name.endswith(PAGES) or start[:15].lower().startswith(("<!doctype html", "<html")):
+        return "is a web page, not text; convert it first, as pandoc -t plain does"
+    fields = _fields_of_lines(start)
+    if fields is not None:
+        texts = f"--column NAME, of {_listed(fields)}"
+        return f"is JSON lines, not text; read its records with --documents jsonl (and {texts})"
+    if name.endswith(JSON) and is_json_array(start):
+        return ARRAY
+    return None
+
+
+ARRAY = (
+    "is one JSON array, not a record a line; write its records as lines first, as jq -c '.[]' does, and "
+    "call the file .jsonl"
+)
+
+
+def is_json_array(start: str) -> bool:
+    """Whether a text begins as an array of JSON objects."""
+    return start.startswith("[") and start[1:].lstrip().startswith("{")
+
+
+def _fields_of_lines(start: str) -> list[str] | None:
+    """Fields that hold texts in the first of two lines that are JSON objects; None: they are not."""
+    lines = [line for line in start.splitlines() if line.strip()][:2]
+    if len(lines) < 2 or not all(line.startswith("{") for line in lines):
+        return None
+    try:
+        first, second = (json.loads(line) for line in lines)
+    except (ValueError, RecursionError):
+        return None
+    texts = [field for field, value in first.items() if isinstance(value, str)]
+    return texts if isinstance(second, dict) else None
+
+
+def _listed(fields: list[str]) -> str:
+    more = ", …" if len(fields) > NAMED_FIELDS else ""
+    return ", ".join(field[:40] for field in fields[:NAMED_FIELDS]) + more
