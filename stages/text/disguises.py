@@ -37,7 +37,7 @@ def require_prose(path: str, blocks: Iterable[str]) -> Iterator[str]:
 
 
 def disguise(path: str, beginning: str) -> str | None:
-    """What a file is, other than text, and the cure; None: it is text.
+    """Description of a file that is no text, with its cure; None: it is text.
 
     >>> disguise("a.csv", "id,body\\n1,yes\\n")
     'is a table with the columns id, body, not text; write it as .parquet, and name one with --column'

@@ -83,10 +83,11 @@ def test_a_bad_file_of_a_folder_is_named_and_the_others_are_read(
     (folder / "empty.txt").unlink()
     assert memlm("tokenize", folder, "--tokenizer", "char").reference == ended.reference
     (tmp_path / "empty.txt").write_text("")
-    assert (
-        memlm("tokenize", *folder.iterdir(), tmp_path / "empty.txt", "--tokenizer", "char").code
-        == 3
-    )
+    alone = memlm("tokenize", tmp_path / "empty.txt", "--tokenizer", "char")
+    assert alone.code == 3
+    files = sorted(folder.iterdir())
+    named = memlm("tokenize", *files, tmp_path / "empty.txt", "--tokenizer", "byte")
+    assert named.code == 0 and "1 of 5 files are empty" in named.err
 
 
 def test_a_second_file_behind_an_option_is_told_how_it_is_named(
