@@ -28,7 +28,7 @@ from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
 from stages.models.weights import load_model
-from stages.pretrained.checkpoint import TOLERANCE, largest_difference
+from stages.pretrained.checkpoint import TOLERANCE, largest_difference, probes_of
 from stages.pretrained.damage import quiet
 
 EPSILON = 1e-5
@@ -182,7 +182,8 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
         causal.load_state_dict(_weights(causal, ours), assign=True)
         # Loading by assignment replaced the table that input and output share.
         causal.tie_weights()
-        difference = largest_difference(ours, causal)
+        length = int(model.config["segment_length"])
+        difference = largest_difference(ours, probes_of(causal, length))
         if not difference < TOLERANCE:
             raise ArtifactError(
                 f"transformers would make other scores of {model.reference} (by {difference:.2g} nats): it was "

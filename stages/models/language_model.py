@@ -286,8 +286,10 @@ FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))
 
 
 class Unfilled(TorchFunctionMode):
-    """Skips initialization: the meta device has no values, and filling them loads torch's compiler
-    and sympy.
+    """Skips initialization of tensors without values, which loads torch's compiler and sympy.
+
+    Tensors with values are computed as always: models of transformers scale the frequencies of
+    their positions in place while they are built.
     """
 
     def __torch_function__(
@@ -297,10 +299,12 @@ class Unfilled(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = {} if kwargs is None else kwargs
+        named = {} if kwargs is None else kwargs
         if func.__name__ in FILLING:
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
+            tensor = args[0] if args else named["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **named)
 
 
 @contextmanager

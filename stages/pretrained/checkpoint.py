@@ -3,8 +3,8 @@ memlm's.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from stages.errors import DataError
 from stages.models.backbone import Inputs
 from stages.models.backbones.huggingface import model_of_settings
-from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.damage import reading, require_parameters, require_sizes
 from stages.pretrained.location import Location
@@ -69,6 +68,18 @@ def input_scale(causal: Any) -> float:
     )
 
 
+def scales_positions(architecture: Any) -> bool:
+    """Whether settings of a model, `config.json`, ask for linear scaling of positions anywhere.
+
+    >>> scales_positions({"rope_parameters": {"full_attention": {"rope_type": "linear"}}})
+    True
+    """
+    if not isinstance(architecture, dict):
+        return False
+    linear = architecture.get("rope_type") == "linear"
+    return linear or any(scales_positions(value) for value in architecture.values())
+
+
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
 """Settings of where the model was and how it was packed, without effect on its computation."""
 
@@ -98,9 +109,20 @@ def unfilled(location: Location, settings: Any, kind: str) -> tuple[dict[str, An
     return architecture, model
 
 
-def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
-    """A model with weights in float32, in evaluation mode; the precision of the stored weights;
-    names of missing ones.
+class Loaded(NamedTuple):
+    """A model of transformers with weights in float32, in evaluation mode."""
+
+    model: Any
+    dtype: torch.dtype
+    """Precision of the stored weights."""
+    missing: list[str]
+    """Names of weights that the files lack."""
+    computed: dict[str, Tensor]
+    """Buffers that are computed, not stored, by their names in the base model, before float32."""
+
+
+def load(location: Location, kind: str) -> Loaded:
+    """Read a model with transformers.
 
     Args:
         kind: see `model_of_settings`.
@@ -127,13 +149,20 @@ def load(location: Location, kind: str) -> tuple[Any, torch.dtype, list[str]]:
             f"{expected}. Its config.json is that of another checkpoint, or changed."
         )
     dtype = model.dtype
+    computed = {name: buffer.clone() for name, buffer in computed_buffers(model.base_model).items()}
     torch.nn.Module.float(model.eval())  # its own method refuses weights that were quantized before
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise DataError(
                 f"{location.spec} holds weights that are no numbers (nan or infinite): {name}."
             )
-    return model, dtype, sorted(info["missing_keys"])
+    return Loaded(model, dtype, sorted(info["missing_keys"]), computed)
+
+
+def computed_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Buffers that are no part of a file of weights, such as frequencies of rotations, by name."""
+    stored = module.state_dict().keys()
+    return {name: buffer for name, buffer in module.named_buffers() if name not in stored}
 
 
 def as_read(
@@ -162,6 +191,8 @@ order.
 """
 PROBE = (2, 12)
 """Number of windows, and of inputs per window, for the comparison."""
+COMPARED = 32
+"""Maximum positions of a long window whose log-probabilities are compared: all take gigabytes."""
 LOUD = 100.0
 """Largest score on the probe after hidden states are scaled: it reveals a cap that memlm does not
 know.
@@ -172,7 +203,7 @@ def reads_ahead(causal: Any) -> bool:
     """Whether the score of a token depends on later tokens, as in an encoder, whose perplexity is
     meaningless.
     """
-    tokens = _probe(causal)
+    tokens = probe_tokens(causal.get_input_embeddings().num_embeddings, *PROBE)
     others = tokens.clone()
     others[:, -1] = tokens[:, 0]
     factor = _loud(causal, tokens)
@@ -180,9 +211,10 @@ def reads_ahead(causal: Any) -> bool:
     return not bool((before - after).abs().max() < TOLERANCE)
 
 
-def _probe(causal: Any) -> Tensor:
-    types = causal.get_input_embeddings().num_embeddings
-    return torch.randint(types, PROBE, generator=torch.Generator().manual_seed(0))
+def probe_tokens(types: int, rows: int, length: int, first: int = 0) -> Tensor:
+    """Random tokens in [first, types), int64 [rows, length]; the same in every call."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(first, types, (rows, length), generator=generator)
 
 
 @torch.no_grad()
@@ -192,10 +224,20 @@ def _loud(causal: Any, tokens: Tensor) -> float:
 
 
 @torch.no_grad()
-def _log_probs(causal: Any, tokens: Tensor, factor: float) -> Tensor:
-    """Log-probabilities by transformers, [B, L, V], with hidden states multiplied by a factor."""
-    head = causal.get_output_embeddings()
-    hook = head.register_forward_pre_hook(lambda _, arguments: (factor * arguments[0],))
+def _log_probs(
+    causal: Any, tokens: Tensor, factor: float, positions: Tensor | None = None
+) -> Tensor:
+    """Log-probabilities by transformers, [B, P, V], with hidden states multiplied by a factor.
+
+    Args:
+        positions: places in the window, int64 [P]; None: all.
+    """
+
+    def change(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
+        hidden = arguments[0] if positions is None else arguments[0][:, positions]
+        return (factor * hidden,)
+
+    hook = causal.get_output_embeddings().register_forward_pre_hook(change)
     try:
         log_probs: Tensor = causal(tokens).logits.log_softmax(-1)
     finally:
@@ -203,26 +245,75 @@ def _log_probs(causal: Any, tokens: Tensor, factor: float) -> Tensor:
     return log_probs
 
 
+class Probe(NamedTuple):
+    """Windows, and what transformers makes of them."""
+
+    tokens: Tensor
+    """int64 [B, L]."""
+    positions: Tensor
+    """Places that are compared, int64 [P]."""
+    factor: float
+    """Factor of hidden states."""
+    log_probs: Tensor
+    """[B, P, V]."""
+
+
+def probes_of(causal: Any, length: int) -> list[Probe]:
+    """Short windows, and one of `length` inputs, as scored by a causal model of transformers."""
+    types = causal.get_input_embeddings().num_embeddings
+    rows, shorter = PROBE
+    tokens = probe_tokens(types, rows, min(length, shorter))
+    everywhere = torch.arange(tokens.shape[1])
+    # With large hidden states, too: near zero a cap on scores has hardly any effect.
+    probes = [
+        Probe(tokens, everywhere, factor, _log_probs(causal, tokens, factor))
+        for factor in (1.0, _loud(causal, tokens))
+    ]
+    if length > shorter:
+        # Rotations and windows of attention show their scaling and their ends far from the start.
+        long = probe_tokens(types, 1, length)
+        positions = torch.linspace(0, length - 1, min(length, COMPARED)).long()
+        probes.append(Probe(long, positions, 1.0, _log_probs(causal, long, 1.0, positions)))
+    return probes
+
+
 @torch.no_grad()
-def largest_difference(model: LanguageModel, causal: Any) -> float:
+def largest_difference(model: LanguageModel, probes: list[Probe]) -> float:
     """Largest difference, in nats, between log-probabilities of a model, read without its prefix,
     and transformers'; may be nan."""
-    tokens, differences = _probe(causal), []
-    # With large hidden states, too: near zero a cap on scores has hardly any effect.
-    for factor in (1.0, _loud(causal, tokens)):
-        hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(
-            0, 1
-        )
-        wanted = _log_probs(causal, tokens, factor).flatten(0, 1)
-        differences.append((model.log_probs(hidden) - wanted).abs().max())
+    differences = []
+    for tokens, positions, factor, expected in probes:
+        hidden = model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden[:, positions]
+        log_probs = model.log_probs(factor * hidden.flatten(0, 1))
+        differences.append((log_probs - expected.flatten(0, 1)).abs().max())
     return float(torch.stack(differences).max())
 
 
-def as_stored(config: BackboneConfig, weights: dict[str, Tensor]) -> LanguageModel:
-    """The model that would be stored, in float32, for comparison with that of transformers."""
-    model = LanguageModel(config)
-    model.load_state_dict(weights, assign=True)
-    return model.float().eval()
+class Pretrained(NamedTuple):
+    """A pretrained model: weights to store, and a comparison with transformers."""
+
+    weights: dict[str, Tensor]
+    """Weights by their names in a `LanguageModel`, in their stored precision."""
+    require_same: Callable[[LanguageModel], None]
+    """Raises: DataError if a model that was loaded from what was stored differs."""
+
+
+def require_same_buffers(
+    location: Location, model: LanguageModel, computed: Mapping[str, Tensor]
+) -> None:
+    """Raises: DataError if a buffer that no file holds differs from that of transformers.
+
+    Args:
+        computed: those of transformers' base model, in its own precision.
+    """
+    blocks: Any = model.backbone.model
+    for name, buffer in computed_buffers(blocks).items():
+        expected = computed.get(name)
+        if expected is None or not torch.equal(buffer.to(expected.dtype), expected):
+            raise DataError(
+                f"{location.spec} is built in a way that memlm does not know: {name} differs from that of "
+                "transformers. It cannot be imported."
+            )
 
 
 def require_same(location: Location, what: str, difference: float) -> None:

@@ -208,6 +208,8 @@ def reading(location: Location, what: str) -> Iterator[None]:
             f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')"
         ) from error
     except Exception as error:
+        if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+            raise
         if (wrong := damage(location)) is not None:
             raise DataError(wrong) from error
         raise DataError(

@@ -14,13 +14,16 @@ from stages.models.backbones.window_configs import DenseLayer, TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
     PROBE,
+    Pretrained,
     as_read,
-    as_stored,
     input_scale,
     load,
     longest_window,
+    probe_tokens,
     require_all,
     require_same,
+    require_same_buffers,
+    scales_positions,
     unfilled,
 )
 from stages.pretrained.damage import reading
@@ -69,6 +72,7 @@ def describe_encoder(
             width=width,
             dropout=0.0,
             architecture=found,
+            scaled_positions=scales_positions(found),
             pooling=sentence.pooling,
             vector_layers=sentence.layers,
             normalize=normalize or sentence.normalize,
@@ -79,14 +83,14 @@ def describe_encoder(
         )
 
 
-def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """The weights by their names in a `LanguageModel`; see `stages.pretrained.model.read_weights`.
+def read_encoder(location: Location, config: TextEncoderConfig, length: int) -> Pretrained:
+    """The weights, and a comparison; see `stages.pretrained.model.read_pretrained`.
 
-    Raises: DataError also if keys made with them differ from those of transformers.
+    Raises: DataError if weights are missing or not finite.
     """
-    model, dtype, missing = load(location, ENCODES)
+    model, dtype, missing, computed = load(location, ENCODES)
     require_all(location, [name for name in missing if not name.startswith(HEAD)])
-    hidden = _hidden_states(model, config)
+    probes = [(tokens, _hidden_states(model, config, tokens)) for tokens in _probes(config, length)]
     table = model.get_input_embeddings().weight.detach()
     weights = as_read(encoder_blocks(model).state_dict(), "backbone.model.", dtype)
     around = {
@@ -94,16 +98,19 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
     }
     weights |= as_read({"vocabulary.embedding": table, **around}, dtype=dtype)
     weights |= as_read(dense_weights(location, config), "backbone.vector.")
-    stored = as_stored(config, weights)
-    # Embeddings come from outside here, which some models may treat differently.
-    require_same(location, "keys", _largest_difference(stored, hidden, _probe(config)))
-    return weights
+
+    def require_same_model(model: LanguageModel) -> None:
+        require_same_buffers(location, model, computed)
+        for tokens, hidden in probes:
+            # Embeddings come from outside here, which some models may treat differently.
+            require_same(location, "keys", _largest_difference(model, hidden, tokens))
+
+    return Pretrained(weights, require_same_model)
 
 
 @torch.no_grad()
-def _hidden_states(model: Any, config: TextEncoderConfig) -> Tensor:
-    """Hidden states by transformers of the probe's windows and the tokens around them, [B, L, d]."""
-    tokens = _probe(config)
+def _hidden_states(model: Any, config: TextEncoderConfig, tokens: Tensor) -> Tensor:
+    """Hidden states by transformers of windows and the tokens around them, [B, L, d]."""
     rows = len(tokens)
     before = torch.tensor(config.before, dtype=torch.int64).expand(rows, -1)
     after = torch.tensor(config.after, dtype=torch.int64).expand(rows, -1)
@@ -115,17 +122,24 @@ def _hidden_states(model: Any, config: TextEncoderConfig) -> Tensor:
 def _largest_difference(model: LanguageModel, hidden: Tensor, tokens: Tensor) -> float:
     """Largest relative difference of a key from that of hidden states by transformers; may be nan."""
     assert isinstance(model.backbone, TextEncoder)
-    expected = model.backbone.vector(hidden, hidden.new_ones(hidden.shape[:2], dtype=torch.bool))
+    whole = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
+    expected = model.backbone.vector(hidden, whole)
     keys = model.encode(tokens).hidden[:, 0]
     return float(((keys - expected).abs() / (1 + expected.abs())).max())
 
 
-def _probe(config: TextEncoderConfig) -> Tensor:
-    """Tokens of a few windows, int64 [B, L], from the upper half of the ids: low ids include
-    padding, which no text has."""
-    types, length = config.vocab_size or 1, min(PROBE[1], config.longest or PROBE[1])
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(types // 2, types, (PROBE[0], length), generator=generator)
+def _probes(config: TextEncoderConfig, length: int) -> list[Tensor]:
+    """Tokens of a few short windows and of one of `length`, int64 [B, L] each.
+
+    They are from the upper half of the ids: low ids include padding, which no text has.
+    """
+    types = config.vocab_size or 1
+    rows, shorter = PROBE
+    first = types // 2
+    windows = [probe_tokens(types, rows, min(shorter, config.longest or shorter), first)]
+    if length > shorter:
+        windows.append(probe_tokens(types, 1, length, first))
+    return windows
 
 
 def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:

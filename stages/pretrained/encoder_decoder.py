@@ -11,15 +11,17 @@ from torch import Tensor
 from stages.errors import DataError, UsageError, did_you_mean
 from stages.models.backbones.huggingface import TRANSLATES, sides_of
 from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
+from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
+    Pretrained,
     as_read,
-    as_stored,
     input_scale,
     last_feed_forward,
     load,
     longest_window,
     require_all,
     require_same,
+    require_same_buffers,
     unfilled,
 )
 from stages.pretrained.damage import reading
@@ -28,8 +30,10 @@ from stages.pretrained.tokenizer import load_pretrained
 
 MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe")
 """Model types that take the languages of both sides as tokens."""
-SOURCES, TARGETS = ((9, 4), (5, 7))
-"""Lengths of the sentences for comparing scores: one is padded."""
+SHORT_SOURCE = 4
+"""Tokens of the shorter source for comparing scores, which is padded."""
+SENTENCE = 64
+"""Tokens of the longer one, unless the model reads fewer."""
 
 
 class Languages(NamedTuple):
@@ -96,17 +100,15 @@ def describe_encoder_decoder(
         )
 
 
-def encoder_decoder_weights(
-    location: Location, config: HuggingFaceEncoderDecoderConfig
-) -> dict[str, Tensor]:
-    """The weights by their names in a `LanguageModel`, in their stored precision.
+def read_encoder_decoder(location: Location, config: HuggingFaceEncoderDecoderConfig) -> Pretrained:
+    """The weights, and a comparison; see `stages.pretrained.model.read_pretrained`.
 
-    Raises: DataError if weights are missing or not finite, or if scores differ from those of
-    transformers.
+    Raises: DataError if weights are missing or not finite.
     """
-    model, dtype, missing = load(location, TRANSLATES)
+    model, dtype, missing, computed = load(location, TRANSLATES)
     require_all(location, missing)
-    inputs, wanted = _scores(model, config)
+    longest = min(SENTENCE, config.max_positions or SENTENCE)
+    inputs, expected = _scores(model, config, longest)
     head = {"embedding": model.get_input_embeddings().weight}
     if not config.tied:
         head["output"] = model.get_output_embeddings().weight
@@ -115,11 +117,14 @@ def encoder_decoder_weights(
     weights = as_read(head, "vocabulary.", dtype) | as_read(
         sides_of(model).state_dict(), "backbone.model.", dtype
     )
-    ours = as_stored(config, weights)
-    with torch.no_grad():
-        found = ours.log_probs(ours.encode(**inputs).hidden.flatten(0, 1))
-    require_same(location, "log-probabilities", float((found - wanted).abs().max()))
-    return weights
+
+    @torch.no_grad()
+    def require_same_model(model: LanguageModel) -> None:
+        require_same_buffers(location, model, computed)
+        log_probs = model.log_probs(model.encode(**inputs).hidden.flatten(0, 1))
+        require_same(location, "log-probabilities", float((log_probs - expected).abs().max()))
+
+    return Pretrained(weights, require_same_model)
 
 
 def _prompts(
@@ -159,21 +164,23 @@ def _language(location: Location, name: str, vocabulary: Mapping[str, int]) -> i
 
 
 @torch.no_grad()
-def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> tuple[dict[str, Any], Tensor]:
+def _scores(
+    model: Any, config: HuggingFaceEncoderDecoderConfig, length: int
+) -> tuple[dict[str, Any], Tensor]:
     """Arguments of `LanguageModel.encode` for a few pairs, and log-probabilities by transformers,
     [B x L, V].
+
+    Args:
+        length: tokens of the longest source, with its prefix, and of the targets, with the prompt.
     """
-    rows, types, random = (
-        len(SOURCES),
-        model.get_input_embeddings().num_embeddings,
-        torch.Generator().manual_seed(0),
-    )
-    source, target = (
-        torch.randint(types, (rows, max(lengths)), generator=random)
-        for lengths in (SOURCES, TARGETS)
-    )
+    types = model.get_input_embeddings().num_embeddings
+    random = torch.Generator().manual_seed(0)
+    sources = (length - len(config.source_prefix), SHORT_SOURCE)
+    rows = len(sources)
+    source = torch.randint(types, (rows, max(sources)), generator=random)
+    target = torch.randint(types, (rows, length - len(config.prompt)), generator=random)
     # One sentence is padded, to reveal errors in reading the mask.
-    mask = torch.arange(max(SOURCES)) < torch.tensor(SOURCES)[:, None]
+    mask = torch.arange(max(sources)) < torch.tensor(sources)[:, None]
     prefixes = (config.source_prefix, config.prompt)
     before, prompt = (torch.tensor(one, dtype=torch.long).expand(rows, -1) for one in prefixes)
     logits = model(

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from stages.errors import DataError, UsageError
 from stages.models.backbones.huggingface import CAUSAL, blocks_of
@@ -12,28 +11,31 @@ from stages.models.backbones.window_configs import (
     HuggingFaceEncoderDecoderConfig,
     TextEncoderConfig,
 )
-from stages.models.language_model import unfilled_model
+from stages.models.language_model import LanguageModel, unfilled_model
 from stages.pretrained.checkpoint import (
+    Pretrained,
     as_read,
-    as_stored,
     input_scale,
     largest_difference,
     last_feed_forward,
     load,
     longest_window,
+    probes_of,
     read_settings,
     reads_ahead,
     require_all,
     require_same,
+    require_same_buffers,
+    scales_positions,
     unfilled,
 )
 from stages.pretrained.damage import reading
-from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
+from stages.pretrained.encoder import describe_encoder, is_encoder, read_encoder
 from stages.pretrained.encoder_decoder import (
     NO_LANGUAGES,
     Languages,
     describe_encoder_decoder,
-    encoder_decoder_weights,
+    read_encoder_decoder,
 )
 from stages.pretrained.location import Location
 
@@ -72,17 +74,18 @@ def describe(
     return _describe(location, settings, prefix)
 
 
-def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
-    """The weights by their names in a `LanguageModel`, in their stored precision.
+def read_pretrained(location: Location, config: Imported, length: int) -> Pretrained:
+    """The weights, and a comparison of the model that is loaded from them with transformers'.
 
-    Raises: DataError if weights are missing or not finite, or if scores differ from those of
-    transformers.
+    Args:
+        length: inputs of a window that will be read.
+    Raises: DataError if weights are missing or not finite, or if the model reads tokens ahead.
     """
     if isinstance(config, TextEncoderConfig):
-        return encoder_weights(location, config)
+        return read_encoder(location, config, length)
     if isinstance(config, HuggingFaceEncoderDecoderConfig):
-        return encoder_decoder_weights(location, config)
-    causal, dtype, missing = load(location, CAUSAL)
+        return read_encoder_decoder(location, config)
+    causal, dtype, missing, computed = load(location, CAUSAL)
     # Checked by scores, not by settings: a causal class may contain an encoder.
     if reads_ahead(causal):
         raise DataError(
@@ -90,19 +93,21 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
             "perplexity is its own, and memlm does not know it as an encoder, which makes keys alone."
         )
     require_all(location, missing)
+    probes = probes_of(causal, length)
     table, head = causal.get_input_embeddings(), causal.get_output_embeddings()
     weights = as_read(blocks_of(causal).state_dict(), "backbone.model.", dtype)
-    causal.base_model.set_input_embeddings(table)
     if config.tied:
         weights |= as_read({"vocabulary.embedding": table.weight}, dtype=dtype)
     else:  # two tables stay in float32
         weights |= as_read({"vocabulary.embedding": table.weight, "vocabulary.output": head.weight})
     if config.score_bias:
         weights |= as_read({"vocabulary.bias": head.bias}, dtype=dtype)
-    require_same(
-        location, "log-probabilities", largest_difference(as_stored(config, weights), causal)
-    )
-    return weights
+
+    def require_same_model(model: LanguageModel) -> None:
+        require_same_buffers(location, model, computed)
+        require_same(location, "log-probabilities", largest_difference(model, probes))
+
+    return Pretrained(weights, require_same_model)
 
 
 def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingFaceConfig:
@@ -126,6 +131,7 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
             dropout=0.0,
             tied=bool(getattr(settings, "tie_word_embeddings", False)),
             architecture=found,
+            scaled_positions=scales_positions(found),
             # None if g differs from f in width (OPT-350m)
             last_ffn=last_feed_forward(causal.base_model, layers) if inside == width else None,
             max_positions=longest_window(settings),
@@ -154,7 +160,7 @@ class ModelSize(NamedTuple):
 
 
 def model_size(location: Location, config: Imported) -> ModelSize:
-    """Size of the result of `read_weights`, computed only from settings and types of weights."""
+    """Size of the result of `read_pretrained`, computed only from settings and types of weights."""
     # Only shapes: the size is needed to find out whether the model fits into memory.
     weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)

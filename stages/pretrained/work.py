@@ -6,11 +6,13 @@ from typing import Any
 from safetensors.torch import save_file
 
 from stages.artifacts.stage import Job, SerialWork
-from stages.errors import ResourceError
+from stages.errors import DataError, ResourceError
 from stages.machine import memory_bytes
+from stages.models.weights import load_model
 from stages.numbers import size
 from stages.pretrained.config import ImportConfig
-from stages.pretrained.model import Imported, read_weights
+from stages.pretrained.damage import reading
+from stages.pretrained.model import Imported, read_pretrained
 from stages.pretrained.resolve import checkpoint_of, pretrained_size
 
 
@@ -36,9 +38,19 @@ class ImportWork(SerialWork[ImportConfig]):
             )
         made = "keys" if job.config.model.pools else "scores"
         job.reporter.info(f"reading weights, and comparing {made} with those of transformers")
-        weights = read_weights(location, job.config.model)
+        # One more for the prefix of a window.
+        length = (job.config.segment_length or 1) + 1
+        longest = job.config.model.reads.longest_context
+        if longest is not None:
+            length = min(length, longest)
+        # Some classes of transformers cannot be taken apart, and fail in ways of their own.
+        with reading(location, "model"):
+            weights, require_same = read_pretrained(location, job.config.model, length)
+        parameters = sum(weight.numel() for weight in weights.values())
         job.draft.expect(sum(weight.nbytes for weight in weights.values()))
-        save_file(weights, job.draft.add("model.safetensors"))
+        file = job.draft.add("model.safetensors")
+        save_file(weights, file)
+        weights.clear()
         settings = {
             "model": job.config.stored()["model"],
             "method": "lm",
@@ -46,4 +58,11 @@ class ImportWork(SerialWork[ImportConfig]):
             "training": None,
         }
         job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
-        return {"parameters": sum(weight.numel() for weight in weights.values())}
+        try:
+            # What later stages will load, by the way in which they load it.
+            with reading(location, "model"):
+                require_same(load_model(job.draft.path, "cpu"))
+        except DataError:
+            file.unlink()
+            raise
+        return {"parameters": parameters}

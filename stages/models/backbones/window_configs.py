@@ -131,6 +131,10 @@ class HuggingFaceConfig(ImportedConfig):
     """The token that it expects before every window; None: none."""
     input_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of embeddings before the first block (Gemma: √d)."""
+    scaled_positions: bool = False
+    """Whether frequencies of positions are divided by a factor (linear scaling). It is recorded so
+    that such a model has another id than one whose scaling was dropped.
+    """
 
     @property
     def reads(self) -> Reads:
@@ -219,6 +223,10 @@ class TextEncoderConfig(ImportedConfig):
     """Most tokens of a text that it can read, without these; None: any number."""
     input_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of embeddings before the first block (Gemma: √d)."""
+    scaled_positions: bool = False
+    """Whether frequencies of positions are divided by a factor (linear scaling). It is recorded so
+    that such a model has another id than one whose scaling was dropped.
+    """
 
     @property
     def reads(self) -> Reads:

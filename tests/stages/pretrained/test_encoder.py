@@ -10,8 +10,14 @@ from stages.errors import DataError
 from stages.models.weights import load_model, save_weights
 from stages.pretrained import encoder
 from stages.pretrained.location import locate
-from stages.pretrained.model import describe, read_weights
-from tests.stages.pretrained.tiny import ENCODERS, D, imported, saved_encoder
+from stages.pretrained.model import describe
+from tests.stages.pretrained.tiny import (
+    ENCODERS,
+    D,
+    imported,
+    saved_encoder,
+    stored_and_loaded,
+)
 
 pytest.importorskip("transformers")
 
@@ -116,7 +122,7 @@ def test_settings_that_are_not_known_are_refused(tmp_path, pooling, modules, mes
         (tmp_path / f"2_{modules[0]}/config.json").write_text(json.dumps(dense))
     with pytest.raises(DataError, match=message):
         location = locate(str(tmp_path))
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_hidden_states_that_differ_from_those_of_transformers_are_noticed(tmp_pa
     states = encoder._hidden_states
     monkeypatch.setattr(encoder, "_hidden_states", lambda *arguments: states(*arguments) * 1.01)
     with pytest.raises(DataError, match="computes keys in a way"):
-        read_weights(location, config)
+        stored_and_loaded(location, config)
 
 
 def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
@@ -194,14 +200,14 @@ def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
         {n: w for n, w in weights.items() if "layer.1.output" not in n}, file, {"format": "pt"}
     )
     with pytest.raises(DataError, match=r"lacks weights .*layer\.1\.output"):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
     save_file(
         {n: w * float("nan") if "layer.1" in n else w for n, w in weights.items()},
         file,
         {"format": "pt"},
     )
     with pytest.raises(DataError, match="no numbers"):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"has no tokenizer\.json"):
         describe(location, None)

@@ -12,10 +12,10 @@ from stages.errors import DataError, UsageError
 from stages.models.language_model import LanguageModel
 from stages.pretrained.encoder_decoder import Languages
 from stages.pretrained.location import locate
-from stages.pretrained.model import describe, read_weights
+from stages.pretrained.model import describe
 from stages.translation.beam import BeamSettings, beam_search
 from stages.translation.decoder import ModelDecoder, select_rows
-from tests.stages.pretrained.tiny import TRANSLATORS, V, saved_translator
+from tests.stages.pretrained.tiny import TRANSLATORS, V, saved_translator, stored_and_loaded
 from tests.stages.translation.toy import padded
 
 pytest.importorskip("transformers")
@@ -24,10 +24,7 @@ SOURCES = [[5, 9, 40, 7, 12, 0], [300, 2, 0], [77, 78, 79, 80, 81, 82, 83, 0]]
 
 def imported(folder: Path, languages: Languages) -> LanguageModel:
     location = locate(str(folder))
-    config = describe(location, None, languages)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(location, config))
-    return model.eval()
+    return stored_and_loaded(location, describe(location, None, languages))
 
 
 def prompts(family: str, folder: Path) -> tuple[Languages, list[int], list[int]]:

@@ -11,7 +11,7 @@ from stages.errors import DataError
 from stages.models.backbones.huggingface import HuggingFace
 from stages.models.weights import load_model, save_weights
 from stages.pretrained.location import locate
-from stages.pretrained.model import describe, model_size, read_weights
+from stages.pretrained.model import describe, model_size, read_pretrained
 from tests.stages.pretrained.tiny import (
     FAMILIES,
     D,
@@ -20,6 +20,7 @@ from tests.stages.pretrained.tiny import (
     saved,
     saved_encoder,
     saved_translator,
+    stored_and_loaded,
     tiny_model,
 )
 
@@ -99,7 +100,7 @@ def test_half_precision_is_kept_on_disk_and_computed_in_full(tmp_path):
     theirs = tiny_model("llama").bfloat16()
     theirs.save_pretrained(tmp_path)
     location = locate(str(tmp_path))
-    weights = read_weights(location, describe(location, None))
+    weights = read_pretrained(location, describe(location, None), 12).weights
     assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
 
 
@@ -125,7 +126,7 @@ def test_a_model_that_reads_ahead_and_is_not_known_as_an_encoder_is_refused(tmp_
     with pytest.raises(
         DataError, match=r"\(bert\) reads tokens behind the one that it scores, so no perplexity"
     ):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
@@ -134,7 +135,7 @@ def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr("stages.pretrained.model.CAPS", ())
     location = locate(str(tmp_path))
     with pytest.raises(DataError, match="computes log-probabilities in a way"):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 def test_a_model_whose_scores_differ_is_refused(tmp_path):
@@ -147,7 +148,7 @@ def test_a_model_whose_scores_differ_is_refused(tmp_path):
     described = describe(location, None)
     (tmp_path / "config.json").write_text(json.dumps(config | {"embedding_multiplier": 3.0}))
     with pytest.raises(DataError, match="computes log-probabilities in a way"):
-        read_weights(location, described)
+        stored_and_loaded(location, described)
 
 
 def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
@@ -160,19 +161,19 @@ def test_weights_that_lack_or_are_no_numbers_are_refused(tmp_path):
         {"format": "pt"},
     )
     with pytest.raises(DataError, match=r"lacks weights .*layers\.1\.mlp\.up_proj"):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
     save_file(
         {n: w * float("nan") if "norm" in n else w for n, w in weights.items()},
         file,
         {"format": "pt"},
     )
     with pytest.raises(DataError, match="no numbers"):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(
         DataError, match=r"model\.safetensors is cut short or damaged: its 1,000 bytes are not"
     ):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_weights_of_another_shape_than_the_settings_say_are_named_with_both(tmp_
         DataError,
         match=rf"of another shape than its settings ask for: {name} is {shapes}\. Its config",
     ):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_settings_that_cannot_be_followed_are_told_in_a_sentence(tmp_path, setti
     file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
     with pytest.raises(DataError, match=message):
         location = locate(str(tmp_path))
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 @pytest.mark.parametrize(

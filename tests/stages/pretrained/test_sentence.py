@@ -18,10 +18,15 @@ from stages.episodes import BuildEpisodes
 from stages.errors import DataError, UsageError
 from stages.import_model import ImportConfig, ImportModel
 from stages.pretrained.location import locate
-from stages.pretrained.model import describe, read_weights
+from stages.pretrained.model import describe
 from stages.tasks.episodes import EpisodesConfig
 from stages.tokenize import Tokenize, TokenizeConfig
-from tests.stages.pretrained.tiny import D, saved, saved_encoder
+from tests.stages.pretrained.tiny import (
+    D,
+    saved,
+    saved_encoder,
+    stored_and_loaded,
+)
 from tests.stages.small_tasks import TASKS, write_task
 
 pytest.importorskip("transformers")
@@ -285,7 +290,7 @@ def test_a_causal_model_whose_folder_pools_is_a_sentence_encoder(tmp_path):
     write_pipeline(tmp_path, PIPELINES["last"])
     config = describe(locate(str(tmp_path)), None)
     assert config.backbone == "text-encoder" and config.input_scale == D**0.5
-    read_weights(locate(str(tmp_path)), config)
+    stored_and_loaded(locate(str(tmp_path)), config)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +309,7 @@ def test_dense_layers_that_are_not_known_are_refused(tmp_path, change, message):
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     location = locate(str(tmp_path))
     with pytest.raises(DataError, match=message):
-        read_weights(location, describe(location, None))
+        stored_and_loaded(location, describe(location, None))
 
 
 @pytest.mark.parametrize(

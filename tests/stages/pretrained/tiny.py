@@ -2,14 +2,16 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from stages.models.language_model import LanguageModel
-from stages.pretrained.location import locate
-from stages.pretrained.model import describe, read_weights
+from stages.models.weights import load_model, save_weights
+from stages.pretrained.location import Location, locate
+from stages.pretrained.model import Imported, describe, read_pretrained
 
 V, D, LAYERS = 320, 16, 2
 TEXT = [
@@ -363,10 +365,19 @@ def _gguf_order(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()
 
 
-def imported(path: Path, prefix: int | None = None) -> LanguageModel:
+def imported(path: Path, prefix: int | None = None, length: int = 38) -> LanguageModel:
     """The model of a folder or file, as memlm reads it."""
     location = locate(str(path))
-    config = describe(location, prefix)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(location, config), assign=True)
-    return model.float().eval()
+    return stored_and_loaded(location, describe(location, prefix), length)
+
+
+def stored_and_loaded(location: Location, config: Imported, length: int = 38) -> LanguageModel:
+    """The model that later stages load, compared with transformers' as `import-model` does."""
+    weights, require_same = read_pretrained(location, config, length)
+    with TemporaryDirectory() as folder:
+        save_weights(weights, Path(folder, "model.safetensors"))
+        settings = {"model": config.model_dump(mode="json")}
+        Path(folder, "config.json").write_text(json.dumps(settings))
+        model = load_model(Path(folder), "cpu")
+    require_same(model)
+    return model

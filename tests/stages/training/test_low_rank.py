@@ -15,7 +15,7 @@ from stages.methods.method import Carried, Loss, ParameterGroup
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating, new_model
 from stages.pretrained.location import locate
-from stages.pretrained.model import describe, read_weights
+from stages.pretrained.model import describe
 from stages.training.config import TrainConfig
 from stages.training.loop import Objective
 from stages.training.low_rank import (
@@ -27,7 +27,7 @@ from stages.training.low_rank import (
 )
 from stages.training.sizes import checkpoint_bytes, training_bytes
 from tests.stages.methods.stream.updates import stream
-from tests.stages.pretrained.tiny import FAMILIES, saved
+from tests.stages.pretrained.tiny import FAMILIES, saved, stored_and_loaded
 
 pytest.importorskip("peft")
 RANK = 3
@@ -35,10 +35,8 @@ RANK = 3
 
 def imported(folder, family):
     saved(folder, family)
-    config = describe(locate(str(folder)), None)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(locate(str(folder)), config))
-    return model.float().eval()
+    location = locate(str(folder))
+    return stored_and_loaded(location, describe(location, None))
 
 
 def fill(model):
