@@ -162,7 +162,8 @@ class ModelSize(NamedTuple):
 def model_size(location: Location, config: Imported) -> ModelSize:
     """Size of the result of `read_pretrained`, computed only from settings and types of weights."""
     # Only shapes: the size is needed to find out whether the model fits into memory.
-    weights = unfilled_model(config).state_dict()
+    with reading(location, "model"):
+        weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)
     kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
     parameters = sum(weight.numel() for weight in weights.values())

@@ -27,5 +27,5 @@ def test_a_decoder_that_cannot_be_taken_apart_is_refused_in_a_sentence(tmp_path,
     files = {"train": [str(tmp_path / "train.txt")]}
     tokens = make(Tokenize(), config, references | files, store, Execution()).artifact
     wanted = {"source": tokens.reference, "checkpoint": str(tmp_path / "model")}
-    with pytest.raises(DataError, match="The model of .* cannot be read: "):
+    with pytest.raises(DataError, match=r"The model of .* cannot be read: "):
         make(ImportModel(), ImportConfig(), wanted, store, Execution(device="cpu"))
