@@ -14,8 +14,8 @@ from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.models.devices import device_type, resolve_precision
 from stages.training import resolve
-from stages.training.config import MODEL, SAID_OTHERWISE, TrainConfig
-from stages.training.sources import KINDS, fitting_init, learnt_from
+from stages.training.config import MODEL, RESOLVED_ELSEWHERE, TrainConfig
+from stages.training.sources import require_init, source_kinds, training_inputs
 
 
 class Train(Stage[TrainConfig]):
@@ -32,11 +32,11 @@ class Train(Stage[TrainConfig]):
         """`source`: the input that the method learns from; `init_from`: an initial model, which
         gives the sizes.
         """
-        artifacts = learnt_from(config, store.get(references["source"], *KINDS))
+        artifacts = training_inputs(config, store.get(references["source"], *source_kinds()))
         tokens = artifacts["tokens"]
         require_split(tokens, TRAIN)
         if references.get("init_from"):
-            artifacts["init"] = fitting_init(
+            artifacts["init"] = require_init(
                 config, store.get(references["init_from"], "model"), tokens
             )
         elif (reason := config.method_settings.continues) is not None:
@@ -54,11 +54,11 @@ class Train(Stage[TrainConfig]):
             "order": resolve.task_order(config, tokens),
             "memory": resolve.resolved_memory(config, model, inputs),
             "precision": precision,
-            **SAID_OTHERWISE,
+            **RESOLVED_ELSEWHERE,
         }
         resolved = config.model_copy(update=update)
         whole = resolved.model_copy(
             update=resolve.resolved_length(resolved, config.epochs, inputs, execution)
         )
-        resolve.require_documents_near(whole, tokens)
+        resolve.require_documents(whole, tokens)
         return whole

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch
 from stages.methods import METHODS
-from stages.methods.config import Batches, MethodSettings
+from stages.methods.config import MethodSettings
 from stages.methods.method import (
     Carried,
     Loss,
@@ -84,20 +84,6 @@ class DampedConfig(MethodSettings):
 
     method: Literal["damped"] = "damped"
     share: float = 0.9
-
-    @property
-    def neighbors_read(self) -> int:
-        return 0
-
-    @property
-    def continues(self) -> None:
-        return None
-
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        return model
-
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
-        return self
 
 
 class Damped(Method[DampedConfig]):

@@ -2,14 +2,17 @@
 Free of torch.
 """
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
 from stages.config import OneOf, Settings
 from stages.methods import METHODS
 from stages.models.config import BackboneConfig
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 TRAIN, VALID = "train", "valid"
 """The splits that training reads."""
@@ -79,7 +82,7 @@ class MethodSettings(Settings):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("tokens",)
-    """Kinds of artifacts that it learns from."""
+    """Kinds of artifacts that it learns from: tokens, and names in `stages.training.INPUTS`."""
     padded: ClassVar[bool] = False
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of
     unequal length.
@@ -95,8 +98,10 @@ class MethodSettings(Settings):
     """
     copies: ClassVar[int] = 0
     """Additional numbers for each trained weight, in memory and in every checkpoint."""
-    reads_background: ClassVar[bool] = False
-    """Whether it reads the text on which the initial model was trained."""
+    indirect_inputs: ClassVar[tuple[str, ...]] = ()
+    """Inputs that are found through another artifact, such as the text of the initial model: names
+    in `stages.training.INPUTS`.
+    """
     usual_backbone: ClassVar[str | None] = None
     """Backbone if the user names none; None: the default of all methods."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()
@@ -116,11 +121,30 @@ class MethodSettings(Settings):
         """
         return None
 
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
-        """The model with what this method adds to it; by default nothing."""
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        """The model with what this method adds to it for these tokens; by default nothing.
+
+        Raises: UsageError if the method has no use for the model or for the tokens.
+        """
         return model
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+    def task_model(self, model: BackboneConfig, place: int) -> BackboneConfig:
+        """The model at its size in the task at a place in the stream, from 0.
+
+        `model`: the model at its size in the last task. By default it keeps its size.
+        """
+        return model
+
+    def require_documents(self, of_tasks: Sequence[int], read: int) -> None:
+        """Check that a run over a stream is long enough.
+
+        Args:
+            of_tasks: number of documents of each task.
+            read: documents that are read before the last update.
+        Raises: UsageError if the method would do nothing of its own.
+        """
+
+    def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         """The settings with what follows from the model and the batches filled in; by default
         nothing does.
 

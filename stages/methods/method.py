@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -123,19 +122,8 @@ class ParameterGroup(NamedTuple):
     """Whether their gradient is clipped separately."""
 
 
-@dataclass(frozen=True)
-class SideInputs:
-    """Inputs of a method besides tokens.
-
-    `packing`: segments, int64 [S], ordered so that neighbours are similar; None: there is none.
-    `neighbor_tokens`: by split, the tokens of each token's neighbours, int [T, k], -1 where one is
-    missing.
-    """
-
-    packing: np.ndarray | None = None
-    neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
-    keys: np.ndarray | None = None
-    background: Examples | None = None
+SideInputs = Mapping[str, Any]
+"""Inputs besides tokens, by their names in `stages.training.INPUTS`."""
 
 
 class KeptDocuments(NamedTuple):
@@ -176,7 +164,7 @@ class Method(ABC, Generic[S]):
     task. `state_dict` is part of every checkpoint; `kept_documents` and `write_files` are asked
     at the end.
 
-    `side_inputs`: its inputs besides tokens.
+    `side_inputs`: the inputs besides tokens that its settings name, as far as a run has them.
     """
 
     hints: ClassVar[str] = ""
@@ -190,7 +178,7 @@ class Method(ABC, Generic[S]):
 
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings
-        self.side_inputs = side_inputs or SideInputs()
+        self.side_inputs = side_inputs or {}
 
     # The loss
 
@@ -232,6 +220,13 @@ class Method(ABC, Generic[S]):
         default the order is random.
         """
         return shuffled_order(count, size, seed, epoch)
+
+    @property
+    def packing(self) -> np.ndarray | None:
+        """Examples in an order whose neighbours are similar, int64 [S], if batches of unequal
+        examples follow one; None: they are cut by length.
+        """
+        return None
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         """The batch of some examples [B]. By default nothing is added to them."""

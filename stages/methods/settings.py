@@ -2,13 +2,16 @@
 Free of torch.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from stages.errors import UsageError
 from stages.methods.config import Batches, EvaluationDefaults, MethodSettings, Share
 from stages.models.config import BackboneConfig
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 
 class LmConfig(MethodSettings):
@@ -55,7 +58,7 @@ class TrimeConfig(InBatchConfig):
 
     method: Literal["trime"] = "trime"
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+    def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         return self.with_key(model)
 
 
@@ -82,7 +85,7 @@ class TrimeLongConfig(InBatchConfig):
     scope: Literal["stream", "document"] = "document"
     """Whether positions of earlier segments count that belong to another document."""
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+    def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         share = max(1, batches.segments // batches.processes)
         legal = [m for m in range(1, share + 1) if share % m == 0]
         # The longest legal run that leaves an update enough documents.
@@ -122,7 +125,7 @@ class TrimeExtConfig(InBatchConfig):
     1: of all processes; of more, each process has whole ones. None: as few as leave an update
     `ENOUGH_DOCUMENTS`."""
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+    def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         batch, processes = batches.segments, batches.processes
         if model.reads.source:
             return self._of_pairs(model, processes)
@@ -192,12 +195,12 @@ class SpalmConfig(MethodSettings):
             "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
         )
 
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         return model.model_copy(
             update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"}
         )
 
-    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+    def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         if self.neighbor_dropout is not None:
             return self
         return self.model_copy(
@@ -216,7 +219,7 @@ class SparseMemoryConfig(MethodSettings):
     """
 
     padded: ClassVar[bool] = True
-    reads_background: ClassVar[bool] = True
+    indirect_inputs: ClassVar[tuple[str, ...]] = ("background",)
 
     method: Literal["sparse-memory"] = "sparse-memory"
     slots: Positive = 500
@@ -228,7 +231,7 @@ class SparseMemoryConfig(MethodSettings):
     def continues(self) -> str | None:
         return "Method 'sparse-memory' changes slots of a trained model"
 
-    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         layer = getattr(model, "feed_forward", None)
         if layer is None or not hasattr(layer, "sub_keys"):
             raise UsageError(

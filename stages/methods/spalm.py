@@ -63,7 +63,7 @@ class Spalm(Method[SpalmConfig]):
 
     def _neighbor_tokens(self, split: str, places: np.ndarray) -> Tensor:
         """Tokens of the neighbours of a split's tokens at `places` [...], int64 [..., k]."""
-        stored = self.side_inputs.neighbor_tokens[split]
+        stored = self.side_inputs["neighbors"][split]
         assert stored.shape[1] == self.settings.k, "as many neighbours are given as are read"
         # Stored as int32, in half the room; torch looks embeddings up by int64.
         return torch.from_numpy(stored[places].astype(np.int64))

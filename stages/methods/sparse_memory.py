@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 from torch import distributed as ranks
 
-from stages.examples.examples import Batch, Task
+from stages.examples.examples import Batch, Examples, Task
 from stages.methods.lm import LanguageModeling
 from stages.methods.method import ParameterGroup, SideInputs, Update
 from stages.methods.settings import SparseMemoryConfig
@@ -126,11 +126,8 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         """Count in how many background batches, as large as this one, each slot is read; before the
         first update.
         """
-        text, own = (
-            self.side_inputs.background,
-            {name: reads.clone() for name, reads in self._reads.items()},
-        )
-        assert text is not None
+        text: Examples = self.side_inputs["background"]
+        own = {name: reads.clone() for name, reads in self._reads.items()}
         random = np.random.default_rng([self._seed, BACKGROUND])
         size = min(
             len(like.inputs) * (ranks.get_world_size() if ranks.is_initialized() else 1), text.count

@@ -272,6 +272,10 @@ class TrimeExt(InBatch[TrimeExtConfig]):
     grouped_by = "memory.groups"
 
     @property
+    def packing(self) -> np.ndarray | None:
+        return self.side_inputs.get("batches")
+
+    @property
     def groups(self) -> int:
         """Number of groups in a forward batch."""
         return self.settings.groups or 1
@@ -283,12 +287,12 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         """Batches of groups of neighbours in the packing; the borders of groups move from epoch to
         epoch.
         """
-        if self.side_inputs.packing is None:
+        if self.packing is None:
             return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = count // size
         first = random.integers(count - batches * size + 1)
-        chain = self.side_inputs.packing[first : first + batches * size]
+        chain = self.packing[first : first + batches * size]
         return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:

@@ -21,9 +21,8 @@ from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
-from stages.methods.config import KEPT, after_file
+from stages.methods.config import KEPT, MethodSettings, after_file
 from stages.methods.stream.classifying import document_losses
-from stages.methods.stream.config import TaskSettings
 from stages.methods.stream.elle import prompted
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
@@ -123,8 +122,8 @@ class StreamReader:
         if self._artifact.config["order"] is not None and place != self._place:
             recorded = self._artifact.config
             given = {**(recorded["memory"] or {}), "method": recorded["method"]}
-            settings: TaskSettings = METHODS.settings(recorded["method"]).model_validate(given)
-            config = settings.sizes_in(model_of(self._artifact), max(0, place - 1))
+            settings: MethodSettings = METHODS.settings(recorded["method"]).model_validate(given)
+            config = settings.task_model(model_of(self._artifact), max(0, place - 1))
             if config != self.model.config:  # the model grew
                 self.model = LanguageModel(config).to(self._device).eval()
             start_from(self.model, self._artifact.file(after_file(place)))

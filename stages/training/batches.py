@@ -202,8 +202,7 @@ class ExampleOrder:
         self.size, self._seed = size, seed
         self._cut: list[np.ndarray] | None = None
         if examples.by_tokens:
-            packing = method.side_inputs.packing
-            self._cut = batches_by_tokens(examples, batch_tokens, seed, packing, ranks)
+            self._cut = batches_by_tokens(examples, batch_tokens, seed, method.packing, ranks)
         self._epoch: tuple[int, Sequence[np.ndarray] | np.ndarray] | None = None
         """The latest epoch, and the examples of its batches, int64 [batches, size] if these are of
         equal size.

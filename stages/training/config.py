@@ -22,7 +22,7 @@ AUTO = 0
 """Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may
 give.
 """
-SAID_OTHERWISE: dict[str, None] = {"epochs": None, "long_length": None}
+RESOLVED_ELSEWHERE: dict[str, None] = {"epochs": None, "long_length": None}
 """Settings of a run that are resolved into others: the steps, and the model's own."""
 Steps = Annotated[
     Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))

@@ -38,7 +38,9 @@ def bytes_to_write(job: Job[TrainConfig]) -> int:
     # Twice: a file stays until its replacement is complete.
     saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
     saved += 2 * weight_bytes * (len(job.config.order) + 1 if job.config.order is not None else 0)
-    needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
+    needed = mapped_bytes(job.inputs, job.config) + max(
+        saved, passing_bytes(job.inputs, job.config)
+    )
     return max(0, needed - written)
 
 

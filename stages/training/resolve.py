@@ -13,7 +13,6 @@ from stages.examples import STREAMS
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
-from stages.methods.stream.config import MetaMbpaConfig, TaskSettings
 from stages.metrics import MOST_PASSES
 from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import remembering_layers
@@ -64,15 +63,12 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         raise UsageError(
             f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
         )
-    model = config.method_settings.fitted(
-        _lengthened(model.sized(size, config.segment_length), config)
-    )
+    model = _lengthened(model.sized(size, config.segment_length), config)
     if "init" not in inputs and (config.wider > 1 or config.deeper > 1):
         raise UsageError("wider and deeper are of a model to begin from: name it with --init-from.")
     if model.head is not None:
         raise UsageError("model.head follows from the method: leave it out.")
-    if isinstance(config.method_settings, TaskSettings):
-        model = config.method_settings.for_tasks(model, tokens)
+    model = config.method_settings.extend_model(model, tokens)
     if config.lora is not None:
         if isinstance(model.head, LanguageSettings):
             model = model.model_copy(
@@ -99,8 +95,7 @@ def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs)
         raise UsageError(
             f"--lora is for the backbones {', '.join(FACTORED)}: train this {model.backbone} whole, without it."
         )
-    settings = config.method_settings
-    if isinstance(settings, TaskSettings) and settings.sizes_in(model, 0) != model:
+    if config.method_settings.task_model(model, 0) != model:
         raise UsageError(
             f"--lora: method {config.method!r} makes the model larger before a task; factors are of one size: leave "
             "it out, or the model as it is (--set memory.wider=[] --set memory.deeper=[])."
@@ -262,23 +257,17 @@ def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
     return steps
 
 
-def require_documents_near(config: TrainConfig, tokens: Artifact) -> None:
-    """Raises: UsageError if meta-mbpa would never adapt because memory never has `memory.k`
-    documents.
+def require_documents(config: TrainConfig, tokens: Artifact) -> None:
+    """Raises: UsageError if a run is too short for its method; see
+    `MethodSettings.require_documents`.
     """
-    settings = config.method_settings
-    if not isinstance(settings, MetaMbpaConfig) or config.steps == AUTO:
+    of_tasks = tokens.metrics["splits"][TRAIN].get("task_documents")
+    if of_tasks is None or config.steps == AUTO:
         return
-    counts = tokens.metrics["splits"][TRAIN]["task_documents"]
-    read = (config.steps - 1) * config.accumulate * min(config.batch_segments, *counts)
-    most = sum(count if settings.size is None else min(count, settings.size) for count in counts)
-    rows = min(read // settings.block * settings.written, most)
-    if rows < settings.k:
-        raise UsageError(
-            f"Method meta-mbpa adapts to memory.k {settings.k:,} documents, but memory has {rows:,} before the last "
-            f"update: of each {settings.block:,} that are read {settings.written:,} are written. Choose a smaller "
-            "memory.k or memory.block, a larger memory.write or memory.size, or more --epochs."
-        )
+    batch = min(config.batch_segments, *of_tasks)
+    config.method_settings.require_documents(
+        of_tasks, (config.steps - 1) * config.accumulate * batch
+    )
 
 
 def train_tokens(tokens: Artifact) -> int:
@@ -299,6 +288,6 @@ def resolved_memory(
         batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
-    return config.memory.sized(
+    return config.memory.complete(
         model, Batches(batch, world_size(), config.accumulate, borders, same)
     )

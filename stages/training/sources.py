@@ -6,19 +6,22 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.corpus import require_same_tokenizer, require_scoring, require_text
-from stages.lineage.neighbors import require_neighbors, require_some
-from stages.methods.config import TRAIN, VALID, methods_for
+from stages.methods import METHODS
+from stages.methods.config import methods_for
 from stages.models import ENCODER, IMPORTED
 from stages.models.config import model_of
 from stages.models.layers.settings import AttentionConfig
+from stages.training import INPUTS
 from stages.training.config import TrainConfig
 
-KINDS = ("tokens", "batches", "neighbors", "episodes")
-TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
-"""Kind of source -> role of the tokens that it was made from."""
+
+def source_kinds() -> list[str]:
+    """Kinds of artifacts that some method learns from."""
+    taken = [kind for name in METHODS.names() for kind in METHODS.settings(name).takes]
+    return [*dict.fromkeys(taken)]
 
 
-def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
+def training_inputs(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     """Find the inputs of training by role: the tokens, and the source itself if it was made from
     tokens.
 
@@ -29,7 +32,7 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     takes = config.method_settings.takes
     if source.kind not in takes:
         raise ArtifactError(_wrong_source(config.method, takes, source))
-    tokens = source if source.kind == "tokens" else source.input(TOKENS_OF[source.kind])
+    tokens = source if source.kind == "tokens" else source.input(tokens_role(source.kind))
     kind = tokens.metrics.get("examples", STREAMS)
     if kind != STREAMS and not config.method_settings.padded:
         raise ArtifactError(
@@ -41,64 +44,31 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
             f"{tokens.reference} has no tasks, but method {config.method!r} learns tasks: "
             "make them with memlm tokenize --tasks DIR DIR …"
         )
-    match source.kind:
-        case "batches":
-            _require_segments(config, source)
-            return {"tokens": tokens, "batches": source}
-        case "neighbors":
-            for split in splits_read(tokens):
-                require_neighbors(
-                    source, split, config.method_settings.neighbors_read, "train --set memory.k="
-                )
-                require_some(source, split)
-            source.find("datastore")
-            return {"tokens": tokens, "neighbors": source}
-        case "episodes":
-            if source.config["split"] != TRAIN:
-                raise ArtifactError(
-                    f"{source.reference} has keys of {source.config['split']!r}, but training reads {TRAIN!r}: "
-                    f"memlm build-episodes --split {TRAIN}."
-                )
-            return {"tokens": tokens, "episodes": source}
-    return {"tokens": source}
+    if source.kind == "tokens":
+        return {"tokens": tokens}
+    INPUTS.settings(source.kind)().require(source, config)
+    return {"tokens": tokens, source.kind: source}
+
+
+def tokens_role(kind: str) -> str:
+    """Role of the tokens among the inputs of a source of some kind."""
+    role: str = INPUTS.settings(kind).tokens_role
+    return role
 
 
 def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
     """Message about a source that the method cannot learn from."""
-    if "neighbors" in takes:
-        return (
-            f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: "
-            "run memlm precompute-neighbors INDEX, and train on what it prints."
-        )
-    if "episodes" in takes:
-        return (
-            f"Method {method!r} searches for the nearest documents of tasks, and {source.reference} has no keys of "
-            "documents: run memlm build-episodes ENCODER --tokens TOKENS, and train on what it prints."
-        )
-    tokens = source.input(TOKENS_OF[source.kind])
+    if "tokens" not in takes:
+        missing: str = INPUTS.settings(takes[0]).missing
+        return missing.format(method=method, source=source.reference)
+    tokens = source.input(tokens_role(source.kind))
     return (
         f"{source.reference} is for --method {methods_for(source.kind)}; use that method, or train {method!r} on its "
         f"tokens: {tokens.advise('train', tokens.reference)}"
     )
 
 
-def _require_segments(config: TrainConfig, batches: Artifact) -> None:
-    if batches.config["segment_length"] == config.segment_length:
-        return
-    tokens, length = batches.input("tokens").reference, str(config.segment_length)
-    raise ArtifactError(
-        f"{batches.reference} has segments of {batches.config['segment_length']} tokens, but training uses "
-        f"{length}; pack them again: {batches.advise('pack-batches', tokens, '--segment-length', length)}, "
-        f"or train with --segment-length {batches.config['segment_length']}."
-    )
-
-
-def splits_read(tokens: Artifact) -> list[str]:
-    """The splits that training reads."""
-    return [split for split in (TRAIN, VALID) if split in tokens.metrics["splits"]]
-
-
-def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
+def require_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
     """Check that training can begin from a model, and return it.
 
     Raises: ArtifactError if its tokenizer differs, or if the method needs token scores and the

@@ -86,7 +86,6 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     from stages.examples.examples import Task
     from stages.examples.streams import Streams
     from stages.methods import METHODS
-    from stages.methods.method import SideInputs
     from stages.models.devices import resolve_device, resolve_precision
     from stages.models.language_model import LanguageModel
     from stages.training.loop import Trainer
@@ -103,7 +102,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
         }
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=MIN_UPDATES * config.batch_tokens)
-    method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
+    method = METHODS.load(timed.method)(timed.method_settings)
     model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, timed.cutting))]
     stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:

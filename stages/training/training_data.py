@@ -23,8 +23,7 @@ from stages.errors import UsageError
 from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import Method, SideInputs
-from stages.methods.stream.config import TaskSettings
+from stages.methods.method import Method
 from stages.models.config import model_of
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.growth import NOISE, grown
@@ -33,11 +32,12 @@ from stages.models.vocabulary import AdaptiveVocabulary
 from stages.models.weights import start_from
 from stages.reporting import Reporter, Silent
 from stages.retrieval.neighbors import neighbor_tokens
+from stages.training import INPUTS
 from stages.training.config import TrainConfig
+from stages.training.inputs import splits_read
 from stages.training.low_rank import add_factors
 from stages.training.ranks import make_fabric
 from stages.training.sizes import packing_of
-from stages.training.sources import splits_read
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,8 @@ def open_run(
     folder = Path(fabric.broadcast(str(folder)))
     # The first process writes the files that all processes map.
     with fabric.rank_zero_first():
-        corpus, side_inputs = (
-            read_corpus(inputs["tokens"], folder),
-            open_side_inputs(inputs, config, folder),
-        )
+        corpus = read_corpus(inputs["tokens"], folder)
+        side_inputs = open_side_inputs(inputs, config, folder)
     learns_text = config.method_settings.learns == "text"
     if not learns_text and fabric.world_size > 1:
         raise UsageError(
@@ -137,10 +135,7 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     """
     # All processes draw the same weights; after that each has its own dropout.
     torch.manual_seed(config.seed)
-    settings = config.method_settings
-    model = LanguageModel(
-        settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model
-    )
+    model = LanguageModel(config.method_settings.task_model(config.model, 0))
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
         file, smaller = inputs["init"].file("model.safetensors"), model_of(inputs["init"])
@@ -168,42 +163,54 @@ def _token_counts(ids: np.ndarray, types: int) -> Tensor:
     return counts
 
 
-def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
-    """The packing, the neighbours or the keys given to a run; large arrays are mapped from files in
+def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> dict[str, Any]:
+    """Inputs of the method besides tokens, by name; large arrays are mapped from files in
     `folder`.
     """
-    if "batches" in inputs:
-        return SideInputs(packing=packing_of(inputs))
-    if config.method_settings.reads_background:
-        return SideInputs(
-            background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, config.cutting)
-        )
-    if "episodes" in inputs:
-        return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
-    if "neighbors" in inputs:
-        splits = splits_read(inputs["tokens"])
-        return SideInputs(
-            neighbor_tokens=map_neighbors(
-                inputs["neighbors"], splits, config.method_settings.neighbors_read, folder
-            )
-        )
-    return SideInputs()
+    names = input_names(inputs, config)
+    return {name: INPUTS.load(name)(inputs, config, folder) for name in names}
+
+
+def input_names(inputs: Inputs, config: TrainConfig) -> list[str]:
+    """Names in `INPUTS` of what the method of a run reads besides tokens."""
+    settings = config.method_settings
+    sources = [kind for kind in settings.takes if kind in inputs and kind != "tokens"]
+    return [*sources, *settings.indirect_inputs]
+
+
+def open_packing(inputs: Inputs, config: TrainConfig, folder: Path) -> np.ndarray:
+    """Packed segments in order, int64 [S]."""
+    return packing_of(inputs)
+
+
+def open_neighbors(inputs: Inputs, config: TrainConfig, folder: Path) -> dict[str, np.ndarray]:
+    """Tokens of neighbours by split; see `map_neighbors`."""
+    splits = splits_read(inputs["tokens"])
+    number = config.method_settings.neighbors_read
+    return map_neighbors(inputs["neighbors"], splits, number, folder)
+
+
+def open_episode_keys(inputs: Inputs, config: TrainConfig, folder: Path) -> np.ndarray:
+    """Keys of the documents of tasks, [documents, d]."""
+    return np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:])
+
+
+def open_background(inputs: Inputs, config: TrainConfig, folder: Path) -> Examples:
+    """Examples of the text on which the initial model was trained."""
+    return Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, config.cutting)
 
 
 def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
     """Bytes of disk that the mapped arrays of a run take until it ends."""
-    splits = inputs["tokens"].metrics["splits"]
-    looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
-    return (
-        int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read
-    ) * DTYPE.itemsize
+    tokens = int(inputs["tokens"].metrics["splits"][TRAIN]["tokens"]) * DTYPE.itemsize
+    names = input_names(inputs, config)
+    return tokens + sum(INPUTS.settings(name)().mapped_bytes(inputs, config) for name in names)
 
 
-def passing_bytes(inputs: Inputs) -> int:
+def passing_bytes(inputs: Inputs, config: TrainConfig) -> int:
     """Bytes of disk taken only while the mapped arrays are written, before the first step."""
-    if "neighbors" not in inputs:
-        return 0
-    return int(inputs["neighbors"].find("datastore").metrics["rows"]) * DTYPE.itemsize
+    names = input_names(inputs, config)
+    return sum(INPUTS.settings(name)().passing_bytes(inputs) for name in names)
 
 
 ROWS = 1 << 18

@@ -48,9 +48,8 @@ def untrained_memory(config: TrainConfig) -> str | None:
         return None
     # These load torch, which is not needed if the model exists already.
     from stages.methods import METHODS
-    from stages.methods.method import SideInputs
 
-    method = METHODS.load(config.method)(config.method_settings, SideInputs())
+    method = METHODS.load(config.method)(config.method_settings)
     if method.layout(model).streams:
         return None
     without = "" if model.lengths.remembered is None else ", or evaluate with --long-length 0"
@@ -97,7 +96,7 @@ def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
     padded = inputs["tokens"].metrics.get("examples", STREAMS) != STREAMS
     if (
         not padded
-        or config.method_settings.reads_background
+        or bool(config.method_settings.indirect_inputs)
         or getattr(layer, "query_norm", None) != "batch"
     ):
         return None

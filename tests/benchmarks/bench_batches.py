@@ -25,7 +25,7 @@ from stages.examples.cutting import Cutting
 from stages.examples.examples import Corpus, Examples
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
-from stages.methods.method import Method, SideInputs
+from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 
@@ -41,7 +41,7 @@ def kinds(segments: int, packings: dict[str, np.ndarray]) -> Iterator[tuple[str,
 
 
 def _method(name: str, packing: np.ndarray | None = None, **settings: int) -> Method:
-    return METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(packing))
+    return METHODS.load(name)(METHODS.settings(name)(**settings), {"batches": packing})
 
 
 def variance(model: LanguageModel, split: Examples, batches: np.ndarray) -> float:

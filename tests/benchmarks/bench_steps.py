@@ -87,13 +87,14 @@ def configured(row: Row, arguments: argparse.Namespace) -> TrainConfig:
     model = parse_model({"backbone": row.backbone, **sizes, **vocabulary})
     memory = settings(row.method, arguments)
     if memory is not None:
-        model = memory.fitted(model)
+        nothing: Any = None  # a method for text reads no figures of tokens
+        model = memory.extend_model(model, nothing)
     model = model.sized(VOCABULARY, length)
     return TrainConfig(
         method=row.method,
         memory=None
         if memory is None
-        else memory.sized(model, Batches(arguments.batch_tokens // length)),
+        else memory.complete(model, Batches(arguments.batch_tokens // length)),
         model=model,
         segment_length=length,
         batch_tokens=arguments.batch_tokens,
@@ -121,7 +122,7 @@ def neighbors(tokens: np.ndarray, k: int, folder: Path) -> SideInputs:
     file = mapped(
         folder / "neighbors.npy", drawn.shape, drawn.dtype, lambda start, stop: drawn[start:stop]
     )
-    return SideInputs(neighbor_tokens={"train": file})
+    return {"neighbors": {"train": file}}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def test_only_recipes_at_the_papers_size_train_spalm_as_the_paper_with_all_neigh
     hidden = {}
     for name in SPALM:
         config = cast(TrainConfig, load_recipe(find_recipe(name), SPLITS, {}).config("spalm"))
-        settings = config.method_settings.sized(config.model, Batches(config.batch_segments))
+        settings = config.method_settings.complete(config.model, Batches(config.batch_segments))
         hidden[name] = cast(SpalmConfig, settings).neighbor_dropout
     papers = {"spalm-wikitext103": 0.0, "spalm-enwik8": 0.0}
     assert hidden == {name: papers.get(name, 0.5) for name in SPALM}

@@ -209,12 +209,12 @@ def test_a_model_of_another_vocabulary_is_refused(store):
     first = train(store, small_tokens(store))
     size = first.manifest.config["model"]["vocab_size"]
     first.manifest.config["model"]["vocab_size"] = size + 1
-    from stages.training.sources import fitting_init
+    from stages.training.sources import require_init
 
     with pytest.raises(
         ArtifactError, match=rf"vocabulary of {size + 1}, but tokens/\w+ one of {size}"
     ):
-        fitting_init(TrainConfig(), first, small_tokens(store))
+        require_init(TrainConfig(), first, small_tokens(store))
 
 
 def test_a_model_of_another_backbone_than_is_named_is_refused(store):

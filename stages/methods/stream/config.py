@@ -1,5 +1,6 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -44,7 +45,7 @@ class TaskSettings(MethodSettings):
     pool: Pool = "mean"
     """How the hidden states of a document become one vector."""
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """The model with the head that the method gives it. Raises: UsageError if that does not
         fit.
         """
@@ -71,14 +72,6 @@ class TaskSettings(MethodSettings):
             )
         return records
 
-    def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
-        """The sizes of the model in the task at a place in the stream, from 0; `model`: its sizes
-        in the last.
-
-        Models of most methods keep their size.
-        """
-        return model
-
     def head(self, labels: int) -> ClassifierSettings:
         """The head of its models."""
         return ClassifierSettings(labels=labels, pool=self.pool)
@@ -89,9 +82,9 @@ class PlainSettings(TaskSettings):
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         words = self.require_records(tokens) == "answers"
-        return writing(model, tokens, self) if words else super().for_tasks(model, tokens)
+        return writing(model, tokens, self) if words else super().extend_model(model, tokens)
 
 
 class SequentialConfig(PlainSettings):
@@ -114,7 +107,7 @@ class BoundedSettings(TaskSettings):
     size: Positive | None = None
     """Documents of a task that are kept, the first that are written; None: all."""
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Raises: UsageError also for a size that no task has."""
         most, usual = (
             max(tokens.metrics["splits"][TRAIN]["task_documents"]),
@@ -125,7 +118,7 @@ class BoundedSettings(TaskSettings):
             raise UsageError(
                 f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {most:,} documents."
             )
-        return super().for_tasks(model, tokens)
+        return super().extend_model(model, tokens)
 
 
 class ReplaySettings(BoundedSettings):
@@ -270,6 +263,17 @@ class MetaMbpaConfig(ReplaySettings):
         """Examples of a whole block that are written."""
         return max(1, round(self.write * self.block))
 
+    def require_documents(self, of_tasks: Sequence[int], read: int) -> None:
+        """Raises: UsageError if it would never adapt because memory never has `k` documents."""
+        room = sum(count if self.size is None else min(count, self.size) for count in of_tasks)
+        rows = min(read // self.block * self.written, room)
+        if rows < self.k:
+            raise UsageError(
+                f"Method meta-mbpa adapts to memory.k {self.k:,} documents, but memory has {rows:,} before the last "
+                f"update: of each {self.block:,} that are read {self.written:,} are written. Choose a smaller "
+                "memory.k or memory.block, a larger memory.write or memory.size, or more --epochs."
+            )
+
 
 class LamolConfig(TaskSettings):
     """A language model that answers, and writes examples of the tasks before.
@@ -299,7 +303,7 @@ class LamolConfig(TaskSettings):
     hardly ever fails).
     """
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         return writing(model, tokens, self)
 
 
@@ -386,7 +390,7 @@ class ElleConfig(TaskSettings):
         )
         return wider, deeper
 
-    def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
+    def task_model(self, model: BackboneConfig, place: int) -> BackboneConfig:
         sizes: Any = model
         wide, deep = (prod(times[place:]) for times in (self.wider, self.deeper))
         if wide == deep == 1:  # sizes of an imported model have other names
@@ -394,7 +398,7 @@ class ElleConfig(TaskSettings):
         fewer = {name: getattr(sizes, name) // wide for name in ("width", "heads", "ffn_width")}
         return model.model_copy(update={**fewer, "layers": sizes.layers // deep})
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """The model at its size in the last domain, with a prompt token for each domain in its
         vocabulary.
         """
@@ -433,8 +437,8 @@ class EmarConfig(BoundedSettings):
     def head(self, labels: int) -> MatcherSettings:
         return MatcherSettings(labels=labels, pool=self.pool)
 
-    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        model = super().for_tasks(model, tokens)
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        model = super().extend_model(model, tokens)
         if not self.names:
             return model
         head = self.head(len(tokens.metrics["labels"]))

@@ -68,8 +68,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        assert self.side_inputs.keys is not None
-        self._keys, self._loss = self.side_inputs.keys, _Loss(self, model)
+        self._keys: np.ndarray = self.side_inputs["episodes"]
+        self._loss = _Loss(self, model)
         self._weights = {
             name: one for name, one in self._loss.named_parameters() if one.requires_grad
         }

@@ -14,7 +14,7 @@ from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID, Batches, MethodSettings
-from stages.methods.method import BatchIndex, Carried, Method, SideInputs
+from stages.methods.method import BatchIndex, Carried, Method
 from stages.models import IMPORTED
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -62,7 +62,9 @@ class MethodContract:
         if IMPORTED in model.values():
             pytest.importorskip("transformers")
         made = (
-            LanguageModel(METHODS.settings(name)().fitted(parse_model(model).sized(V, L)))
+            LanguageModel(
+                METHODS.settings(name)().extend_model(parse_model(model).sized(V, L), None)
+            )
             .double()
             .eval()
         )
@@ -72,13 +74,16 @@ class MethodContract:
 
     @pytest.fixture
     def method(self, name, model):
-        settings = METHODS.settings(name)().sized(model.config, Batches(ROWS))
+        settings = METHODS.settings(name)().complete(model.config, Batches(ROWS))
         tokens = (
             np.random.default_rng(3)
             .integers(-1, V, (TOKENS, settings.neighbors_read))
             .astype(np.int32)
         )
-        side_inputs = SideInputs(np.arange(TOKENS // L), {TRAIN: tokens, VALID: tokens})
+        side_inputs = {
+            "batches": np.arange(TOKENS // L),
+            "neighbors": {TRAIN: tokens, VALID: tokens},
+        }
         return METHODS.load(name)(settings, side_inputs)
 
     @pytest.fixture

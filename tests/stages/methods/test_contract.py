@@ -11,7 +11,7 @@ LEARN_TEXT = [name for name in METHODS.names() if METHODS.settings(name).learns 
 class TestEveryMethod(MethodContract):
     # One that changes a trained model's slots is in `lm/test_sparse.py`.
     @pytest.fixture(
-        params=[name for name in LEARN_TEXT if not METHODS.settings(name).reads_background]
+        params=[name for name in LEARN_TEXT if not METHODS.settings(name).indirect_inputs]
     )
     def name(self, request):
         return request.param

@@ -10,7 +10,7 @@ from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
-from stages.methods.method import BatchIndex, Carried, SideInputs
+from stages.methods.method import BatchIndex, Carried
 from stages.methods.settings import USUAL_DROPOUT, SpalmConfig
 from stages.methods.spalm import without_some
 from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
@@ -65,7 +65,7 @@ def neighbors():
 
 @pytest.fixture
 def method(neighbors):
-    return METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
+    return METHODS.load("spalm")(SpalmConfig(k=K), {"neighbors": neighbors})
 
 
 def segments():
@@ -136,7 +136,7 @@ def test_gradients_reach_the_embeddings_of_neighbours_and_the_gate(method, neigh
 
 def test_some_positions_go_without_their_neighbours_in_training(neighbors):
     dropping = METHODS.load("spalm")(
-        SpalmConfig(k=K, neighbor_dropout=0.5), SideInputs(neighbor_tokens=neighbors)
+        SpalmConfig(k=K, neighbor_dropout=0.5), {"neighbors": neighbors}
     )
     lm = model()
     batch = dropping.batch(segments(), np.array([0, 4]), TURN)
@@ -170,7 +170,7 @@ def test_neighbours_are_left_out_a_position_at_a_time_and_as_often_as_is_said():
 
 def test_half_of_the_positions_unless_it_is_said_or_the_gate_learns_alone():
     def chosen(**settings):
-        return SpalmConfig(**settings).sized(BACKBONES["transformer"], Batches(segments=8))
+        return SpalmConfig(**settings).complete(BACKBONES["transformer"], Batches(segments=8))
 
     assert chosen().neighbor_dropout == USUAL_DROPOUT == 0.5
     assert chosen(neighbor_dropout=0.1).neighbor_dropout == 0.1
@@ -185,11 +185,9 @@ def learnt(method, lm):
 
 def test_the_gate_alone_is_learnt_where_that_is_asked_for(neighbors):
     lm = model()
-    alone = METHODS.load("spalm")(
-        SpalmConfig(k=K, only_gate=True), SideInputs(neighbor_tokens=neighbors)
-    )
+    alone = METHODS.load("spalm")(SpalmConfig(k=K, only_gate=True), {"neighbors": neighbors})
     assert [p is lm.gate.weight for p in learnt(alone, lm)] == [True]
-    everything = METHODS.load("spalm")(SpalmConfig(k=K), SideInputs(neighbor_tokens=neighbors))
+    everything = METHODS.load("spalm")(SpalmConfig(k=K), {"neighbors": neighbors})
     assert len(learnt(everything, lm)) == len(list(lm.parameters()))
 
 
@@ -202,7 +200,7 @@ def test_a_leak_is_learnt_at_once(neighbors):
 
 
 def test_another_number_of_neighbours_than_is_read_is_a_mistake(neighbors):
-    method = METHODS.load("spalm")(SpalmConfig(k=K - 1), SideInputs(neighbor_tokens=neighbors))
+    method = METHODS.load("spalm")(SpalmConfig(k=K - 1), {"neighbors": neighbors})
     with pytest.raises(AssertionError):
         method.batch(segments(), np.array([0]), TURN)
 
@@ -210,7 +208,7 @@ def test_another_number_of_neighbours_than_is_read_is_a_mistake(neighbors):
 def loss_after_training(tokens):
     torch.manual_seed(0)
     lm = LanguageModel(BACKBONES["transformer"])
-    method = METHODS.load("spalm")(SpalmConfig(k=1), SideInputs(neighbor_tokens={"train": tokens}))
+    method = METHODS.load("spalm")(SpalmConfig(k=1), {"neighbors": {"train": tokens}})
     optimizer = torch.optim.Adam(lm.parameters(), 0.03)
     for number in range(24):
         loss = method.loss(

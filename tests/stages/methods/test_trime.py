@@ -7,7 +7,7 @@ from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
-from stages.methods.method import BatchIndex, Carried, SideInputs
+from stages.methods.method import BatchIndex, Carried
 from stages.methods.settings import TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
 from stages.models.backbones.window_configs import TransformerConfig
@@ -121,7 +121,7 @@ def test_trime_with_the_hidden_state_as_key(lm):
 @pytest.mark.parametrize("name", TRIME)
 def test_without_backpropagation_keys_that_are_read_are_constants(lm, name):
     method = METHODS.load(name)(
-        METHODS.settings(name)(backpropagate=False).sized(TransformerConfig(), WHOLE)
+        METHODS.settings(name)(backpropagate=False).complete(TransformerConfig(), WHOLE)
     )
     batch = method.batch(split(), np.array([1, 2, 3, 4]), LATE)
     cells = {
@@ -141,7 +141,7 @@ def documents(batch):
 @pytest.mark.parametrize("scope", ["document", "stream"])
 @pytest.mark.parametrize("together", [1, 2, 4])
 def test_trime_long_reads_on_into_the_segments_before(lm, scope, together):
-    settings = TrimeLongConfig(consecutive=together, scope=scope).sized(
+    settings = TrimeLongConfig(consecutive=together, scope=scope).complete(
         TransformerConfig(), Batches(4)
     )
     method = METHODS.load("trime-long")(settings)
@@ -201,15 +201,17 @@ def test_groups_are_equal_parts_of_two_segments_or_more_and_whole_on_a_process(
     groups, processes, nearest
 ):
     with pytest.raises(UsageError, match=rf"memory\.groups.*\b{groups}\b.*\b{nearest}\b"):
-        TrimeExtConfig(groups=groups).sized(
+        TrimeExtConfig(groups=groups).complete(
             TransformerConfig(), Batches(16 if groups == 3 else 12, processes)
         )
-    assert TrimeExtConfig(groups=4).sized(TransformerConfig(), Batches(12, processes)).groups == 4
+    assert (
+        TrimeExtConfig(groups=4).complete(TransformerConfig(), Batches(12, processes)).groups == 4
+    )
 
 
 @pytest.mark.parametrize("groups", [None, 1])
 def test_a_batch_that_is_one_group_is_settled_as_such(groups):
-    assert TrimeExtConfig(groups=groups).sized(TransformerConfig(), Batches(4)).groups == 1
+    assert TrimeExtConfig(groups=groups).complete(TransformerConfig(), Batches(4)).groups == 1
 
 
 def test_nothing_to_read_is_the_plain_loss(lm):
@@ -224,7 +226,7 @@ def test_nothing_to_read_is_the_plain_loss(lm):
 @pytest.mark.parametrize("name", TRIME)
 def test_the_first_updates_minimize_the_plain_loss(lm, name):
     method = METHODS.load(name)(
-        METHODS.settings(name)(warmup=0.05).sized(TransformerConfig(), Batches(2))
+        METHODS.settings(name)(warmup=0.05).complete(TransformerConfig(), Batches(2))
     )
     plain = [
         method.batch(split(), np.array([0, 1]), BatchIndex(number, number, 100, 0)).plain
@@ -260,7 +262,7 @@ def test_runs_of_consecutive_segments_stay_together():
 
 def test_batches_are_neighbours_in_the_packing():
     packing = np.random.default_rng(0).permutation(23)
-    method = METHODS.load("trime-ext")(TrimeExtConfig(), SideInputs(packing))
+    method = METHODS.load("trime-ext")(TrimeExtConfig(), {"batches": packing})
     place = np.argsort(packing)
     batches = set()
     for epoch in range(5):
@@ -274,7 +276,7 @@ def test_batches_are_neighbours_in_the_packing():
 
 def test_groups_are_neighbours_in_the_packing():
     packing = np.random.default_rng(0).permutation(47)
-    method = METHODS.load("trime-ext")(TrimeExtConfig(groups=3), SideInputs(packing))
+    method = METHODS.load("trime-ext")(TrimeExtConfig(groups=3), {"batches": packing})
     place = np.argsort(packing)
     order = method.order(count=47, size=12, seed=1, epoch=0)
     assert order.shape == (3, 12) and len(set(order.flatten())) == 36
@@ -359,7 +361,7 @@ class TestStreams:
         )
 
     def test_have_two_consecutive_segments_unless_told_otherwise(self):
-        assert TrimeLongConfig().sized(LSTMConfig(), Batches(20)).consecutive == 2
+        assert TrimeLongConfig().complete(LSTMConfig(), Batches(20)).consecutive == 2
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,9 @@ class TestStreams:
 )
 def test_consecutive_segments_divide_what_a_process_has_of_a_batch(consecutive, processes, nearest):
     with pytest.raises(UsageError, match=rf"memory\.consecutive.*\b{consecutive}\b.*\b{nearest}\b"):
-        TrimeLongConfig(consecutive=consecutive).sized(TransformerConfig(), Batches(8, processes))
+        TrimeLongConfig(consecutive=consecutive).complete(
+            TransformerConfig(), Batches(8, processes)
+        )
 
 
 WIKITEXT_2 = {"borders": 256 / 3481}
@@ -391,7 +395,7 @@ WIKITEXT_2 = {"borders": 256 / 3481}
     ],
 )
 def test_runs_are_as_long_as_leaves_an_update_eight_documents(batches, consecutive):
-    assert TrimeLongConfig().sized(TransformerConfig(), batches).consecutive == consecutive
+    assert TrimeLongConfig().complete(TransformerConfig(), batches).consecutive == consecutive
 
 
 @pytest.mark.parametrize(
@@ -408,7 +412,7 @@ def test_runs_are_as_long_as_leaves_an_update_eight_documents(batches, consecuti
     ],
 )
 def test_groups_are_as_large_as_leaves_an_update_eight_documents(batches, groups):
-    assert TrimeExtConfig().sized(TransformerConfig(), batches).groups == groups
+    assert TrimeExtConfig().complete(TransformerConfig(), batches).groups == groups
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def small() -> tuple[LanguageModel, Pairs]:
 
 
 def settings(model: LanguageModel, **changes: Any) -> TrimeExtConfig:
-    return TrimeExtConfig(**changes).sized(model.config, Batches(4))
+    return TrimeExtConfig(**changes).complete(model.config, Batches(4))
 
 
 def naive(model: LanguageModel, pairs: Pairs, wanted: TrimeExtConfig, which: list[int]) -> Tensor:
@@ -109,4 +109,4 @@ def test_settings_left_open_are_those_for_translation() -> None:
     with pytest.raises(UsageError, match=r"memory\.groups"):
         settings(model, groups=2)
     with pytest.raises(UsageError, match="torchrun"):
-        TrimeExtConfig().sized(model.config, Batches(4, processes=2))
+        TrimeExtConfig().complete(model.config, Batches(4, processes=2))

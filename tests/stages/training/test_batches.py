@@ -6,7 +6,7 @@ import pytest
 from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.methods.method import BatchLayout, SideInputs
+from stages.methods.method import BatchLayout
 from stages.training.batches import ExampleOrder
 from stages.training.config import TrainConfig
 
@@ -79,7 +79,7 @@ def test_updates_of_few_documents_are_told_with_the_setting_that_helps(
     split = Streams(
         np.arange(8 * 512), 0, EIGHT, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0]
     )
-    method = METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(np.arange(512)))
+    method = METHODS.load(name)(METHODS.settings(name)(**settings), {"batches": np.arange(512)})
     order = ExampleOrder(split, method, BatchLayout(), 16, 0)
     warning = order.few_documents(accumulate)
     if found is None:

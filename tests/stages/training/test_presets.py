@@ -18,7 +18,7 @@ def parameters(name, types, **settings):
     config = TrainConfig.model_validate(load_preset(name) | settings)
     model = config.model.sized(types, config.segment_length)
     with torch.device("meta"):
-        made = LanguageModel(config.memory.fitted(model) if config.memory else model)
+        made = LanguageModel(config.memory.extend_model(model, None) if config.memory else model)
     return sum(parameter.numel() for parameter in made.parameters())
 
 
@@ -160,7 +160,7 @@ def test_memories_in_a_batch_are_those_of_the_table(name, asked, consecutive, in
     config = TrainConfig.model_validate(
         load_preset(name) | {"method": "trime-long", "memory": asked}
     )
-    sized = config.memory.sized(config.model, Batches(config.batch_segments))
+    sized = config.memory.complete(config.model, Batches(config.batch_segments))
     assert sized.consecutive == consecutive
     assert config.batch_tokens == in_batch
     assert config.batch_segments % consecutive == 0

@@ -73,7 +73,7 @@ def learnt_from(store, settings):
         store, lengths={"train": 170, "valid": 40, "test": 35}
     )  # five batches an epoch
     begun = settings.model_copy(update={"method": "lm", "memory": None, "steps": 2})
-    if settings.method_settings.reads_background:
+    if settings.method_settings.indirect_inputs:
         return {"source": tokens, "init_from": made(store, Train(), begun, source=tokens)}
     if not settings.method_settings.neighbors_read:
         return {"source": tokens}

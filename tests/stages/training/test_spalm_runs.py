@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.method import SideInputs
 from stages.models.backbones.stream_configs import TransformerXLConfig
 from tests.stages.training.runs import trainer_of
 from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
@@ -31,7 +30,7 @@ def given(data):
     for name, ids in {"train": data.train, "valid": data.valid}.items():
         right = np.roll(ids, -5).astype(np.int32)
         made[name] = np.stack((right, random.integers(-1, V, len(ids))), 1).astype(np.int32)
-    return SideInputs(neighbor_tokens=made)
+    return {"neighbors": made}
 
 
 def trainer(folder, notes=None, checkpoint_seconds=1e9, model=XL, **changes):

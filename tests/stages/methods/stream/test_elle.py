@@ -132,7 +132,7 @@ def test_sizes_before_each_domain_are_those_of_the_last_divided() -> None:
     last = parse_model({"layers": 2, "width": 24, "heads": 6, "ffn_width": 48})
     sizes = [
         (one.width, one.heads, one.ffn_width, one.layers)
-        for one in (settings.sizes_in(last, n) for n in range(4))
+        for one in (settings.task_model(last, n) for n in range(4))
     ]
     assert sizes == [(4, 1, 8, 1), (8, 2, 16, 1), (24, 6, 48, 2), (24, 6, 48, 2)]
     assert [settings.times(place) for place in range(4)] == [(1, 1), (2, 1), (3, 2), (1, 1)]

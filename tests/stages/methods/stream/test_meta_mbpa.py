@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
-from stages.methods.method import SideInputs
 from stages.methods.stream.memory import DRAW
 from stages.methods.stream.meta_mbpa import far_ones
 from tests.stages.methods.stream.test_meta import gradients, scores
@@ -25,7 +24,7 @@ def made(written: int = 12, **settings: object) -> Watched:
         {"k": 3, "inner_lr": 0.5, "block": 10**6, **settings}
     )
     keys = np.random.default_rng(5).normal(size=(32, 6)).astype(np.float32)
-    method = METHODS.load("meta-mbpa")(chosen, SideInputs(keys=keys))
+    method = METHODS.load("meta-mbpa")(chosen, {"episodes": keys})
     tasks = stream()
     method.begin_stream(model, tasks, 3)
     method.begin_task(tasks[0])
@@ -35,7 +34,7 @@ def made(written: int = 12, **settings: object) -> Watched:
 
 def after_step(update: Watched, weights: dict, documents: list[int], rate: float = 0.5) -> dict:
     """θ̃ of the neighbours of some documents, found by loops."""
-    keys, found = update.method.side_inputs.keys, set()
+    keys, found = update.method.side_inputs["episodes"], set()
     for one in documents:
         distances = [float(((keys[one].astype(float) - keys[row]) ** 2).sum()) for row in range(12)]
         found |= set(np.argsort(distances, kind="stable")[:3].tolist())
@@ -130,10 +129,10 @@ def test_far_examples_are_drawn_the_more_often_and_near_ones_never() -> None:
 def test_each_full_block_is_written_in_part_and_the_rest_waits() -> None:
     update = made(written=0, block=8, write=0.25, every=SIZE * 100)
     read_stream(update, stream())
-    rows, tasks = update.method.examples()
+    rows, tasks = update.method.kept_documents()
     assert len(rows) == len(set(rows.tolist())) == 2 * (32 // 8)
     assert [int(task) for task in tasks] == [int(row >= 20) for row in rows]
-    keys = update.method.side_inputs.keys
+    keys = update.method.side_inputs["episodes"]
     second = [min(squared_distances(keys[one], keys[rows[:2]])) for one in range(8, 16)]
     assert update.method._beta == pytest.approx(np.median(second))
 
@@ -141,7 +140,7 @@ def test_each_full_block_is_written_in_part_and_the_rest_waits() -> None:
 def test_what_waits_at_the_end_of_the_stream_is_a_block_too() -> None:
     update = made(written=0, block=24, write=0.25, every=SIZE * 100)
     read_stream(update, stream())
-    rows, _ = update.method.examples()
+    rows, _ = update.method.kept_documents()
     assert (
         (rows < 24).sum() == 6
         and (rows >= 24).sum() == 2
@@ -153,14 +152,14 @@ def test_neighbors_are_those_of_memory_alone() -> None:
     update = made()
     found = update.method.neighbors(np.array([20, 31]))
     assert set(found.tolist()) <= set(range(12)) and len(found) <= 6
-    keys = update.method.side_inputs.keys
+    keys = update.method.side_inputs["episodes"]
     assert set(nearest(squared_distances(keys[20], keys[:12]), 3).tolist()) <= set(found.tolist())
 
 
 def test_beta_weighs_how_far_an_example_of_a_block_is_from_memory() -> None:
     beta, written, kept = 3.0, 6, 3
     update = made(written=written, beta=beta, block=12, write=kept / 12)
-    keys, block = update.method.side_inputs.keys, np.arange(written, written + 12)
+    keys, block = update.method.side_inputs["episodes"], np.arange(written, written + 12)
     weights = []
     for one in block:
         nearby = min(
