@@ -3,7 +3,7 @@ it finds hardest.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,14 +60,21 @@ class HardestSettings(TaskSettings):
 
 
 class Hardest(KeepsDocuments[HardestSettings]):
-    """Those with the largest loss are kept; each update has some of them."""
+    """Those with the largest loss are kept; each update has some of them, in turn."""
+
+    _turn = 0
+    """Documents of memory that were learnt again so far."""
 
     def step(self, update: Update) -> Tensor:
         loss, batches = add_gradients(update)
         self.count(batches)
-        rows = self.memory.draw(self.settings.drawn, self.random(update.number))
-        for batch in self.batches(rows, len(rows) or 1):
-            update.backward(update.loss_of(batch))
+        if len(self.memory):
+            drawn = min(self.settings.drawn, len(self.memory))
+            turns = self._turn + np.arange(drawn)
+            self._turn += drawn
+            rows = self.memory.rows[turns % len(self.memory)]
+            for batch in self.batches(rows, len(rows)):
+                update.backward(update.loss_of(batch))
         update.change_weights()
         return loss
 
@@ -78,6 +85,13 @@ class Hardest(KeepsDocuments[HardestSettings]):
             : round(self.settings.share * len(rows))
         ]
         self.memory.write(rows[hardest], self.task, 1.0, self.random())
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"turn": self._turn}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._turn = state["turn"]
 
 
 @pytest.fixture(scope="class")
