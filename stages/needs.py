@@ -16,7 +16,6 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
 from stages.index import PART_BYTES
 from stages.lineage.indexes import described_keys
-from stages.methods.stream.config import TaskSettings
 from stages.models.config import model_of
 from stages.neighbors import NeighborsConfig, query_layouts
 from stages.pack import PackConfig, array_layouts, whole_segments
@@ -119,11 +118,11 @@ def train_needs(config: TrainConfig, inputs: Inputs) -> Needs:
 def _weights_after_each_task(config: TrainConfig, saved: int) -> list[int]:
     """Bytes of the weights before the first task and after each; `saved`: of those after the last."""
     settings = config.method_settings
-    if config.order is None or not isinstance(settings, TaskSettings):
+    if config.order is None:
         return []
     sizes = []
     for task in range(len(config.order) + 1):
-        model = settings.sizes_in(config.model, max(0, task - 1))
+        model = settings.task_model(config.model, max(0, task - 1))
         if model == config.model:
             sizes.append(saved)
         else:
