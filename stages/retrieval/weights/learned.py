@@ -124,21 +124,25 @@ def neighbor_inputs(
 
 def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
-    scores, values = scores[:, :ENTRIES], values.gather(1, order[:, :ENTRIES])
-    missing = ENTRIES - scores.shape[1]
-    scores = pad(scores, (0, missing), value=-torch.inf)
-    values = pad(values, (0, missing), value=-1)
-    present, ranks = ~scores.isneginf(), torch.tensor(RANKS, device=scores.device) - 1
-    # for the network a missing entry must be finite, and farther than any real one
-    distances = torch.where(present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
-    alike = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
+    scores = scores[:, :ENTRIES]
+    values = values.gather(1, order[:, :ENTRIES])
+    # The network reads the same number of entries at every position.
+    num_missing = ENTRIES - scores.shape[1]
+    scores = pad(scores, (0, num_missing), value=-torch.inf)
+    values = pad(values, (0, num_missing), value=-1)
+
+    is_present = ~scores.isneginf()
+    # For the network a missing entry must be finite, and farther than any real one.
+    distances = torch.where(is_present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
+    is_alike = (values[:, :, None] == values[:, None, :]) & is_present[:, None, :]
+    ranks = torch.tensor(RANKS, device=scores.device) - 1
     inputs = (
         scores[:, :1],
         distances[:, ranks].log1p(),
-        _distinct(alike, present)[:, ranks].log(),
-        *_confidence((-distances).exp() * present, alike),
+        _distinct(is_alike, is_present)[:, ranks].log(),
+        *_confidence((-distances).exp() * is_present, is_alike),
     )
-    return torch.where(present[:, :1], torch.cat(inputs, -1), 0.0)
+    return torch.where(is_present[:, :1], torch.cat(inputs, -1), 0.0)
 
 
 def _distinct(alike: Bool[Tensor, "n k k"], present: Bool[Tensor, "n k"]) -> Tensor:
