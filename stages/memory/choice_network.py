@@ -18,14 +18,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.small_network import Observed, SmallNetwork, fitted
+from stages.memory.small_network import Observations, SmallNetwork, fit_network
 
 ELSEWHERE = 0.05
 """Initial probability that is spread evenly over all choices."""
 
 
 @dataclass(frozen=True)
-class ChoicePositions(Observed):
+class ChoicePositions(Observations):
     """Features of n positions, and log p of their targets: by the model, and by each number of
     neighbours.
     """
@@ -35,22 +35,26 @@ class ChoicePositions(Observed):
 
     def read(self, logits: Float[Tensor, "n c1"]) -> Float[Tensor, " n"]:
         """log p of the targets with the weights softmax(logits)."""
-        return mixed(self.log_p, self.log_p_mem.T, logits)
+        return mix(self.log_p, self.log_p_mem.T, logits)
 
 
-def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
+def mix(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
     """log of w_0 p_lm + Σ_i w_i p_mem_i; log_p [n, …], log_p_mem [C, n, …], logits [n, 1 + C].
 
     The model gives 1/2, the nearest neighbour 1 and the nearest two 1/2. Each has a third of the
     weight:
 
-    >>> half, one = torch.tensor([0.5]).log(), torch.tensor([1.0]).log()
-    >>> mixed(half, torch.stack((one, half)), torch.zeros(1, 3)).exp()  # (1/2 + 1 + 1/2) / 3
+    >>> model = torch.tensor([0.5]).log()
+    >>> neighbors = torch.tensor([[1.0], [0.5]]).log()
+    >>> mix(model, neighbors, torch.zeros(1, 3)).exp()  # (1/2 + 1 + 1/2) / 3
     tensor([0.6667])
     """
     weights = logits.log_softmax(-1).T.to(log_p)
-    weights = weights.reshape(*weights.shape, *(1,) * (log_p.dim() - 1))
-    return torch.logsumexp(torch.cat((log_p[None], log_p_mem)) + weights, 0)
+    # A dimension of 1 for each of log_p behind the positions, so that weights broadcast.
+    trailing = [1] * (log_p.dim() - 1)
+    weights = weights.reshape(*weights.shape, *trailing)
+    log_probs = torch.cat((log_p[None], log_p_mem))
+    return torch.logsumexp(log_probs + weights, 0)
 
 
 class ChoiceNetwork(SmallNetwork):
@@ -59,13 +63,13 @@ class ChoiceNetwork(SmallNetwork):
     logits = SmallNetwork.outputs
 
 
-def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
+def initial_logits(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
     """Initial logits: nearly λ for the best number of neighbours, nearly 1 − λ for none, and little
     for the others.
 
     λ = 0.4 for the first of two numbers; 0.05 is spread over the three choices:
 
-    >>> beginning(weight=0.4, best=0, numbers=2).exp()
+    >>> initial_logits(weight=0.4, best=0, numbers=2).exp()
     tensor([0.5867, 0.3967, 0.0167], dtype=torch.float64)
     """
     # No choice starts at probability 0, which has no logit.
@@ -79,8 +83,7 @@ def fit_choice(positions: ChoicePositions, offset: Tensor, seed: int = 0) -> Cho
     """Fit a network by maximum likelihood of the targets; deterministic for a seed."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
-        return -positions.taken(rows).read(outputs).mean()
+        return -positions.select(rows).read(outputs).mean()
 
-    return fitted(
-        ChoiceNetwork.constant(positions.inputs, offset, seed), positions.inputs, loss, seed
-    )
+    network = ChoiceNetwork.constant(positions.inputs, offset, seed)
+    return fit_network(network, positions.inputs, loss, seed)

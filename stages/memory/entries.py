@@ -27,7 +27,7 @@ class Entries:
 
     `scores` float [n, k]: similarity s of query and key, before temperature; -inf where missing.
     `values` int [n, k]: the token that followed each key; -1 where missing.
-    `least` int [n]: minimum number of entries read, whatever the cut-off (the local part of a
+    `min_entries` int [n]: minimum number of entries read, whatever the cut-off (the local part of a
     union); None: 0.
     `counts` float [n, k]: number of original entries that each one represents in a merged
     datastore; None: one each.
@@ -35,21 +35,22 @@ class Entries:
 
     scores: Float[Tensor, "n k"]
     values: Integer[Tensor, "n k"]
-    least: Integer[Tensor, " n"] | None = None
+    min_entries: Integer[Tensor, " n"] | None = None
     counts: Float[Tensor, "n k"] | None = None
 
     def __getitem__(self, positions: slice | Tensor) -> "Entries":
         """Select the entries of some of the positions."""
-        least, counts = (
-            None if part is None else part[positions] for part in (self.least, self.counts)
-        )
-        return Entries(self.scores[positions], self.values[positions], least, counts)
+        min_entries = None if self.min_entries is None else self.min_entries[positions]
+        counts = None if self.counts is None else self.counts[positions]
+        return Entries(self.scores[positions], self.values[positions], min_entries, counts)
 
     def read(self, cutoff: int) -> Tensor:
         """Scores float32 [n, k] of the entries that a cut-off reads; -inf for the others."""
-        reach = cutoff if self.least is None else self.least.clamp(min=cutoff)[:, None]
-        places = torch.arange(self.scores.shape[1], device=self.scores.device)
-        return self.scores.float().masked_fill(places >= reach, -torch.inf)
+        reach: int | Tensor = cutoff
+        if self.min_entries is not None:
+            reach = self.min_entries.clamp(min=cutoff)[:, None]
+        columns = torch.arange(self.scores.shape[1], device=self.scores.device)
+        return self.scores.float().masked_fill(columns >= reach, -torch.inf)
 
 
 class Matches(NamedTuple):
@@ -58,7 +59,7 @@ class Matches(NamedTuple):
     """
 
     rows: Tensor
-    places: Tensor
+    columns: Tensor
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,8 @@ class LogSums:
 
     def at(self, scale: int, cutoff: int) -> "LogSums":
         """Select the sums of one scale and one cut-off, [n], from log-sums [S, C, n]."""
-        return LogSums(
-            self.target[scale, cutoff], self.total[scale, cutoff], self.max_score[scale, cutoff]
-        )
+        cell = (scale, cutoff)
+        return LogSums(self.target[cell], self.total[cell], self.max_score[cell])
 
     @property
     def empty(self) -> Tensor:
@@ -96,30 +96,32 @@ class LogSums:
 def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
     """Find the entries whose value is the target of their position; targets int [n].
 
-    Position 0 has its target 7 at places 0 and 2. Position 1 has its target 5 nowhere:
+    Position 0 has its target 7 in columns 0 and 2. Position 1 has its target 5 nowhere:
 
     >>> entries = Entries(torch.zeros(2, 3), torch.tensor([[7, 5, 7], [7, 7, -1]]))
     >>> find_matches(entries, torch.tensor([7, 5]))
-    Matches(rows=tensor([0, 0]), places=tensor([0, 2]))
+    Matches(rows=tensor([0, 0]), columns=tensor([0, 2]))
     """
-    same = entries.values == targets[:, None].to(entries.values.dtype)
-    k = same.shape[1]
-    if same.device.type == "cpu":  # numpy takes a tenth of the time of torch  # noqa: SIM108
-        found = torch.from_numpy(np.flatnonzero(same.numpy()))
+    is_target = entries.values == targets[:, None].to(entries.values.dtype)
+    if is_target.device.type == "cpu":
+        # NumPy takes a tenth of the time of torch.
+        cells = torch.from_numpy(np.flatnonzero(is_target.numpy()))
     else:
-        found = same.flatten().nonzero()[:, 0]
-    return Matches(found // k, found % k)
+        cells = is_target.flatten().nonzero()[:, 0]
+
+    k = is_target.shape[1]
+    return Matches(cells // k, cells % k)
 
 
 def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
-    """Index of each position's first entry that holds the target, int64 [positions]; k where there
+    """Column of each position's first entry that holds the target, int64 [positions]; k where there
     is none.
 
     >>> first_match(Matches(torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0])), positions=3, k=4)
     tensor([1, 4, 0])
     """
-    first = matches.places.new_full((positions,), k)
-    return first.scatter_reduce_(0, matches.rows, matches.places, "amin")
+    first = matches.columns.new_full((positions,), k)
+    return first.scatter_reduce_(0, matches.rows, matches.columns, "amin")
 
 
 def target_log_sums(
@@ -132,7 +134,7 @@ def target_log_sums(
     score that its cut-off reads.
 
     Args:
-        entries: those of n positions; if `least` exceeds a cut-off, `least` entries are read.
+        entries: those of n positions; if `min_entries` exceeds a cut-off, that many are read.
         matches: `find_matches` of the entries.
         scales: factors of the scores (1/τ, or θ; 0 is legal).
         cutoffs: increasing numbers of entries; those above k read all entries.
@@ -145,16 +147,16 @@ def target_log_sums(
 
     >>> entries = Entries(torch.tensor([[0.0, 0.0, math.log(2)]]), torch.tensor([[5, 7, 5]]))
     >>> matches = find_matches(entries, torch.tensor([5]))
-    >>> matches.places
+    >>> matches.columns
     tensor([0, 2])
     >>> sums = target_log_sums(entries, matches, scales=[1.0], cutoffs=[2, 3])
     >>> sums.log_prob.exp()[0, :, 0]
     tensor([0.5000, 0.7500])
     """
     log_sums = _prefix_log_sums(entries.scores, entries.counts, matches, scales, cutoffs)
-    if entries.least is None:
+    if entries.min_entries is None:
         return log_sums
-    return _with_least(log_sums, entries, entries.least, matches, scales, cutoffs)
+    return _with_minimum(log_sums, entries, entries.min_entries, matches, scales, cutoffs)
 
 
 def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int) -> LogSums:
@@ -168,18 +170,27 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    scores, tokens = entries.read(cutoff), entries.values.long().clamp(min=0)
-    none = scores.new_full((len(scores), vocabulary), -torch.inf)
-    peaks = none.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
-    weights = _counted(_exponentials(scores - _finite(peaks), scale), entries.counts)
-    sums = torch.zeros_like(none).scatter_add_(1, tokens, weights).gather(1, tokens)
+    scores = entries.read(cutoff)
+    tokens = entries.values.long().clamp(min=0)
+    absent = scores.new_full((len(scores), vocabulary), -torch.inf)
+
+    # The best score of each entry's token, and the sum of the token's entries relative to it: both
+    # [n, k], equal at all entries of a token.
+    peaks = absent.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
+    weights = _times_counts(_exponentials(scores - _finite(peaks), scale), entries.counts)
+    sums = torch.zeros_like(absent).scatter_add_(1, tokens, weights).gather(1, tokens)
+
+    # Sums become relative to the best score of the position. Logarithms and powers are only taken
+    # of the few tokens that entries hold, not of the vocabulary.
     best = _finite(peaks.amax(-1, keepdim=True))
-    behind = _finite(peaks - best) * scale  # logs and powers are only of the few tokens held
-    total = torch.zeros_like(none).scatter_(1, tokens, sums * behind.exp()).sum(-1, keepdim=True)
-    return LogSums(none.scatter_(1, tokens, sums.log() + behind), total.log(), best * scale)
+    shift = _finite(peaks - best) * scale
+    masses = torch.zeros_like(absent).scatter_(1, tokens, sums * shift.exp())
+    total = masses.sum(-1, keepdim=True)
+    target = absent.scatter_(1, tokens, sums.log() + shift)
+    return LogSums(target, total.log(), best * scale)
 
 
-class HeldTokens(NamedTuple):
+class StoredTokens(NamedTuple):
     """The tokens that the entries of n positions hold, int64 [n, k], and their LogSums.
 
     `target` is [n, k]; `total` and `max_score`, [n, 1], broadcast. A missing entry appears as token
@@ -190,25 +201,29 @@ class HeldTokens(NamedTuple):
     log_sums: LogSums
 
 
-def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
+def log_sums_of_stored_tokens(entries: Entries, scale: float, cutoff: int) -> StoredTokens:
     """LogSums of the tokens that entries hold; all other tokens are absent from the memory.
 
     The work depends on k, not on the size of the vocabulary.
 
     >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[7, 5, 7]]))
-    >>> held_log_sums(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
+    >>> log_sums_of_stored_tokens(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
     tensor([[0.5000, 0.5000, 0.5000]])
     """
     tokens = entries.values.long().clamp(min=0)
+
+    # The tokens of a position are numbered from 0, equal tokens alike. So at most k numbers take
+    # the place of the vocabulary.
     ordered, order = tokens.sort(dim=-1, stable=True)
-    # number of each token among the distinct tokens of its position
-    changes = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
-    numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], changes)
+    numbers_in_order = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
+    numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], numbers_in_order)
+
     sums = dense_log_sums(replace(entries, values=numbers), scale, cutoff, tokens.shape[1])
-    return HeldTokens(tokens, LogSums(sums.target.gather(1, numbers), sums.total, sums.max_score))
+    target = sums.target.gather(1, numbers)
+    return StoredTokens(tokens, LogSums(target, sums.total, sums.max_score))
 
 
-def joined(parts: Sequence[LogSums]) -> LogSums:
+def join_log_sums(parts: Sequence[LogSums]) -> LogSums:
     """LogSums of one memory whose entries are in several parts; shapes broadcast.
 
     The sums of the parts are added, relative to the best score of any part.
@@ -216,45 +231,47 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
     One part has an entry of score 0 with the target; the other, one of score log 3 without it: 1 /
     (1 + 3).
 
-    >>> one, other = (LogSums(*map(torch.tensor, part)) for part in ((0.0, 0.0, 0.0), (-math.inf, 0.0, math.log(3))))
-    >>> joined([one, other]).log_prob.exp()
+    >>> near = LogSums(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(0.0))
+    >>> far = LogSums(torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(math.log(3)))
+    >>> join_log_sums([near, far]).log_prob.exp()
     tensor(0.2500)
     """
     if len(parts) == 1:
         return parts[0]
-    best = _finite(
-        reduce(
-            torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]
-        )
-    )
+
     # All parts are relative to one peak: otherwise a part with much larger scores would overflow.
-    target = reduce(torch.logaddexp, [part.target + (part.max_score - best) for part in parts])
-    total = reduce(torch.logaddexp, [part.total + (part.max_score - best) for part in parts])
-    return LogSums(target, total, best)
+    peaks = [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]
+    best = _finite(reduce(torch.maximum, peaks))
+    targets = [part.target + (part.max_score - best) for part in parts]
+    totals = [part.total + (part.max_score - best) for part in parts]
+    return LogSums(reduce(torch.logaddexp, targets), reduce(torch.logaddexp, totals), best)
 
 
-def _with_least(
+def _with_minimum(
     log_sums: LogSums,
     entries: Entries,
-    least: Tensor,
+    min_entries: Tensor,
     matches: Matches,
     scales: Sequence[float],
     cutoffs: Sequence[int],
 ) -> LogSums:
-    """LogSums in which every cut-off reads at least the first `least` entries of a position."""
-    longer = least > torch.tensor(cutoffs, device=least.device)[:, None]
-    if not longer.any():
+    """LogSums in which every cut-off reads at least the first `min_entries` entries of a position."""
+    too_short = min_entries > torch.tensor(cutoffs, device=min_entries.device)[:, None]
+    if not too_short.any():
         return log_sums
-    most = int(least.max())
-    places = torch.arange(entries.scores.shape[1], device=least.device)[:most]
-    scores = entries.scores[:, :most].masked_fill(places >= least[:, None], -torch.inf)
-    within = matches.places < least[matches.rows]
-    within_reach = Matches(matches.rows[within], matches.places[within])
-    lower = _prefix_log_sums(scores, entries.counts, within_reach, scales, [most])
+
+    width = int(min_entries.max())
+    columns = torch.arange(entries.scores.shape[1], device=min_entries.device)[:width]
+    scores = entries.scores[:, :width].masked_fill(columns >= min_entries[:, None], -torch.inf)
+    in_reach = matches.columns < min_entries[matches.rows]
+    matches_in_reach = Matches(matches.rows[in_reach], matches.columns[in_reach])
+
+    # One cut-off at `width`: scores beyond a position's minimum are masked.
+    minimum = _prefix_log_sums(scores, entries.counts, matches_in_reach, scales, [width])
     return LogSums(
-        torch.where(longer, lower.target, log_sums.target),
-        torch.where(longer, lower.total, log_sums.total),
-        torch.where(longer, lower.max_score, log_sums.max_score),
+        torch.where(too_short, minimum.target, log_sums.target),
+        torch.where(too_short, minimum.total, log_sums.total),
+        torch.where(too_short, minimum.max_score, log_sums.max_score),
     )
 
 
@@ -268,12 +285,15 @@ class _Sums(NamedTuple):
 
     def running(self, scales: Tensor) -> "_Sums":
         """Turn sums over the spans between cut-offs into sums over all entries before each cut-off."""
-        sums, peaks = [self.sums[:, 0]], [self.peaks[0]]
-        for more, peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
-            best = torch.maximum(peaks[-1], peak)
-            before, beside = (torch.exp(_finite(one - best) * scales) for one in (peaks[-1], peak))
-            sums.append(sums[-1] * before + more * beside)
-            peaks.append(best)
+        sums = [self.sums[:, 0]]
+        peaks = [self.peaks[0]]
+        for span_sum, span_peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
+            peak = torch.maximum(peaks[-1], span_peak)
+            # Both sums are relative to peaks of their own: the factors make them relative to `peak`.
+            factor = torch.exp(_finite(peaks[-1] - peak) * scales)
+            span_factor = torch.exp(_finite(span_peak - peak) * scales)
+            sums.append(sums[-1] * factor + span_sum * span_factor)
+            peaks.append(peak)
         return _Sums(torch.stack(sums, dim=1), torch.stack(peaks))
 
 
@@ -284,41 +304,51 @@ def _prefix_log_sums(
     scales: Sequence[float],
     cutoffs: Sequence[int],
 ) -> LogSums:
-    """LogSums [S, C, n] over the first c entries for every cut-off c, without regard to `least`."""
+    """LogSums [S, C, n] over the first c entries for every cut-off c, without regard to
+    `min_entries`.
+    """
     k = scores.shape[1]
+    # Cut-offs above k all read k entries, whose sums are computed once.
     distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
     scores = scores[:, : distinct[-1]].float()
     factors = scores.new_tensor(scales)[:, None]
     total = _sums_of_entries(scores, counts, scales, distinct).running(factors)
     target = _sums_of_matches(scores, counts, matches, factors, distinct).running(factors)
-    behind = _finite(target.peaks - total.peaks) * factors[..., None]
-    log_sums = (
-        target.sums.log() + behind,
-        total.sums.log(),
-        _finite(total.peaks) * factors[..., None],
+
+    # The target's sum is relative to the best score of its own entries, the total to that of all.
+    shift = _finite(target.peaks - total.peaks) * factors[..., None]
+    max_score = _finite(total.peaks) * factors[..., None]
+    log_sums = LogSums(target.sums.log() + shift, total.sums.log(), max_score)
+    if len(distinct) == len(cutoffs):
+        return log_sums
+
+    indices = torch.tensor(
+        [distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device
     )
-    if len(distinct) < len(cutoffs):
-        places = torch.tensor(
-            [distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device
-        )
-        return LogSums(*(part.index_select(1, places) for part in log_sums))
-    return LogSums(*log_sums)
+    return LogSums(
+        log_sums.target.index_select(1, indices),
+        log_sums.total.index_select(1, indices),
+        log_sums.max_score.index_select(1, indices),
+    )
 
 
 def _sums_of_entries(
     scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]
 ) -> _Sums:
     """Sums over the entries of each span between cut-offs; scores [n, k]."""
-    spans = [slice(*span) for span in pairwise((0, *cutoffs))]
+    spans = [slice(start, stop) for start, stop in pairwise((0, *cutoffs))]
     peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
-    behind = torch.empty(scores.shape, device=scores.device)
+    differences = torch.empty(scores.shape, device=scores.device)
     for span, peak in zip(spans, _finite(peaks), strict=True):
-        torch.sub(scores[:, span], peak[:, None], out=behind[:, span])
-    weights = torch.empty_like(behind) if len(scales) > 1 else behind
-    counts = None if counts is None else counts[:, : cutoffs[-1]]
+        torch.sub(scores[:, span], peak[:, None], out=differences[:, span])
+
+    # One scale may overwrite the differences; several need them again.
+    weights = torch.empty_like(differences) if len(scales) > 1 else differences
+    if counts is not None:
+        counts = counts[:, : cutoffs[-1]]
     sums = []
     for scale in scales:
-        _counted(_exponentials(behind, scale, out=weights), counts)
+        _times_counts(_exponentials(differences, scale, out=weights), counts)
         sums.append(torch.stack([weights[:, span].sum(-1) for span in spans]))
     return _Sums(torch.stack(sums), peaks)
 
@@ -331,33 +361,40 @@ def _sums_of_matches(
     The matches have peaks of their own: relative to the best of all entries, a distant target would
     vanish in float32.
     """
-    shape = len(cutoffs), len(scores)
-    rows, places = (part[matches.places < cutoffs[-1]] for part in matches)
-    spans = torch.bucketize(places, torch.tensor(cutoffs, device=places.device), right=True)
-    where, found = spans * len(scores) + rows, scores[rows, places]
-    peaks = scores.new_full((shape[0] * shape[1],), -torch.inf).scatter_reduce_(
-        0, where, found, "amax"
-    )
-    behind = (found - peaks[where])[:, None] * scales.T
-    weights = _counted(behind.exp_(), None if counts is None else counts[rows, places][:, None])
-    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, where, weights)
+    in_reach = matches.columns < cutoffs[-1]
+    rows = matches.rows[in_reach]
+    columns = matches.columns[in_reach]
+    match_scores = scores[rows, columns]
+
+    # Each span of each position is a cell; its matches are reduced to one number.
+    spans = torch.bucketize(columns, torch.tensor(cutoffs, device=columns.device), right=True)
+    cells = spans * len(scores) + rows
+    empty = scores.new_full((len(cutoffs) * len(scores),), -torch.inf)
+    peaks = empty.scatter_reduce_(0, cells, match_scores, "amax")
+
+    weights = ((match_scores - peaks[cells])[:, None] * scales.T).exp_()
+    match_counts = None if counts is None else counts[rows, columns][:, None]
+    _times_counts(weights, match_counts)
+    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, cells, weights)
+
+    shape = (len(cutoffs), len(scores))
     return _Sums(sums.T.reshape(-1, *shape), peaks.view(shape))
 
 
-def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, even at scale 0. Uses exp2, which takes half the
-    time of exp.
+def _exponentials(differences: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
+    """exp(differences · scale); 0 where a difference is -inf, even at scale 0.
+
+    Uses exp2, which takes half the time of exp.
     """
+    # At scale 0 the product of -inf and 0 would be NaN.
     if scale == 0:
-        return (
-            torch.ne(behind, -torch.inf, out=out)
-            if out is not None
-            else (behind != -torch.inf).float()
-        )
-    return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
+        if out is None:
+            return (differences != -torch.inf).float()
+        return torch.ne(differences, -torch.inf, out=out)
+    return torch.mul(differences, scale * math.log2(math.e), out=out).exp2_()
 
 
-def _counted(weights: Tensor, counts: Tensor | None) -> Tensor:
+def _times_counts(weights: Tensor, counts: Tensor | None) -> Tensor:
     """Multiply weights by counts, in place; None: leave them as they are."""
     return weights if counts is None else weights.mul_(counts)
 

@@ -8,12 +8,16 @@ from jaxtyping import Float, Int64
 KEYS_AT_ONCE = 4096
 """Number of keys converted to float64 at a time: a copy of all would take twice their memory."""
 
+ITERATIONS = 20
+"""Maximum number of iterations of K-means."""
+
 
 class EpisodicMemory:
     """Distinct documents in the order of writing, each with the index of its task in the stream."""
 
     def __init__(self) -> None:
-        self.rows, self.tasks = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.rows = np.empty(0, np.int64)
+        self.tasks = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -24,28 +28,32 @@ class EpisodicMemory:
         task: int,
         probability: float,
         random: np.random.Generator,
-        most: int | None = None,
+        max_count: int | None = None,
     ) -> None:
         """Write each document with a probability; documents that are already there stay as they
         are.
 
         Args:
-            most: maximum number of documents of the task; the first ones stay. None: any number.
+            max_count: maximum number of documents of the task; the first ones stay. None: any number.
 
         >>> memory = EpisodicMemory()
         >>> memory.write(np.array([7, 3]), 0, 1.0, np.random.default_rng(0))
         >>> memory.write(np.array([3, 5]), 1, 1.0, np.random.default_rng(0))
         >>> memory.rows.tolist(), memory.tasks.tolist()
         ([7, 3, 5], [0, 0, 1])
-        >>> memory.write(np.array([8, 2, 9]), 1, 1.0, np.random.default_rng(0), most=2)
+        >>> memory.write(np.array([8, 2, 9]), 1, 1.0, np.random.default_rng(0), max_count=2)
         >>> memory.rows.tolist()
         [7, 3, 5, 8]
         """
-        chosen = rows[(random.random(len(rows)) < probability) & ~np.isin(rows, self.rows)]
+        is_drawn = random.random(len(rows)) < probability
+        chosen = rows[is_drawn & ~np.isin(rows, self.rows)]
         # An update that spans two epochs may read a document twice.
-        chosen = chosen[np.sort(np.unique(chosen, return_index=True)[1])]
-        if most is not None:
-            chosen = chosen[: max(0, most - np.count_nonzero(self.tasks == task))]
+        _, first_indices = np.unique(chosen, return_index=True)
+        chosen = chosen[np.sort(first_indices)]
+        if max_count is not None:
+            room = max_count - np.count_nonzero(self.tasks == task)
+            chosen = chosen[: max(0, room)]
+
         self.rows = np.concatenate((self.rows, chosen))
         self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
 
@@ -73,11 +81,11 @@ def squared_distances(
     >>> squared_distances(np.array([0.0, 1.0]), np.array([[3.0, 1.0], [0.0, 0.0]]))
     array([9., 1.])
     """
-    parts = (
-        keys[start : start + KEYS_AT_ONCE].astype(np.float64)
-        for start in range(0, len(keys), KEYS_AT_ONCE)
-    )
-    return np.concatenate([((part - query) ** 2).sum(1) for part in parts] or [np.zeros(0)])
+    parts = [np.zeros(0)]
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        part = keys[start : start + KEYS_AT_ONCE].astype(np.float64)
+        parts.append(((part - query) ** 2).sum(1))
+    return np.concatenate(parts)
 
 
 def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:
@@ -105,17 +113,27 @@ def representatives(
     """
     if count >= len(points):
         return np.arange(len(points))
+
     centres = points[random.choice(len(points), count, replace=False)]
-    for _ in range(20):
-        own = _distances(points, centres).argmin(1)
-        moved = np.stack(
-            [points[own == one].mean(0) if one in own else centres[one] for one in range(count)]
-        )
+    for _ in range(ITERATIONS):
+        moved = _means(points, centres)
         if np.array_equal(moved, centres):
             break
         centres = moved
     # Two centres may have the same nearest point.
     return np.unique(_distances(points, centres).argmin(0))
+
+
+def _means(
+    points: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "c d"]
+) -> Float[np.ndarray, "c d"]:
+    """Mean of the points that are nearest to each centre; the centre itself if there are none."""
+    clusters = _distances(points, centres).argmin(1)
+    means = []
+    for cluster, centre in enumerate(centres):
+        members = points[clusters == cluster]
+        means.append(members.mean(0) if len(members) else centre)
+    return np.stack(means)
 
 
 def _distances(

@@ -26,7 +26,7 @@ class Neighbors:
     counts: Integer[Tensor, " rows"] | None = None
 
 
-def external_entries(found: Neighbors) -> Entries:
+def external_entries(neighbors: Neighbors) -> Entries:
     """Convert neighbours to entries [n, k].
 
     The rows of a datastore hold tokens 5, 6 and 7. A search found rows 2 and 0, and no third one:
@@ -36,13 +36,15 @@ def external_entries(found: Neighbors) -> Entries:
     >>> external_entries(Neighbors(ids, scores, torch.tensor([5, 6, 7, -1]))).values
     tensor([[ 7,  5, -1]])
     """
-    ids = found.ids
-    # Missing ones are at the end, so the last column shows whether there are any.
+    ids = neighbors.ids
+    # Missing ones are at the end, so the last column shows whether there are any. The last value,
+    # -1, is theirs.
     if (ids[:, -1] < 0).any():
-        ids = ids.masked_fill(ids < 0, len(found.values) - 1)
-    values = found.values.index_select(0, ids.flatten()).view(ids.shape)
-    counts = None if found.counts is None else found.counts[ids].float()
-    return Entries(found.scores, values, counts=counts)
+        ids = ids.masked_fill(ids < 0, len(neighbors.values) - 1)
+
+    values = neighbors.values.index_select(0, ids.flatten()).view(ids.shape)
+    counts = None if neighbors.counts is None else neighbors.counts[ids].float()
+    return Entries(neighbors.scores, values, counts=counts)
 
 
 def best_first(

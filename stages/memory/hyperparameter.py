@@ -73,12 +73,12 @@ class ReadingOptions(Settings):
     @classmethod
     def hyperparameters(cls) -> dict[str, Hyperparameter]:
         """Hyperparameters by key."""
-        return {
-            field.alias or name: mark
-            for name, field in cls.model_fields.items()
-            for mark in field.metadata
-            if isinstance(mark, Hyperparameter)
-        }
+        result = dict[str, Hyperparameter]()
+        for name, field in cls.model_fields.items():
+            for annotation in field.metadata:
+                if isinstance(annotation, Hyperparameter):
+                    result[field.alias or name] = annotation
+        return result
 
     @classmethod
     def own(cls, values: Mapping[str, V]) -> dict[str, V]:
@@ -94,9 +94,9 @@ class ReadingOptions(Settings):
         return self.model_copy(update={self._field(key): value for key, value in values.items()})
 
     def _field(self, key: str) -> str:
-        return next(
-            name for name, field in type(self).model_fields.items() if key == (field.alias or name)
-        )
+        """Name of the field of a key, which is the field's alias if it has one."""
+        fields = type(self).model_fields.items()
+        return next(name for name, field in fields if key == (field.alias or name))
 
 
 def doubling_cutoffs(k: int) -> tuple[int, ...]:

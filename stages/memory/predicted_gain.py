@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from stages.memory.small_network import SmallNetwork, fitted
+from stages.memory.small_network import SmallNetwork, fit_network
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,10 @@ class PredictedGain:
     thresholds: Sequence[float]
 
     @classmethod
-    def fitted(
+    def fit(
         cls, contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], shares: Sequence[float]
     ) -> Self:
+        """Fit a network to gains, and set the threshold of each share on the same contexts."""
         network = fit_gain(contexts, gains)
         return cls(network, shares, thresholds(network.outputs(contexts), shares))
 
@@ -47,9 +48,8 @@ class PredictedGain:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(
-            SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"]
-        )
+        network = SmallNetwork.of_record(record["network"])
+        return cls(network, record["shares"], record["thresholds"])
 
     def worth(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
         """Whether each context is searched for, at the last of the shares; on the CPU."""
@@ -65,9 +65,11 @@ class PredictedGain:
             log_p, alone: log p of the targets, with the memory, and by the model alone.
         """
         predicted = self.network.outputs(contexts)[:, None].to(log_p.device)
-        above = predicted >= torch.tensor(self.thresholds, dtype=torch.float64, device=log_p.device)
-        read = torch.where(above, log_p[:, None], alone[:, None])
-        return torch.stack((above.sum(0), -read.sum(0, dtype=torch.float64)), -1)
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float64, device=log_p.device)
+        searched = predicted >= thresholds
+        read = torch.where(searched, log_p[:, None], alone[:, None])
+        losses = -read.sum(0, dtype=torch.float64)
+        return torch.stack((searched.sum(0), losses), -1)
 
 
 def fit_gain(
@@ -78,7 +80,8 @@ def fit_gain(
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         return (outputs - gains[rows]).square().mean()
 
-    return fitted(SmallNetwork.constant(contexts, float(gains.mean()), seed), contexts, loss, seed)
+    network = SmallNetwork.constant(contexts, float(gains.mean()), seed)
+    return fit_network(network, contexts, loss, seed)
 
 
 def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[float]:
@@ -89,5 +92,9 @@ def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[
     [0.5, 0.375]
     """
     falling = predicted.double().sort(descending=True).values
-    # At least one context is searched for, however small a share is.
-    return [float(falling[max(1, round(share * len(falling))) - 1]) for share in shares]
+    result = list[float]()
+    for share in shares:
+        # At least one context is searched for, however small a share is.
+        number = max(1, round(share * len(falling)))
+        result.append(float(falling[number - 1]))
+    return result

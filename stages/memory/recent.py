@@ -57,16 +57,16 @@ class Recent:
     def reach(self) -> Tensor:
         """Number of entries that each position can read, int [n]."""
         earliest = self.first if self.window is None else torch.minimum(self.first, self.window)
-        return self._own - earliest
+        return self._query_keys - earliest
 
     @property
-    def least(self) -> Tensor | None:
+    def min_entries(self) -> Tensor | None:
         """Number of entries that each position reads whatever the cut-off, int [n]; None: 0."""
-        return None if self.window is None else self._own - self.window
+        return None if self.window is None else self._query_keys - self.window
 
     @property
-    def _own(self) -> Tensor:
-        """Index of each position's own key."""
+    def _query_keys(self) -> Tensor:
+        """Index of each position's own key, which is its query."""
         return torch.arange(self.before, len(self.keys), device=self.keys.device)
 
 
@@ -88,18 +88,24 @@ def recent_entries(at: Recent) -> Entries:
     >>> entries.scores, entries.values
     (tensor([[6., 3.]]), tensor([[8, 7]]))
     """
-    n = len(at.first)
-    latest_first = pad(at.keys.float().flip(0), (0, 0, 0, ALIGNED - len(at.keys) % ALIGNED))
+    positions = len(at.first)
+    padding = ALIGNED - len(at.keys) % ALIGNED
+    latest_first = pad(at.keys.float().flip(0), (0, 0, 0, padding))
     product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
-    scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
+    # Row i begins at column n - i, which is one step less than a row further on in memory.
+    scores = product.as_strided((positions, at.columns), (product.shape[1] - 1, 1), positions)
+
     # `unfold` makes overlapping views: the gather below is the only copy.
-    runs = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
-    values = runs.index_select(0, torch.arange(n, 0, -1, device=runs.device))
+    windows = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
+    window_of_position = torch.arange(positions, 0, -1, device=windows.device)
+    values = windows.index_select(0, window_of_position)
+
     reach = at.reach[:, None]
     if (reach < at.columns).any():
         missing = torch.arange(at.columns, device=scores.device) >= reach
-        scores, values = scores.masked_fill(missing, -torch.inf), values.masked_fill(missing, -1)
-    return Entries(scores, values, at.least)
+        scores = scores.masked_fill(missing, -torch.inf)
+        values = values.masked_fill(missing, -1)
+    return Entries(scores, values, at.min_entries)
 
 
 def recent_matches(at: Recent) -> Matches:
@@ -113,21 +119,28 @@ def recent_matches(at: Recent) -> Matches:
 
     >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
     >>> recent_matches(at)
-    Matches(rows=tensor([0]), places=tensor([1]))
+    Matches(rows=tensor([0]), columns=tensor([1]))
     """
+    # Ranks in the order of tokens, and the rank at which each token's group begins.
     order = at.tokens.argsort(stable=True)
-    ranked = torch.empty_like(order).scatter_(
-        0, order, torch.arange(len(order), device=order.device)
-    )
-    groups = at.tokens[order].unique_consecutive(return_counts=True)[1]
-    starts = (groups.cumsum(0) - groups).repeat_interleave(groups)
-    own = ranked[at.before :]
-    counts = own - starts[own]
-    rows = torch.arange(len(counts), device=own.device).repeat_interleave(counts)
-    back = torch.arange(len(rows), device=own.device) - (counts.cumsum(0) - counts)[rows]
-    places = at.before + rows - 1 - order[own[rows] - 1 - back]
-    readable = places < at.reach.clamp(max=at.columns)[rows]
-    return Matches(rows[readable], places[readable])
+    ascending = torch.arange(len(order), device=order.device)
+    ranks = torch.empty_like(order).scatter_(0, order, ascending)
+    _, group_sizes = at.tokens[order].unique_consecutive(return_counts=True)
+    group_starts = (group_sizes.cumsum(0) - group_sizes).repeat_interleave(group_sizes)
+
+    # Each position has one match for each earlier member of its group.
+    query_ranks = ranks[at.before :]
+    counts = query_ranks - group_starts[query_ranks]
+    positions = torch.arange(len(counts), device=counts.device)
+    rows = positions.repeat_interleave(counts)
+
+    # The matches of a row are numbered from 0, the nearest first: one rank back, two, and so on.
+    first_of_row = (counts.cumsum(0) - counts)[rows]
+    numbers = torch.arange(len(rows), device=counts.device) - first_of_row
+    keys = order[query_ranks[rows] - 1 - numbers]
+    columns = at.before + rows - 1 - keys
+    readable = columns < at.reach.clamp(max=at.columns)[rows]
+    return Matches(rows[readable], columns[readable])
 
 
 def _similarities(
@@ -138,10 +151,14 @@ def _similarities(
         return queries @ keys.T
     if similarity == "scaled-dot":
         return (queries / math.sqrt(keys.shape[1])) @ keys.T
-    # -‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would
-    # cost digits.
-    middle = queries.mean(0)
-    queries, keys = queries - middle, keys - middle
-    # Rounding may make the square of a small distance negative, hence the clamp.
-    squares = queries.square().sum(-1, keepdim=True), keys.square().sum(-1)
-    return torch.addmm(squares[1], queries, keys.T, alpha=-2).add_(squares[0]).clamp_(min=0).neg_()
+
+    # -‖q-k‖² = 2 q·k - ‖q‖² - ‖k‖², by a matrix product. Distances do not depend on the origin: at
+    # the mean of the queries the squares are small, and cost the difference fewer digits.
+    mean = queries.mean(0)
+    queries = queries - mean
+    keys = keys - mean
+    query_squares = queries.square().sum(-1, keepdim=True)
+    key_squares = keys.square().sum(-1)
+    distances = torch.addmm(key_squares, queries, keys.T, alpha=-2).add_(query_squares)
+    # Rounding may make the square of a small distance negative.
+    return distances.clamp_(min=0).neg_()

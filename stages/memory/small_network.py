@@ -30,7 +30,7 @@ DECAY = 0.01
 
 
 @dataclass(frozen=True)
-class Observed(ABC):
+class Observations(ABC):
     """Positions to which weights are fitted: tensors with a row for each position."""
 
     inputs: Float[Tensor, "n f"]
@@ -39,16 +39,18 @@ class Observed(ABC):
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def taken(self, rows: Tensor) -> Self:
+    def select(self, rows: Tensor) -> Self:
         """Select some of the positions."""
-        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+        tensors = [getattr(self, field.name) for field in fields(self)]
+        return type(self)(*(tensor[rows] for tensor in tensors))
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def concat(cls, parts: Sequence[Self]) -> Self:
         """Concatenate the positions of several parts."""
-        return cls(
-            *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls))
-        )
+        columns = list[Tensor]()
+        for field in fields(cls):
+            columns.append(torch.cat([getattr(part, field.name) for part in parts]))
+        return cls(*columns)
 
     @abstractmethod
     def read(self, logits: Tensor) -> Float[Tensor, " n"]:
@@ -78,14 +80,17 @@ class SmallNetwork:
         W is drawn with variance 1/F, and b is 0. The standard deviation of a constant feature is
         set to 1.
         """
-        width, constant = inputs.shape[1], torch.as_tensor(offset, dtype=torch.float64)
+        output = torch.as_tensor(offset, dtype=torch.float64)
         spread = inputs.std(0, correction=0)
+        # A constant feature is 0 after standardization, whatever it is divided by.
         spread = torch.where(spread > 0, spread, 1.0)
-        inner = torch.randn(
-            HIDDEN, width, generator=torch.Generator().manual_seed(seed)
-        ).double() / math.sqrt(width)
-        bias, outer = torch.zeros(HIDDEN).double(), torch.zeros(*constant.shape, HIDDEN).double()
-        return cls(inputs.mean(0), spread, inner, bias, outer, constant)
+
+        width = inputs.shape[1]
+        generator = torch.Generator().manual_seed(seed)
+        inner = torch.randn(HIDDEN, width, generator=generator).double() / math.sqrt(width)
+        bias = torch.zeros(HIDDEN).double()
+        outer = torch.zeros(*output.shape, HIDDEN).double()
+        return cls(inputs.mean(0), spread, inner, bias, outer, output)
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n ..."]:
         """Outputs o(x) of positions, float64 on the CPU."""
@@ -99,18 +104,17 @@ class SmallNetwork:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(
-            **{
-                field.name: torch.tensor(record[field.name], dtype=torch.float64)
-                for field in fields(cls)
-            }
-        )
+        parameters = {
+            field.name: torch.tensor(record[field.name], dtype=torch.float64)
+            for field in fields(cls)
+        }
+        return cls(**parameters)
 
 
 N = TypeVar("N", bound=SmallNetwork)
 
 
-def fitted(
+def fit_network(
     network: N,
     inputs: Float[Tensor, "n f"],
     loss: Callable[[Tensor, Tensor], Tensor],
@@ -124,19 +128,20 @@ def fitted(
     """
     # Evaluations run in inference mode, in which tensors have no gradients.
     with torch.inference_mode(False), torch.enable_grad():
-        numbers = {field.name: getattr(network, field.name).clone() for field in fields(network)}
-        learned = [numbers[name].requires_grad_() for name in ("inner", "bias", "outer")]
-        made = type(network)(**numbers)
+        # Clones, since tensors made in inference mode stay without gradients.
+        parameters = {field.name: getattr(network, field.name).clone() for field in fields(network)}
+        learned = [parameters[name].requires_grad_() for name in ("inner", "bias", "outer")]
+        result = type(network)(**parameters)
         optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
-        random = torch.Generator().manual_seed(seed)
-        batches = [
-            part
-            for _ in range(PASSES)
-            for part in torch.randperm(len(inputs), generator=random).split(BATCH)
-        ]
-        for number, rows in enumerate(batches):
-            optimizer.param_groups[0]["lr"] = RATE * (1 - number / len(batches))
+
+        generator = torch.Generator().manual_seed(seed)
+        batches = list[Tensor]()
+        for _ in range(PASSES):
+            batches += torch.randperm(len(inputs), generator=generator).split(BATCH)
+
+        for step, rows in enumerate(batches):
+            optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(batches))
             optimizer.zero_grad()
-            loss(rows, made.outputs(inputs[rows])).backward()
+            loss(rows, result.outputs(inputs[rows])).backward()
             optimizer.step()
-        return type(network)(**{name: number.detach() for name, number in numbers.items()})
+        return type(network)(**{name: tensor.detach() for name, tensor in parameters.items()})

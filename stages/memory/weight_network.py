@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from stages.memory.small_network import Observed, SmallNetwork, fitted
+from stages.memory.small_network import Observations, SmallNetwork, fit_network
 
 MAX_LOGIT = 12.0
 """Bound on the absolute value of the logit: beyond it, 1 − λ has no digits left in float32."""
@@ -58,7 +58,7 @@ class WeightNetwork(SmallNetwork):
 
 
 @dataclass(frozen=True)
-class Positions(Observed):
+class Positions(Observations):
     """Features of n positions, and log p of their targets by the model and by the memory (−inf:
     absent).
     """
@@ -72,9 +72,10 @@ class Positions(Observed):
 
     def read(self, logits: Tensor) -> Tensor:
         """log p of the targets, [n], with the weights σ(logits)."""
-        return torch.logaddexp(
-            F.logsigmoid(-logits) + self.log_p, F.logsigmoid(logits) + self.log_p_mem
-        )
+        # log(1 − λ) and log λ from the logit: σ itself would round to 0 or 1.
+        log_p = F.logsigmoid(-logits) + self.log_p
+        log_p_mem = F.logsigmoid(logits) + self.log_p_mem
+        return torch.logaddexp(log_p, log_p_mem)
 
 
 def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
@@ -83,10 +84,12 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         # The same bound as in `WeightNetwork.logits`, so that the fitted and the evaluated function
         # are the same.
-        return -positions.taken(rows).read(outputs.clamp(-MAX_LOGIT, MAX_LOGIT)).mean()
+        logits = outputs.clamp(-MAX_LOGIT, MAX_LOGIT)
+        return -positions.select(rows).read(logits).mean()
 
-    begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
-    return fitted(begun, positions.inputs, loss, seed)
+    logit = math.log(weight / (1 - weight))
+    network = WeightNetwork.constant(positions.inputs, logit, seed)
+    return fit_network(network, positions.inputs, loss, seed)
 
 
 Fit = Callable[[Any, float], Any]
@@ -116,7 +119,10 @@ class Learned(NamedTuple):
 
 
 def learn(
-    positions: Observed, weight: float, one_for_all: Float[Tensor, " n"], fit: Fit = fit_weight
+    positions: Observations,
+    weight: float,
+    log_p_one_weight: Float[Tensor, " n"],
+    fit: Fit = fit_weight,
 ) -> Learned | None:
     """Fit weights, and measure by cross-validation what they gain over the best single weight.
 
@@ -125,20 +131,21 @@ def learn(
 
     Args:
         weight: weight at which fitting begins.
-        one_for_all: log p of the targets with the best single weight. It was chosen on all runs,
-        which favours it.
+        log_p_one_weight: log p of the targets with the best single weight. It was chosen on all
+        runs, which favours it.
     """
-    runs = torch.arange(len(positions)).tensor_split(FOLDS)
-    if min(map(len, runs)) < SHORTEST:
+    folds = torch.arange(len(positions)).tensor_split(FOLDS)
+    if min(map(len, folds)) < SHORTEST:
         return None
-    gains = []
-    for run in runs:
-        others = torch.ones(len(positions), dtype=torch.bool)
-        others[run] = False
-        weights, held_out = fit(positions.taken(others), weight), positions.taken(run)
-        gains.append(
-            float((held_out.read(weights.logits(held_out.inputs)) - one_for_all[run]).mean())
-        )
+
+    gains = list[float]()
+    for fold in folds:
+        in_training = torch.ones(len(positions), dtype=torch.bool)
+        in_training[fold] = False
+        weights = fit(positions.select(in_training), weight)
+        held_out = positions.select(fold)
+        log_p = held_out.read(weights.logits(held_out.inputs))
+        gains.append(float((log_p - log_p_one_weight[fold]).mean()))
     return Learned(fit(positions, weight), gains)
 
 
@@ -158,15 +165,14 @@ def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
     >>> bins(torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [99.0, 20.0, 1.0]])).tolist()
     [0, 27, 279]
     """
-    place = torch.zeros(len(inputs), dtype=torch.int64)
+    # Digits of a number whose base differs by column: edges cut a column into one part more.
+    result = torch.zeros(len(inputs), dtype=torch.int64)
     for column, edges in enumerate((LENGTHS, COUNTS, AGREEMENTS)):
-        own = torch.bucketize(
-            inputs[:, column].double().contiguous(),
-            torch.tensor(edges, dtype=torch.float64),
-            right=True,
-        )
-        place = place * (len(edges) + 1) + own
-    return place
+        values = inputs[:, column].double().contiguous()
+        boundaries = torch.tensor(edges, dtype=torch.float64)
+        digit = torch.bucketize(values, boundaries, right=True)
+        result = result * (len(edges) + 1) + digit
+    return result
 
 
 @dataclass(frozen=True)
@@ -184,21 +190,28 @@ class LengthWeights:
     weights: Tensor
 
     @classmethod
-    def fitted(cls, positions: Positions, weight: float) -> Self:
+    def fit(cls, positions: Positions, weight: float) -> Self:
         """Fit the weights by bisection; bins with few positions stay near `weight`."""
-        size = (len(LENGTHS) + 1) * (len(COUNTS) + 1) * (len(AGREEMENTS) + 1)
-        bin_, ratio = bins(positions.inputs), (positions.log_p_mem - positions.log_p).double().exp()
-        low, high = (torch.full((size,), edge, dtype=torch.float64) for edge in (0.0, 1.0))
+        number = (len(LENGTHS) + 1) * (len(COUNTS) + 1) * (len(AGREEMENTS) + 1)
+        index = bins(positions.inputs)
+        ratio = (positions.log_p_mem - positions.log_p).double().exp()
+        low = torch.zeros(number, dtype=torch.float64)
+        high = torch.ones(number, dtype=torch.float64)
         for _ in range(HALVINGS):
-            tried = (low + high) / 2
+            middle = (low + high) / 2
+            at_position = middle[index]
             # If the model gives a token no probability, its ratio is infinite; the limit of its
             # slope is 1 / λ.
             slopes = torch.where(
-                ratio.isinf(), 1 / tried[bin_], (ratio - 1) / (1 + tried[bin_] * (ratio - 1))
+                ratio.isinf(), 1 / at_position, (ratio - 1) / (1 + at_position * (ratio - 1))
             )
-            slope = torch.zeros_like(tried).index_add_(0, bin_, slopes)
-            slope += PRIOR * (weight / tried - (1 - weight) / (1 - tried))
-            low, high = torch.where(slope > 0, tried, low), torch.where(slope > 0, high, tried)
+            slope = torch.zeros_like(middle).index_add_(0, index, slopes)
+            slope += PRIOR * (weight / middle - (1 - weight) / (1 - middle))
+
+            # The slope falls with λ, so its zero lies above where it is positive.
+            rises = slope > 0
+            low = torch.where(rises, middle, low)
+            high = torch.where(rises, high, middle)
         return cls((low + high) / 2)
 
     @classmethod

@@ -18,13 +18,13 @@ from stages.encoding.encode import Places
 from stages.encoding.scoring import LMScores
 from stages.memory.entries import (
     Entries,
-    HeldTokens,
     LogSums,
     Matches,
+    StoredTokens,
     find_matches,
     first_match,
-    held_log_sums,
-    joined,
+    join_log_sums,
+    log_sums_of_stored_tokens,
     target_log_sums,
 )
 from stages.retrieval.neighbors import FoundNeighbors
@@ -83,7 +83,7 @@ class Retrieved:
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n] of the targets in all parts together, for every scale and cut-off."""
-        return joined([part.log_sums(scales, cutoffs) for part in self.parts])
+        return join_log_sums([part.log_sums(scales, cutoffs) for part in self.parts])
 
     def scored(self, cutoff: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Scores (-inf for entries that are not read) and tokens of the entries of all parts
@@ -94,15 +94,15 @@ class Retrieved:
             [part.entries.values.long() for part in self.parts], -1
         )
 
-    def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
+    def held(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
         """Tokens held by the entries of all parts together, for some of the positions; see
-        `held_log_sums`.
+        `log_sums_of_stored_tokens`.
         """
         scores = [part.scores_read(cutoff)[rows] for part in self.parts]
         values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
         counts = [part.entries[rows].counts for part in self.parts]
         joined = Entries(torch.cat(scores, -1), values, counts=_counts_beside(scores, counts))
-        return held_log_sums(joined, scale, values.shape[1])
+        return log_sums_of_stored_tokens(joined, scale, values.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
         """Softmax of the scores over the entries read in all parts, [n, k] each; zeros if none are

@@ -72,13 +72,19 @@ class BlockScores:
 
         The scores of a mirror are a transposed view.
         """
-        queries, keys = self._scaled[block.rows], self.keys[block.keys]
+        queries = self._scaled[block.rows]
+        keys = self.keys[block.keys]
         products = torch.mm(queries, keys.T, out=_matrix(self._products, len(queries), len(keys)))
-        mirrored = [] if block.mirror is None else [_copied(products, self._mirrored).T]
-        scores = products if self._products is self._scores else _copied(products, self._scores)
+
+        # The mirror is copied before the scores are masked in place.
+        matrices = list[Tensor]()
+        if block.mirror is not None:
+            matrices.append(_copied(products, self._mirrored).T)
+        in_place = self._products is self._scores
+        matrices.insert(0, products if in_place else _copied(products, self._scores))
         return [
             (side, self._masked(side, matrix))
-            for side, matrix in zip(block.sides, (scores, *mirrored), strict=True)
+            for side, matrix in zip(block.sides, matrices, strict=True)
         ]
 
     def narrowed(self, gradient: Tensor) -> Tensor:
@@ -86,11 +92,10 @@ class BlockScores:
         return gradient if self._products is self._scores else _copied(gradient, self._products)
 
     def _masked(self, block: Block, scores: Tensor) -> Tensor:
-        return (
-            scores
-            if block.whole
-            else scores.masked_fill_(self._visible[block.rows].hides(block.keys), -torch.inf)
-        )
+        if block.whole:
+            return scores
+        hidden = self._visible[block.rows].hides(block.keys)
+        return scores.masked_fill_(hidden, -torch.inf)
 
 
 def _copied(matrix: Tensor, room: Tensor) -> Tensor:
@@ -138,36 +143,45 @@ class TargetMatches:
         values: the token that followed each key, int64 [K].
         blocks: all blocks that `matches` will get; their mirrors are included.
         """
-        places = torch.arange(len(values), device=values.device)
-        ordered, self._order = (values * len(values) + places).sort()
-        wanted = targets * len(values)
+        # A key's token and index as one number: sorted by token, then by index.
+        indices = torch.arange(len(values), device=values.device)
+        ordered, self._order = (values * len(values) + indices).sort()
+        first_of_target = targets * len(values)
+
         sides = [side for block in blocks for side in block.sides]
-        bounds = [_run(ordered, wanted[side.rows], side.keys) for side in sides]
+        bounds = [_run(ordered, first_of_target[side.rows], side.keys) for side in sides]
+        # One transfer to the host for all blocks.
         matches = torch.stack([counts.sum() for _, counts in bounds]).tolist() if bounds else []
-        self._runs = {
-            _corner(side): _Runs(*bound, count)
-            for side, bound, count in zip(sides, bounds, matches, strict=True)
-        }
+
+        self._runs = dict[tuple[int, int], _Runs]()
+        for side, (first, counts), number in zip(sides, bounds, matches, strict=True):
+            self._runs[_corner(side)] = _Runs(first, counts, number)
 
     def matches(self, block: Block, strides: tuple[int, ...]) -> Matches:
         """Matches of a block in order of row; `strides` are those of its matrix of scores."""
-        first, counts, matches = self._runs[_corner(block)]
-        rows = torch.repeat_interleave(counts, output_size=matches)
-        before = counts.cumsum(0) - counts
-        places = torch.arange(matches, device=rows.device) + (first - before).index_select(0, rows)
-        columns = self._order.index_select(0, places).sub_(block.keys.start)
-        down, across = strides
-        return Matches(rows, columns.mul_(across).add_(rows, alpha=down))
+        first, counts, number = self._runs[_corner(block)]
+        rows = torch.repeat_interleave(counts, output_size=number)
+
+        # The matches of a row are consecutive, from the start of its run among the sorted keys.
+        matches_before = counts.cumsum(0) - counts
+        offset = (first - matches_before).index_select(0, rows)
+        ranks = torch.arange(number, device=rows.device) + offset
+        columns = self._order.index_select(0, ranks).sub_(block.keys.start)
+
+        row_stride, column_stride = strides
+        cells = columns.mul_(column_stride).add_(rows, alpha=row_stride)
+        return Matches(rows, cells)
 
 
 def _run(
-    ordered: Int64[Tensor, " K"], wanted: Int64[Tensor, " n"], keys: slice
+    ordered: Int64[Tensor, " K"], first_of_target: Int64[Tensor, " n"], keys: slice
 ) -> tuple[Int64[Tensor, " n"], Int64[Tensor, " n"]]:
-    """Start and length of the run of each wanted token among the sorted keys, for the range `keys`
+    """Start and length of the run of each row's target among the sorted keys, for the range `keys`
     only; [n] each.
     """
-    first = torch.searchsorted(ordered, wanted + keys.start)
-    return first, torch.searchsorted(ordered, wanted + keys.stop) - first
+    first = torch.searchsorted(ordered, first_of_target + keys.start)
+    stop = torch.searchsorted(ordered, first_of_target + keys.stop)
+    return first, stop - first
 
 
 def _corner(block: Block) -> tuple[int, int]:

@@ -62,10 +62,10 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
     visible = visible.to("cpu")
     # Mirrors halve the products, but squares hold more invisible cells: it depends on the batch
     # which takes fewer.
-    ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
+    candidates = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
     if own_keys:
-        ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
-    return min(ways, key=lambda blocks: sum(block.cells for block in blocks))
+        candidates.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
+    return min(candidates, key=lambda blocks: sum(block.cells for block in blocks))
 
 
 def visible_blocks(
@@ -105,23 +105,28 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
     """
     size = len(visible)
     tiles = [slice(first, min(first + at_once, size)) for first in range(0, size, at_once)]
-    bounds = (
-        torch.tensor([(tile.start, tile.stop) for tile in tiles], dtype=torch.int64).view(-1, 2).T
-    )
-    counts = [visible[tile].counts(*bounds).sum(0).tolist() for tile in tiles]
+    starts = torch.tensor([tile.start for tile in tiles], dtype=torch.int64)
+    stops = torch.tensor([tile.stop for tile in tiles], dtype=torch.int64)
+    # Visible cells of each tile of rows, by tile of keys.
+    counts = [visible[tile].counts(starts, stops).sum(0).tolist() for tile in tiles]
 
     def block(row: int, column: int) -> Block | None:
-        found = Block(tiles[row], tiles[column], False)
         count = counts[row][column]
-        return found._replace(whole=count == found.cells) if count else None
+        if not count:
+            return None
+        result = Block(tiles[row], tiles[column], False)
+        return result._replace(whole=count == result.cells)
 
-    blocks = []
+    blocks = list[Block]()
     for row in range(len(tiles)):
         for column in range(row + 1):
-            one, other = block(row, column), block(column, row) if column < row else None
-            if one and other:
-                one = one._replace(mirror=other)
-            blocks += [found] if (found := one or other) else []
+            below = block(row, column)
+            # A tile on the diagonal is its own mirror, and is multiplied once.
+            above = block(column, row) if column < row else None
+            if below and above:
+                blocks.append(below._replace(mirror=above))
+            elif below or above:
+                blocks += [side for side in (below, above) if side]
     return blocks
 
 
@@ -132,22 +137,26 @@ def _row_cuts(start: Tensor, at_once: int) -> list[int]:
     changes = (start.diff() != 0).nonzero().squeeze(1).add(1).tolist()
     cuts = [0]
     for change in (*changes, len(start)):
-        first, rows = cuts[-1], change - cuts[-1]
+        first = cuts[-1]
+        rows = change - first
         if 2 * rows >= at_once or change == len(start):
+            # As many parts as needed, all of nearly the same size.
             parts = -(-rows // at_once)
             cuts += [first + rows * part // parts for part in range(1, parts + 1)]
     return cuts
 
 
 def _blocks_of_rows(visible: Visible, rows: slice, keys: int, keys_at_once: int) -> Iterator[Block]:
-    pieces = [
-        (start, min(start + keys_at_once, stop))
-        for begin, stop in pairwise(visible.cuts(keys))
-        for start in range(begin, stop, keys_at_once)
-    ]
+    pieces = list[tuple[int, int]]()
+    for begin, end in pairwise(visible.cuts(keys)):
+        for start in range(begin, end, keys_at_once):
+            pieces.append((start, min(start + keys_at_once, end)))
     if not pieces:
         return
-    counts = visible.counts(*torch.tensor(pieces).T).sum(0).tolist()
+
+    starts, stops = torch.tensor(pieces).T
+    counts = visible.counts(starts, stops).sum(0).tolist()
     for (start, stop), count in zip(pieces, counts, strict=True):
         if count:
-            yield Block(rows, slice(start, stop), count == len(visible) * (stop - start))
+            cells = len(visible) * (stop - start)
+            yield Block(rows, slice(start, stop), whole=count == cells)

@@ -64,55 +64,50 @@ class _FusedLogSums(torch.autograd.Function):
         bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
         # int32 holds every position of a batch, in half the bytes.
         bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
-        given = (
+        inputs = (
             queries.to(dtype).contiguous(),
             keys.to(dtype).contiguous(),
             targets.int(),
             values.int(),
             bounds,
         )
+        ctx.sizes = _sizes_on(queries.device, queries.shape[1], dtype)
+        ctx.numbers = (len(queries), len(keys), scale)
+
         sums = queries.new_empty((2, len(queries)), dtype=torch.float32)
-        ctx.sizes, ctx.numbers = (
-            _sizes_on(queries.device, queries.shape[1], dtype),
-            (len(queries), len(keys), scale),
-        )
+        # A grid of no programs is an error.
         if len(queries):
-            _log_sums[triton.cdiv(len(queries), ctx.sizes["ROWS"]),](
-                *given, sums, *ctx.numbers, **ctx.sizes
-            )
-        ctx.save_for_backward(*given, sums)
-        ctx.dtypes = queries.dtype, keys.dtype
+            grid = (triton.cdiv(len(queries), ctx.sizes["ROWS"]),)
+            _log_sums[grid](*inputs, sums, *ctx.numbers, **ctx.sizes)
+        ctx.save_for_backward(*inputs, sums)
+        ctx.dtypes = (queries.dtype, keys.dtype)
         target, total = sums / BASE_2.value
         return target, total
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
-        *given, sums = ctx.saved_tensors
+        *inputs, sums = ctx.saved_tensors
         # An empty sum has no gradient, whatever the incoming gradient is.
-        upstream = (
-            torch.stack((grad_target, grad_total))
-            .float()
-            .masked_fill_(sums.isneginf(), 0)
-            .contiguous()
-        )
+        upstream = torch.stack((grad_target, grad_total)).float()
+        upstream = upstream.masked_fill_(sums.isneginf(), 0).contiguous()
         # exp2(score - (-inf)) would be infinite, and infinity times 0 is NaN.
-        arguments = (*given, sums.nan_to_num(neginf=0.0), upstream)
+        arguments = (*inputs, sums.nan_to_num(neginf=0.0), upstream)
+
         gradients: list[Tensor | None] = [None, None]
-        for place, (kernel, at_once) in enumerate(
-            ((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))
-        ):
-            if ctx.needs_input_grad[place]:
-                count, width = given[place].shape
-                into, out = (
-                    torch.empty_like(given[place], dtype=torch.float32),
-                    output_columns(width),
-                )
-                grid = triton.cdiv(count, ctx.sizes[at_once]), triton.cdiv(width, out)
-                if count:
-                    kernel[grid](*arguments, into, *ctx.numbers, OUT=out, **ctx.sizes)
-                gradients[place] = into.to(ctx.dtypes[place])
-        return *gradients, *(None,) * 5
+        kernels = ((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))
+        for index, (kernel, tile) in enumerate(kernels):
+            if not ctx.needs_input_grad[index]:
+                continue
+            count, width = inputs[index].shape
+            result = torch.empty_like(inputs[index], dtype=torch.float32)
+            columns = output_columns(width)
+            grid = (triton.cdiv(count, ctx.sizes[tile]), triton.cdiv(width, columns))
+            if count:
+                kernel[grid](*arguments, result, *ctx.numbers, OUT=columns, **ctx.sizes)
+            gradients[index] = result.to(ctx.dtypes[index])
+        no_gradients = (None,) * 5
+        return *gradients, *no_gradients
 
 
 def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
@@ -137,11 +132,8 @@ def output_columns(width: int) -> int:
 
 def _sizes_on(device: torch.device, width: int, dtype: torch.dtype) -> dict[str, int]:
     # Server cards since Hopper (compute capability 9 and 10) have enough shared memory.
-    return sizes(
-        width,
-        dtype,
-        device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10),
-    )
+    roomy = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
+    return sizes(width, dtype, roomy)
 
 
 @triton.jit
@@ -160,12 +152,12 @@ def _log_sums(
     ):
         columns = first + tl.arange(0, KEYS)
         scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
-        seen = _seen(columns, start, stop, hole_start, hole_stop)
-        hit = seen & _same(targets, values, rows, columns, n, m)
-        target_peak, target_sum = _added(
-            target_peak, target_sum, tl.where(hit, scores, float("-inf"))
-        )
-        total_peak, total_sum = _added(total_peak, total_sum, tl.where(seen, scores, float("-inf")))
+        visible = _visible(columns, start, stop, hole_start, hole_stop)
+        is_target = visible & _same(targets, values, rows, columns, n, m)
+        target_scores = tl.where(is_target, scores, float("-inf"))
+        total_scores = tl.where(visible, scores, float("-inf"))
+        target_peak, target_sum = _added(target_peak, target_sum, target_scores)
+        total_peak, total_sum = _added(total_peak, total_sum, total_scores)
     tl.store(sums + rows, target_peak + tl.log2(target_sum), mask=rows < n)
     tl.store(sums + n + rows, total_peak + tl.log2(total_sum), mask=rows < n)
 
@@ -252,7 +244,8 @@ def _key_gradients(
 @triton.jit
 def _readers(bounds, begin, end, n):
     """Range of the queries that may read a key of [begin, end): the first, and one past the last."""
-    first, last = n, 0
+    first = n
+    last = 0
     for base in range(0, n, BOUNDS):
         rows = base + tl.arange(0, BOUNDS)
         start, stop, _, _ = _bounds_of(bounds, rows, n)
@@ -270,12 +263,18 @@ def _gradient(
     """Gradient with respect to the natural scores of a tile; 0 where a query does not see a key."""
     start, stop, hole_start, hole_stop = _bounds_of(bounds, rows, n)
     scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
-    seen = _seen(columns, start, stop, hole_start, hole_stop)
-    hit = seen & _same(targets, values, rows, columns, n, m)
-    target, total = _numbers(sums, rows, n), _numbers(sums + n, rows, n)
-    of_target, of_total = _numbers(upstream, rows, n), _numbers(upstream + n, rows, n)
-    gradient = tl.where(seen, tl.exp2(scores - total[:, None]) * of_total[:, None], 0.0)
-    return gradient + tl.where(hit, tl.exp2(scores - target[:, None]) * of_target[:, None], 0.0)
+    visible = _visible(columns, start, stop, hole_start, hole_stop)
+    is_target = visible & _same(targets, values, rows, columns, n, m)
+
+    # Both arrays have the numbers of targets first, then those of totals.
+    target = _numbers(sums, rows, n)
+    total = _numbers(sums + n, rows, n)
+    target_upstream = _numbers(upstream, rows, n)
+    total_upstream = _numbers(upstream + n, rows, n)
+    of_total = tl.exp2(scores - total[:, None]) * total_upstream[:, None]
+    of_target = tl.exp2(scores - target[:, None]) * target_upstream[:, None]
+    gradient = tl.where(visible, of_total, 0.0)
+    return gradient + tl.where(is_target, of_target, 0.0)
 
 
 @triton.jit
@@ -286,7 +285,8 @@ def _scores(
     products = tl.zeros([ROWS, KEYS], tl.float32)
     for first in range(0, WIDTH, DEPTH):
         depth = first + tl.arange(0, DEPTH)
-        query, key = _part(queries, rows, depth, n, WIDTH), _part(keys, columns, depth, m, WIDTH)
+        query = _part(queries, rows, depth, n, WIDTH)
+        key = _part(keys, columns, depth, m, WIDTH)
         products = tl.dot(query, tl.trans(key), products, input_precision="tf32x3")
     return products * (scale * BASE_2)
 
@@ -300,7 +300,7 @@ def _added(peak, total, scores):
 
 
 @triton.jit
-def _seen(columns, start, stop, hole_start, hole_stop):
+def _visible(columns, start, stop, hole_start, hole_stop):
     key = columns[None, :]
     in_hole = (key >= hole_start[:, None]) & (key < hole_stop[:, None])
     return (key >= start[:, None]) & (key < stop[:, None]) & (in_hole == 0)
@@ -308,21 +308,20 @@ def _seen(columns, start, stop, hole_start, hole_stop):
 
 @triton.jit
 def _same(targets, values, rows, columns, n, m):
-    target, value = tl.load(targets + rows, rows < n, 0), tl.load(values + columns, columns < m, 0)
+    target = tl.load(targets + rows, rows < n, 0)
+    value = tl.load(values + columns, columns < m, 0)
     return target[:, None] == value[None, :]
 
 
 @triton.jit
 def _bounds_of(bounds, rows, n):
     """Bounds of the keys that each query reads; empty for rows past the last query."""
-    there = rows < n
-    start, stop = tl.load(bounds + rows, there, 0), tl.load(bounds + n + rows, there, 0)
-    return (
-        start,
-        stop,
-        tl.load(bounds + 2 * n + rows, there, 0),
-        tl.load(bounds + 3 * n + rows, there, 0),
-    )
+    in_range = rows < n
+    start = tl.load(bounds + rows, in_range, 0)
+    stop = tl.load(bounds + n + rows, in_range, 0)
+    hole_start = tl.load(bounds + 2 * n + rows, in_range, 0)
+    hole_stop = tl.load(bounds + 3 * n + rows, in_range, 0)
+    return start, stop, hole_start, hole_stop
 
 
 @triton.jit

@@ -94,22 +94,24 @@ class _LogSums:
 
     def add_matches(self, block: Block, rows: Tensor, scores: Tensor) -> None:
         """Add single cells [h] of some rows of the block."""
-        peaks, sums = self.peaks[block.rows], self.sums[block.rows]
-        best = peaks.scatter_reduce(0, rows, scores, "amax")
-        shift = _finite(best)
+        peaks = self.peaks[block.rows]
+        sums = self.sums[block.rows]
+        new_peaks = peaks.scatter_reduce(0, rows, scores, "amax")
+        shift = _finite(new_peaks)
         # Earlier sums are relative to the old peak, so they are rescaled to the new one.
-        sums.mul_((peaks - shift).exp2_()).index_add_(
-            0, rows, (scores - shift.index_select(0, rows)).exp2_()
-        )
-        peaks.copy_(best)
+        sums.mul_((peaks - shift).exp2_())
+        sums.index_add_(0, rows, (scores - shift.index_select(0, rows)).exp2_())
+        peaks.copy_(new_peaks)
 
     def add_cells(self, block: Block, scores: Tensor) -> None:
         """Add all cells [n, m] of the block; overwrites `scores`."""
-        peaks, sums = self.peaks[block.rows], self.sums[block.rows]
-        best = torch.maximum(peaks, scores.amax(1))
-        shift = _finite(best)
-        sums.mul_((peaks - shift).exp2_()).add_(scores.sub_(shift[:, None]).exp2_().sum(1))
-        peaks.copy_(best)
+        peaks = self.peaks[block.rows]
+        sums = self.sums[block.rows]
+        new_peaks = torch.maximum(peaks, scores.amax(1))
+        shift = _finite(new_peaks)
+        sums.mul_((peaks - shift).exp2_())
+        sums.add_(scores.sub_(shift[:, None]).exp2_().sum(1))
+        peaks.copy_(new_peaks)
 
     def logarithms(self) -> Tensor:
         """Natural log-sums; -inf for rows without cells."""
@@ -130,49 +132,65 @@ class _InBatchLogSums(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         blocks = fewest_products(visible, len(values), keys is None, queries.device.type)
         cells = TargetMatches(targets, values, blocks)
-        settings = visible.to(queries.device), blocks, scale, dtype
-        scores_of = BlockScores(queries, keys, *settings)
-        target, total = (_LogSums(queries, len(queries), scores_of.sums) for _ in range(2))
+        settings = (visible.to(queries.device), blocks, scale, dtype)
+        block_scores = BlockScores(queries, keys, *settings)
+
+        target = _LogSums(queries, len(queries), block_scores.sums)
+        total = _LogSums(queries, len(queries), block_scores.sums)
         for block in blocks:
-            for side, scores in scores_of.sides(block):
+            for side, scores in block_scores.sides(block):
                 matches = cells.matches(side, scores.stride())
-                target.add_matches(side, matches.rows, _flat(scores).index_select(0, matches.cells))
+                match_scores = _flat(scores).index_select(0, matches.cells)
+                target.add_matches(side, matches.rows, match_scores)
+                # Last, because it overwrites the scores.
                 total.add_cells(side, scores)
-        log_sums = target.logarithms(), total.logarithms()
-        ctx.save_for_backward(queries, keys, *log_sums)
-        ctx.cells, ctx.settings = cells, settings
-        return log_sums
+
+        target_log_sums = target.logarithms()
+        total_log_sums = total.logarithms()
+        ctx.save_for_backward(queries, keys, target_log_sums, total_log_sums)
+        ctx.cells = cells
+        ctx.settings = settings
+        return target_log_sums, total_log_sums
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
-        queries, keys, target, total = ctx.saved_tensors
+        queries, keys, target_log_sums, total_log_sums = ctx.saved_tensors
         _, blocks, scale, _ = ctx.settings
         # Scores are computed again: to keep them would take the whole [N, K] matrix.
-        scores_of = BlockScores(queries, keys, *ctx.settings)
-        of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
+        block_scores = BlockScores(queries, keys, *ctx.settings)
+        target = _Gradient.of(target_log_sums, grad_target)
+        total = _Gradient.of(total_log_sums, grad_total)
+
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
-        grad_queries = torch.zeros_like(queries, dtype=scores_of.sums) if needs_queries else None
-        grad_keys = (
-            grad_queries
-            if keys is None
-            else torch.zeros_like(keys, dtype=scores_of.sums)
-            if needs_keys
-            else None
-        )
+        grad_queries: Tensor | None = None
+        if needs_queries:
+            grad_queries = torch.zeros_like(queries, dtype=block_scores.sums)
+        grad_keys: Tensor | None = None
+        if keys is None:
+            # Queries are the keys: both roles add to one gradient.
+            grad_keys = grad_queries
+        elif needs_keys:
+            grad_keys = torch.zeros_like(keys, dtype=block_scores.sums)
+
         for block in blocks:
-            gradient = scores_of.narrowed(
-                _product_gradient(scores_of, ctx.cells, block, of_target, of_total)
-            )
+            wide = _product_gradient(block_scores, ctx.cells, block, target, total)
+            gradient = block_scores.narrowed(wide)
             if grad_queries is not None:
-                _add_product(grad_queries[block.rows], gradient, scores_of.keys[block.keys])
+                _add_product(grad_queries[block.rows], gradient, block_scores.keys[block.keys])
             if grad_keys is not None:
-                _add_product(grad_keys[block.keys], gradient.T, scores_of.queries[block.rows])
-        return (
-            None if grad_queries is None else grad_queries.mul_(scale).to(queries.dtype),
-            None if keys is None or grad_keys is None else grad_keys.mul_(scale).to(keys.dtype),
-            *(None,) * 5,
-        )
+                _add_product(grad_keys[block.keys], gradient.T, block_scores.queries[block.rows])
+
+        # The scale of the scores is applied once, to the sums.
+        if grad_queries is not None:
+            grad_queries = grad_queries.mul_(scale).to(queries.dtype)
+        no_gradients = (None,) * 5
+        # Where the queries are the keys, their gradient is that of both.
+        if keys is None:
+            return grad_queries, None, *no_gradients
+        if grad_keys is not None:
+            grad_keys = grad_keys.mul_(scale).to(keys.dtype)
+        return grad_queries, grad_keys, *no_gradients
 
 
 class _Gradient(NamedTuple):
@@ -185,32 +203,34 @@ class _Gradient(NamedTuple):
 
     @staticmethod
     def of(log_sums: Tensor, gradient: Tensor) -> "_Gradient":
-        return _Gradient(
-            _finite(log_sums * math.log2(math.e)), gradient.masked_fill(log_sums.isneginf(), 0)
-        )
+        logarithms = _finite(log_sums * math.log2(math.e))
+        return _Gradient(logarithms, gradient.masked_fill(log_sums.isneginf(), 0))
 
     def of_rows(self, rows: slice) -> "_Gradient":
         return _Gradient(self.logarithms[rows], self.upstream[rows])
 
 
 def _product_gradient(
-    scores_of: BlockScores, cells: TargetMatches, block: Block, target: _Gradient, total: _Gradient
+    block_scores: BlockScores,
+    cells: TargetMatches,
+    block: Block,
+    target: _Gradient,
+    total: _Gradient,
 ) -> Tensor:
     """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose
     products are equal.
     """
-    first, *mirrored = (
-        _score_gradient(
-            scores,
-            cells.matches(side, scores.stride()),
-            target.of_rows(side.rows),
-            total.of_rows(side.rows),
-        )
-        for side, scores in scores_of.sides(block)
-    )
+    gradients = list[Tensor]()
+    for side, scores in block_scores.sides(block):
+        matches = cells.matches(side, scores.stride())
+        target_of_rows = target.of_rows(side.rows)
+        total_of_rows = total.of_rows(side.rows)
+        gradients.append(_score_gradient(scores, matches, target_of_rows, total_of_rows))
+
+    result, *mirrored = gradients
     for gradient in mirrored:
-        first.add_(gradient.T)
-    return first
+        result.add_(gradient.T)
+    return result
 
 
 def _score_gradient(
@@ -219,10 +239,15 @@ def _score_gradient(
     """Gradient with respect to the natural scores of one side of a block, [n, m]; overwrites
     `scores`.
     """
-    logarithms, upstream = (part.index_select(0, matches.rows) for part in target)
-    found = _flat(scores).index_select(0, matches.cells).sub_(logarithms).exp2_().mul_(upstream)
+    # The gradient of a log-sum is each term's share of the sum. Those of matches come first,
+    # because the shares of all cells overwrite the scores.
+    logarithms = target.logarithms.index_select(0, matches.rows)
+    upstream = target.upstream.index_select(0, matches.rows)
+    match_scores = _flat(scores).index_select(0, matches.cells)
+    match_gradient = match_scores.sub_(logarithms).exp2_().mul_(upstream)
+
     gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.upstream[:, None])
-    _flat(gradient).index_add_(0, matches.cells, found)
+    _flat(gradient).index_add_(0, matches.cells, match_gradient)
     return gradient
 
 
@@ -275,35 +300,38 @@ def best_log_sums(
     >>> target, (total - math.log(math.e + math.e**2)).abs() < 1e-6
     (tensor([1.]), tensor([True]))
     """
-    chosen, seen = _choose(queries.detach(), keys.detach(), visible, min(k, len(keys)))
-    scores = torch.einsum(
-        "nd,nkd->nk", queries, keys.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
-    )
-    scores = (scores * scale).float() if scores.dtype != torch.float64 else scores * scale
-    hit = seen & (values[chosen] == targets[:, None])
-    return _log_sum(scores, hit), _log_sum(scores, seen)
+    chosen, is_visible = _choose(queries.detach(), keys.detach(), visible, min(k, len(keys)))
+    # The scores of the chosen keys are computed again, with a gradient.
+    chosen_keys = keys.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
+    scores = torch.einsum("nd,nkd->nk", queries, chosen_keys) * scale
+    if scores.dtype != torch.float64:
+        scores = scores.float()
+    is_target = is_visible & (values[chosen] == targets[:, None])
+    return _log_sum(scores, is_target), _log_sum(scores, is_visible)
 
 
 @torch.no_grad()
 def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Tensor, Tensor]:
     """The k best keys of each query, int64 [N, k], and whether it sees each of them, bool [N, k]."""
-    rows = max(1, CELLS_AT_ONCE // max(1, len(keys)))
-    found = []
-    for start in range(0, len(queries), rows):
-        part = slice(start, min(start + rows, len(queries)))
-        scores = (queries[part] @ keys.T).masked_fill_(
-            visible[part].hides(slice(0, len(keys))), -torch.inf
-        )
-        found.append(scores.topk(k, dim=1))
-    best = torch.cat([one.values for one in found])
-    return torch.cat([one.indices for one in found]), best > -torch.inf
+    rows_at_once = max(1, CELLS_AT_ONCE // max(1, len(keys)))
+    every_key = slice(0, len(keys))
+    scores = list[Tensor]()
+    indices = list[Tensor]()
+    for start in range(0, len(queries), rows_at_once):
+        rows = slice(start, min(start + rows_at_once, len(queries)))
+        hidden = visible[rows].hides(every_key)
+        row_scores = (queries[rows] @ keys.T).masked_fill_(hidden, -torch.inf)
+        best = row_scores.topk(k, dim=1)
+        scores.append(best.values)
+        indices.append(best.indices)
+    return torch.cat(indices), torch.cat(scores) > -torch.inf
 
 
 def _log_sum(scores: Tensor, counted: Tensor) -> Tensor:
     """log Σ exp of the counted scores of each row; -inf, without a gradient, if there are none."""
-    some = counted.any(1)
+    has_terms = counted.any(1)
     # A row of only -inf would have NaN gradients: such rows are filled with 0, and masked
     # afterwards.
     masked = scores.masked_fill(~counted, -torch.inf)
-    filled = torch.where(some[:, None], masked, torch.zeros_like(masked))
-    return filled.logsumexp(1).masked_fill(~some, -torch.inf)
+    filled = torch.where(has_terms[:, None], masked, torch.zeros_like(masked))
+    return filled.logsumexp(1).masked_fill(~has_terms, -torch.inf)

@@ -73,8 +73,11 @@ class Visible:
         [[1, 2], [2, 1]]
         """
         start, stop, hole_start, hole_stop = (bound[:, None] for bound in self._bounds)
-        hidden = torch.maximum(start, hole_start), torch.minimum(stop, hole_stop)
-        return _shared(start, stop, starts, stops) - _shared(*hidden, starts, stops)
+        # Only the part of the hole inside of [start, stop) hides keys.
+        hidden_start = torch.maximum(start, hole_start)
+        hidden_stop = torch.minimum(stop, hole_stop)
+        in_range = _shared(start, stop, starts, stops)
+        return in_range - _shared(hidden_start, hidden_stop, starts, stops)
 
     def cuts(self, keys: int) -> list[int]:
         """Increasing keys; between two of them, rows that all have the same bounds read every key

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.entries import HeldTokens, LogSums
+from stages.memory.entries import LogSums, StoredTokens
 
 
 class Reader(ABC):
@@ -27,7 +27,7 @@ class Reader(ABC):
 
     @final
     def read_dense(
-        self, log_p: Tensor, log_z: Tensor, memory: HeldTokens, weight: float | Tensor
+        self, log_p: Tensor, log_z: Tensor, memory: StoredTokens, weight: float | Tensor
     ) -> Tensor:
         """log p of every token with the memory read, [n, V].
 
@@ -39,11 +39,14 @@ class Reader(ABC):
             memory: log-sums of the tokens that it holds.
             weight: one number, or [n, 1].
         """
-        sums, log_z = memory.log_sums, log_z[:, None]
+        sums = memory.log_sums
+        log_z = log_z[:, None]
+
+        # A token of probability 1 that the memory lacks shows the factor of all such tokens.
         absent = LogSums(torch.full_like(sums.total, -torch.inf), sums.total, sums.max_score)
-        kept = self.read(log_p.new_zeros(len(log_p), 1), log_z, absent, weight)
-        held = self.read(log_p.gather(1, memory.tokens), log_z, sums, weight)
-        return (log_p + kept).scatter_(1, memory.tokens, held)
+        log_factor = self.read(log_p.new_zeros(len(log_p), 1), log_z, absent, weight)
+        stored = self.read(log_p.gather(1, memory.tokens), log_z, sums, weight)
+        return (log_p + log_factor).scatter_(1, memory.tokens, stored)
 
     @abstractmethod
     def _blend(
@@ -113,7 +116,10 @@ class Joint(Reader):
     def _blend(
         self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor
     ) -> Tensor:
-        ahead = memory.max_score + weight - log_z
-        model, entries = -ahead.clamp(min=0), ahead.clamp(max=0)
-        target = torch.logaddexp(log_p + model, memory.target + entries)
-        return target - torch.logaddexp(model, memory.total + entries)
+        # The larger of the two scales is the new zero; the other side is shifted below it.
+        lead = memory.max_score + weight - log_z
+        model_shift = -lead.clamp(min=0)
+        memory_shift = lead.clamp(max=0)
+        target = torch.logaddexp(log_p + model_shift, memory.target + memory_shift)
+        total = torch.logaddexp(model_shift, memory.total + memory_shift)
+        return target - total

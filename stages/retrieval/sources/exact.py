@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from stages.lineage.indexes import EXACT, text_splits
-from stages.memory.entries import Entries, HeldTokens, LogSums
+from stages.memory.entries import Entries, LogSums, StoredTokens
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Opening, Source
 from stages.search.config import forbidden_rows
@@ -206,7 +206,7 @@ class BySize(Retrieved):
         }
         return LogSums(**columns)
 
-    def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
+    def held(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
         return self.by_size[cutoff].held(rows, scale, self._width)
 
     def taken(self, rows: Tensor, targets: Tensor) -> Retrieved:

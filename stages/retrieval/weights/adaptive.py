@@ -15,9 +15,9 @@ from torch import Tensor
 from stages.memory.choice_network import (
     ChoiceNetwork,
     ChoicePositions,
-    beginning,
     fit_choice,
-    mixed,
+    initial_logits,
+    mix,
 )
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.weight_network import learn
@@ -63,7 +63,7 @@ class Adaptive(OnPositions):
         last = retrieved[-1]
         log_p = self.others(block, rows, retrieved)
         positions = ChoicePositions(self._inputs(last), log_p.double(), self._sums(last).T.double())
-        return positions.taken(~self._empty(last))
+        return positions.select(~self._empty(last))
 
     def learnt(self, positions: ChoicePositions) -> Record:
         point = self.best[-1]
@@ -72,7 +72,7 @@ class Adaptive(OnPositions):
             torch.log1p(torch.tensor(-point.weight)).double() + positions.log_p,
             torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
         )
-        offset = beginning(point.weight, best, len(self.numbers))
+        offset = initial_logits(point.weight, best, len(self.numbers))
         learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
         kept = learned is not None and learned.significant
         return {
@@ -96,7 +96,7 @@ class Adaptive(OnPositions):
         last = retrieved[-1]
         log_p = self.others(block, rows, retrieved)
         logits = self.model.outputs(self._inputs(last)).to(log_p.device)
-        mixture = mixed(log_p, self._sums(last).to(log_p), logits)
+        mixture = mix(log_p, self._sums(last).to(log_p), logits)
         # The network has no features for a context that finds nothing.
         log_p = torch.where(self._empty(last), log_p, mixture)
 
@@ -126,7 +126,7 @@ class Adaptive(OnPositions):
         sums = torch.stack([memory.log_sums.log_prob for memory in stored]).to(log_p)
 
         logits = self.model.outputs(self._inputs(last)[rows]).to(log_p.device)
-        log_p_stored = mixed(log_p.gather(1, tokens), sums, logits)
+        log_p_stored = mix(log_p.gather(1, tokens), sums, logits)
         # A token that no neighbour holds gets the share of reading none.
         log_p_others = log_p + logits.log_softmax(-1)[:, :1].to(log_p)
         mixture = log_p_others.scatter_(1, tokens, log_p_stored)

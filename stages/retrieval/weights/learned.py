@@ -91,7 +91,7 @@ class Learned(PerContext):
         ]
         contexts = positions.inputs[:, : len(CONTEXT)]
         return {
-            **PredictedGain.fitted(contexts, log_p - positions.log_p, shares).record,
+            **PredictedGain.fit(contexts, log_p - positions.log_p, shares).record,
             "searched": searched,
         }
 

@@ -31,7 +31,7 @@ class ByLength(PerContext):
         return match_features(*retrieved.scored(self.best[-1].cutoff))
 
     def fit(self, positions: Positions, weight: float) -> LengthWeights:
-        return LengthWeights.fitted(positions, weight)
+        return LengthWeights.fit(positions, weight)
 
 
 def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:

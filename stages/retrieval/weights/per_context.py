@@ -29,7 +29,7 @@ class OnPositions(Grid):
 
     step: ClassVar[Pass]
     kind: ClassVar[type[Any]] = Positions
-    """Class of the positions: tensors [n, …] by name, with methods `joined` and `taken`."""
+    """Class of the positions: tensors [n, …] by name, with methods `concat` and `select`."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class OnPositions(Grid):
         return (
             {}
             if not parts
-            else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
+            else {n: p.float().cpu().numpy() for n, p in vars(self.kind.concat(parts)).items()}
         )
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
@@ -90,7 +90,7 @@ class OnPositions(Grid):
         with thread_pool(
             small=True
         ):  # one thread: with several, sums would differ in the last digits
-            return self.learnt(self.kind.joined([self.kind(**part) for part in parts if part]))
+            return self.learnt(self.kind.concat([self.kind(**part) for part in parts if part]))
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings with the best numbers for all contexts, and a note that the last has others
@@ -149,7 +149,7 @@ class PerContext(OnPositions):
         found = Positions(
             self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
         )
-        return found.taken(~log_sums.empty)
+        return found.select(~log_sums.empty)
 
     def learnt(self, positions: Positions) -> Record:
         """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows

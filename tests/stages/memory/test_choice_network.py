@@ -9,9 +9,9 @@ import torch
 from stages.memory.choice_network import (
     ChoiceNetwork,
     ChoicePositions,
-    beginning,
     fit_choice,
-    mixed,
+    initial_logits,
+    mix,
 )
 from tests.oracles import adaptive as oracle
 
@@ -63,15 +63,15 @@ def test_dense_probabilities_sum_to_one() -> None:
     model, near, far = (torch.randn(4, 9, dtype=torch.float64).log_softmax(-1) for _ in range(3))
     near = near.masked_fill(torch.arange(9) > 3, -torch.inf).log_softmax(-1)
     torch.testing.assert_close(
-        mixed(model, torch.stack((near, far)), logits).exp().sum(-1), torch.ones(4).double()
+        mix(model, torch.stack((near, far)), logits).exp().sum(-1), torch.ones(4).double()
     )
 
 
 def test_a_network_begins_at_the_best_numbers_for_all() -> None:
-    shares = beginning(0.4, best=1, numbers=3).softmax(-1)
+    shares = initial_logits(0.4, best=1, numbers=3).softmax(-1)
     torch.testing.assert_close(shares.sum(), torch.tensor(1.0).double())
     torch.testing.assert_close(shares[[0, 2]], torch.tensor([0.6, 0.4]).double(), atol=0.05, rtol=0)
-    begun = ChoiceNetwork.constant(random_positions(0).inputs, beginning(0.4, 1, 3))
+    begun = ChoiceNetwork.constant(random_positions(0).inputs, initial_logits(0.4, 1, 3))
     torch.testing.assert_close(
         begun.outputs(random_positions(1).inputs).softmax(-1), shares.expand(N, -1)
     )
@@ -89,9 +89,9 @@ def test_contexts_that_differ_get_different_k_and_weights() -> None:
     right = torch.full((n, 3), 0.01, dtype=torch.float64)
     right[torch.arange(n), torch.tensor([2, 0, 1])[kind]] = 0.9
     positions = ChoicePositions(inputs, right[:, 0].log(), right[:, 1:].log())
-    fitted = fit_choice(positions, beginning(0.5, 1, 2))
+    fitted = fit_choice(positions, initial_logits(0.5, 1, 2))
     found = fitted.outputs(inputs).argmax(-1)
     assert (found == torch.tensor([2, 0, 1])[kind]).double().mean() > 0.95
     assert (
-        fit_choice(positions, beginning(0.5, 1, 2)).record == fitted.record
+        fit_choice(positions, initial_logits(0.5, 1, 2)).record == fitted.record
     )  # the same positions, the same network

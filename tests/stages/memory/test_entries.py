@@ -11,7 +11,7 @@ from stages.memory.entries import (
     dense_log_sums,
     find_matches,
     first_match,
-    held_log_sums,
+    log_sums_of_stored_tokens,
     target_log_sums,
 )
 from tests.oracles import memory as oracle
@@ -72,7 +72,7 @@ def test_an_entry_that_stands_for_several_counts_as_often(rows, scale, data):
     log_sums = target_log_sums(entries, find_matches(entries, targets), [scale], cutoffs)
     for c, cutoff in enumerate(cutoffs):
         dense = dense_log_sums(entries, scale, cutoff, VOCABULARY).log_prob.exp()
-        held = held_log_sums(entries, scale, cutoff)
+        held = log_sums_of_stored_tokens(entries, scale, cutoff)
         few = torch.zeros(n, VOCABULARY).scatter_(1, held.tokens, held.log_sums.log_prob.exp())
         for i in range(n):
             row = entries.scores[i].tolist(), entries.values[i].tolist()

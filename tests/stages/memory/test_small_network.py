@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.memory.small_network import SmallNetwork, fitted
+from stages.memory.small_network import SmallNetwork, fit_network
 
 N = 600
 
@@ -15,7 +15,7 @@ def inputs(seed: int = 0) -> torch.Tensor:
 
 
 def fit(x: torch.Tensor, y: torch.Tensor, seed: int = 0) -> SmallNetwork:
-    return fitted(
+    return fit_network(
         SmallNetwork.constant(x, 0.3, seed), x, lambda rows, o: (o - y[rows]).square().mean(), seed
     )
 
@@ -54,7 +54,7 @@ def test_where_it_is_fitted_from_stays_as_it_was():
     x = inputs()
     begun = SmallNetwork.constant(x, 0.3)
     before = begun.record
-    fitted(begun, x, lambda rows, o: (o - x[rows, 0]).square().mean())
+    fit_network(begun, x, lambda rows, o: (o - x[rows, 0]).square().mean())
     assert begun.record == before and not begun.inner.requires_grad
 
 

@@ -155,8 +155,8 @@ def test_each_weight_is_the_most_likely_one_with_its_prior() -> None:
             *(torch.from_numpy(one) for one in (inputs, np.log(model), np.log(memory)))
         )
     fitted, first = (
-        LengthWeights.fitted(positions, 0.3),
-        LengthWeights.fitted(positions, 0.3).record["weights"],
+        LengthWeights.fit(positions, 0.3),
+        LengthWeights.fit(positions, 0.3).record["weights"],
     )
     tried = np.linspace(1e-4, 1 - 1e-4, 5001)
     for row in np.unique(inputs, axis=0):
@@ -178,7 +178,7 @@ def test_a_memory_that_is_always_right_or_never_has_finite_weights() -> None:
     right[:500] = -torch.inf
     positions = Positions(inputs, torch.full((1000,), -800.0, dtype=torch.float64), right)
     low, high = (
-        LengthWeights.fitted(positions, 0.5)
+        LengthWeights.fit(positions, 0.5)
         .logits(torch.tensor([[1.0, 1, 1], [40.0, 1, 1]]))
         .sigmoid()
     )

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.entries import Entries, find_matches, joined
+from stages.memory.entries import Entries, find_matches, join_log_sums
 from stages.memory.readers.reader import Joint
 from stages.retrieval.scored_range import MatchedEntries, Retrieved, retrieve
 from tests.oracles import memory as oracle
@@ -113,7 +113,7 @@ def test_a_memory_with_nothing_in_any_part_is_empty_and_leaves_the_model_alone()
 def test_one_part_is_what_it_is_alone():
     one = retrieve(cells_of([[(1.0, 0), (0.5, 1)]]), torch.tensor([1]))
     log_sums = one.parts[0].log_sums([1.0], [2])
-    assert joined([log_sums]) is log_sums
+    assert join_log_sums([log_sums]) is log_sums
 
 
 def test_some_of_the_positions_keep_what_is_read_whatever_the_cutoff():

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from stages.memory.entries import Entries, LogSums, find_matches, held_log_sums, target_log_sums
+from stages.memory.entries import (
+    Entries,
+    LogSums,
+    find_matches,
+    log_sums_of_stored_tokens,
+    target_log_sums,
+)
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
@@ -58,7 +64,7 @@ class ReaderContract:
     def dense(
         self, reader: Reader, scores: torch.Tensor, entries: Entries, weight: float
     ) -> torch.Tensor:
-        held = held_log_sums(entries, 1.0, K)
+        held = log_sums_of_stored_tokens(entries, 1.0, K)
         return reader.read_dense(scores.log_softmax(-1), scores.logsumexp(-1), held, weight)
 
     def test_what_is_legal_holds_the_default_grid_and_the_ends_and_rises(self) -> None:

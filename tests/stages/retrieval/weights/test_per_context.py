@@ -49,7 +49,7 @@ def positions(right: float, wrong: float, seed: int = 0) -> Positions:
 
 def kept(all_of_them: Positions) -> list[Arrays]:
     """Two ranges, and one without a position."""
-    cut = [all_of_them.taken(rows) for rows in (torch.arange(250), torch.arange(250, N))]
+    cut = [all_of_them.select(rows) for rows in (torch.arange(250), torch.arange(250, N))]
     return [{}, *({name: part.float().numpy() for name, part in vars(one).items()} for one in cut)]
 
 
