@@ -67,7 +67,7 @@ class FastWeightAttention(memlm.StreamAttention[FastWeights]):
         return FastWeights(x.new_zeros(len(x), x.shape[2], x.shape[2]))
 
     def forward(
-        self, inputs: memlm.StreamInputs, passage: memlm.Passage, memory: FastWeights
+        self, inputs: memlm.StreamInputs, passage: memlm.SegmentContext, memory: FastWeights
     ) -> memlm.Attended[FastWeights]:
         x = inputs.normalized  # [B, m + n, d]: m cached positions, then the n that are read now
         ((begin, first, stop),) = (

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
     from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
-    from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
+    from stages.models.layers.sublayer import (
+        Attended,
+        SegmentContext,
+        StreamAttention,
+        StreamInputs,
+    )
     from stages.retrieval.read import interpolate, perplexity, read, recent, tune
 
 LATER = {
@@ -29,7 +34,12 @@ LATER = {
     "stages.models.config": ("StateArray",),
     "stages.models.language_model": ("LanguageModel", "new_model"),
     "stages.models.layers.settings": ("AttentionConfig", "StreamAttentionSettings"),
-    "stages.models.layers.sublayer": ("Attended", "Passage", "StreamAttention", "StreamInputs"),
+    "stages.models.layers.sublayer": (
+        "Attended",
+        "SegmentContext",
+        "StreamAttention",
+        "StreamInputs",
+    ),
     "stages.retrieval.read": ("interpolate", "perplexity", "read", "recent", "tune"),
 }
 """Names that need torch -> their modules."""
@@ -51,11 +61,11 @@ __all__ = [
     "Neighbors",
     "Page",
     "Part",
-    "Passage",
     "Reader",
     "Report",
     "ResourceError",
     "Scores",
+    "SegmentContext",
     "StateArray",
     "Store",
     "StreamAttention",

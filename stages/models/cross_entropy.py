@@ -16,7 +16,7 @@ are slower.
 """
 
 
-class Beside(NamedTuple):
+class MemoryTerms(NamedTuple):
     """Terms of a joint softmax besides the vocabulary's scores; each float [N], in nats.
 
     `within`: log-probability of the target within the class that is scored; 0 if the target itself
@@ -35,7 +35,7 @@ def linear_cross_entropy(
     hidden: Float[Tensor, "N d"],
     weight: Float[Tensor, "V d"],
     targets: Int64[Tensor, " N"],
-    beside: Beside | None = None,
+    beside: MemoryTerms | None = None,
     cap: float | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
@@ -199,8 +199,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # Gradients are computed here, while a block's scores are available: the backward pass only
         # scales them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
-        beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
-        grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
+        beside = None if memory[0] is None else MemoryTerms(*memory)  # type: ignore[arg-type]
+        grad_beside = None if beside is None else MemoryTerms(*map(torch.empty_like, beside))
         losses = []
         for block in _softmax_blocks(hidden, weight, cap):
             rows = block.rows
@@ -210,7 +210,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grads.add_plain(block)
             else:
                 joint, of_normalizer, of_target, of_beside = _joint(
-                    own, block.log_z, Beside(*(part[rows] for part in beside))
+                    own, block.log_z, MemoryTerms(*(part[rows] for part in beside))
                 )
                 losses.append(joint.sum())
                 grads.add(block, of_normalizer, of_target)
@@ -225,7 +225,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return *grads[:2], None, None, *grads[2:]
 
 
-def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
+def _joint(
+    own: Tensor, log_z: Tensor, beside: MemoryTerms
+) -> tuple[Tensor, Tensor, Tensor, MemoryTerms]:
     """-log p of targets with scores `own`, and its derivatives with respect to `log_z`, `own` and
     `beside`.
     """
@@ -233,7 +235,7 @@ def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, 
     target = torch.logaddexp(model, beside.target)
     total = torch.logaddexp(log_z, beside.total)
     by_own = -(model - target).exp()
-    by_beside = Beside(by_own, -(beside.target - target).exp(), (beside.total - total).exp())
+    by_beside = MemoryTerms(by_own, -(beside.target - target).exp(), (beside.total - total).exp())
     return total - target, (log_z - total).exp(), by_own, by_beside
 
 

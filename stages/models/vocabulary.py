@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
-from stages.models.cross_entropy import Beside, capped, linear_cross_entropy, linear_log_prob
+from stages.models.cross_entropy import MemoryTerms, capped, linear_cross_entropy, linear_log_prob
 from stages.models.layers.dropout import Dropout
 
 INITIAL_NORM = 0.3
@@ -141,7 +141,7 @@ class FullVocabulary(InputTable):
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
     ) -> Tensor:
-        beside = Beside(torch.zeros_like(memory_total), memory_target, memory_total)
+        beside = MemoryTerms(torch.zeros_like(memory_total), memory_target, memory_total)
         return linear_cross_entropy(*self._factors(hidden), targets, beside, self.cap) / len(
             targets
         )
@@ -251,7 +251,7 @@ class AdaptiveVocabulary(Vocabulary):
         for part in tails:
             log_prob, _ = linear_log_prob(part.hidden, part.weight, part.targets)
             within = within.index_add(0, part.rows, log_prob)
-        beside = Beside(within, memory_target, memory_total)
+        beside = MemoryTerms(within, memory_target, memory_total)
         return linear_cross_entropy(head.hidden, head.weight, head.targets, beside) / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,8 +31,8 @@ from stages.training.optimizer import (
     freeze_others,
     learning_rate_factor,
     make_optimizer,
-    set_apart,
     set_learning_rates,
+    split_groups,
 )
 from stages.training.ranks import mean_over_ranks
 from stages.training.replay import Replayable, replay_step, total
@@ -246,7 +246,7 @@ class Updates(Replayable):
         if run.config.lora is not None:
             groups = factors_alone(groups, run.model)
         freeze_others(run.model, groups)
-        groups = set_apart(groups, run.model)
+        groups = split_groups(groups, run.model)
         self._clipped_together = clipped_together(run.model, groups)
         return make_optimizer(run.config.optimizer, groups)
 

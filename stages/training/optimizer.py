@@ -15,7 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from stages.methods.method import ParameterGroup
-from stages.models.layers.sublayer import LearnsApart
+from stages.models.layers.sublayer import HasSeparateParameters
 from stages.training.config import OptimizerConfig, ScheduleConfig
 
 
@@ -81,9 +81,13 @@ def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
         part.train(any(learned) or not learned)
 
 
-def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:
+def split_groups(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:
     """The groups without parameters that layers train separately, followed by groups of these."""
-    asked = [part.apart() for part in model.modules() if isinstance(part, LearnsApart)]
+    asked = [
+        part.separate_parameters()
+        for part in model.modules()
+        if isinstance(part, HasSeparateParameters)
+    ]
     apart = {id(parameter) for one in asked for parameter in one.parameters}
     common = [
         group._replace(parameters=[p for p in group.parameters if id(p) not in apart])

@@ -123,7 +123,7 @@ def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
         blocks = len(
             model.attention.layers or range(model.layers)
         )  # no list of layers: there may be very many
-        numbers += blocks * model.attention.taken_numbers(model)
+        numbers += blocks * model.attention.stored_activations(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
 

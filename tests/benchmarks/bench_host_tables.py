@@ -21,7 +21,7 @@ from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers.hashed_ngrams import HashedNgrams
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.training.config import OptimizerConfig
-from stages.training.optimizer import clip, make_optimizer, set_apart, set_learning_rates
+from stages.training.optimizer import clip, make_optimizer, set_learning_rates, split_groups
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_replay import Alive
 
@@ -34,7 +34,7 @@ def updates(rows: int, by_rows: bool) -> tuple[Callable[[], None], list[Tensor]]
     model = TransformerXLConfig(vocab_size=VOCABULARY, width=WIDTH)
     layer = HashedNgrams(model, HashedNgramsSettings(slots=rows // TABLES, on_host=by_rows))
     layer.initialize(1)
-    groups = set_apart([ParameterGroup(list(layer.parameters()))], layer)
+    groups = split_groups([ParameterGroup(list(layer.parameters()))], layer)
     optimizer = make_optimizer(OptimizerConfig(), groups)
     set_learning_rates(optimizer, 1e-3)
     tokens = torch.from_numpy(zipf(ROWS * LENGTH).astype("int64")).view(ROWS, LENGTH)

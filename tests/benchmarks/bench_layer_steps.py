@@ -26,7 +26,7 @@ from stages.models.backbone import State
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig
-from stages.training.optimizer import make_optimizer, set_apart
+from stages.training.optimizer import make_optimizer, split_groups
 from tests.benchmarks.profiling import own_times, shares
 
 LENGTH, ROWS, TYPES = 256, 4, 257
@@ -103,7 +103,7 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
     config = parse_model({"backbone": "transformer-xl", "mem_length": LENGTH, **sizes, **changes})
     model = LanguageModel(config.sized(TYPES, LENGTH)).train()
     optimizer = make_optimizer(
-        OptimizerConfig(), set_apart([ParameterGroup(list(model.parameters()))], model)
+        OptimizerConfig(), split_groups([ParameterGroup(list(model.parameters()))], model)
     )
     tokens, state = torch.randint(TYPES, (ROWS, LENGTH)), None
     back = torch.full(tokens.shape, 1 << 30) if model.config.reads.documents else None

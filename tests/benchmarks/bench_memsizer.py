@@ -45,8 +45,8 @@ BURST = 10
 
 def summing(layer: MemSizer, x: Tensor) -> tuple[Callable[[Tensor], Tensor], int]:
     """A reader of the token behind a window [1, t, d], and the bytes that it keeps."""
-    _, before = layer.going_on(x, layer.begin(x), 0)
-    return lambda token: layer.going_on(token, before, x.shape[1])[0], before.values.nbytes
+    _, before = layer.continue_window(x, layer.begin(x), 0)
+    return lambda token: layer.continue_window(token, before, x.shape[1])[0], before.values.nbytes
 
 
 def caching(layer: SoftmaxAttention, x: Tensor) -> tuple[Callable[[Tensor], Tensor], int]:

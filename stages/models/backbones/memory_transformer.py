@@ -12,7 +12,7 @@ from stages.models.backbones.stream_configs import MemoryTransformerConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.relative import relative_scores
 from stages.models.layers.settings import DenseSettings, Nothing
-from stages.models.layers.sublayer import Attended, Dense, Passage, initialize
+from stages.models.layers.sublayer import Attended, Dense, SegmentContext, initialize
 from stages.models.vocabulary import INITIAL_NORM
 
 
@@ -73,7 +73,7 @@ class TokenRows(Rows):
         self.position_bias = nn.Parameter(torch.zeros_like(self.content_bias))
         nn.init.xavier_uniform_(self.distance.weight)
 
-    def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
+    def token_scores(self, q: Tensor, k: Tensor, passage: SegmentContext) -> Tensor:
         """Scores of the latest K tokens, [heads, B, n, K], as in Transformer-XL."""
         r = (
             self.distance(passage.distances[-(k.shape[2] + 1) :])
@@ -127,7 +127,7 @@ class Block(StreamBlock):
         return Nothing()
 
     def forward(
-        self, past: Tensor, x: Tensor, passage: Passage, memory: Nothing
+        self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Nothing
     ) -> tuple[Tensor, Tensor, Attended[Any]]:
         rows, tokens = x.tensor_split((self.memory_tokens,), 1)
         after, _ = (
@@ -141,7 +141,9 @@ class Block(StreamBlock):
         )
         return torch.cat((after, tokens), 1), ffn_input, Attended(tokens, memory)
 
-    def memory_attention(self, past: Tensor, rows: Tensor, passage: Passage) -> WeightedValues:
+    def memory_attention(
+        self, past: Tensor, rows: Tensor, passage: SegmentContext
+    ) -> WeightedValues:
         """Attention of memory rows to themselves and to E."""
         ((begin, _, _),) = passage.spans
         k, v = self.rows.keys_values(
@@ -150,7 +152,7 @@ class Block(StreamBlock):
         return WeightedValues(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
 
     def token_attention(
-        self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage
+        self, past: Tensor, rows: Tensor, tokens: Tensor, passage: SegmentContext
     ) -> WeightedValues:
         """Attention of tokens to memory rows, to E unless memory is a bottleneck, and to their
         segment.
@@ -184,7 +186,7 @@ class MemoryTransformer(SegmentedByDistance):
                 nn.init.normal_(begun, std=INITIAL_NORM * config.width**-0.5)
             )
 
-    def made_blocks(self, config: MemoryTransformerConfig) -> list[StreamBlock]:
+    def build_blocks(self, config: MemoryTransformerConfig) -> list[StreamBlock]:
         self.controller = (
             Rows(config) if config.shared_controller and config.memory_tokens else None
         )

@@ -14,7 +14,7 @@ from stages.models.backbones.stream_configs import DistancesConfig, SegmentedCon
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import in_blocks, memory_of, of_blocks, present
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import Attended, Passage, Span
+from stages.models.layers.sublayer import Attended, SegmentContext, Span
 
 
 class StreamBlock(nn.Module, ABC):
@@ -27,7 +27,7 @@ class StreamBlock(nn.Module, ABC):
     def begin(self, x: Tensor) -> NamedTuple:
         """Create the memory of a new stream; inputs [B, n, d] give its B, dtype and device."""
 
-    def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
+    def apply_lookup(self, x: Tensor, passage: SegmentContext, memory: Any) -> tuple[Tensor, Any]:
         """Apply the block's lookup of tokens, if it has one: its input [B, n, d], as it is cached,
         and the memory.
         """
@@ -35,7 +35,7 @@ class StreamBlock(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, past: Tensor, x: Tensor, passage: Passage, memory: Any
+        self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Any
     ) -> tuple[Tensor, Tensor | None, Attended[Any]]:
         """Cached inputs [B, m, d] and inputs [B, n, d] -> output, feed-forward input, and result of
         attention.
@@ -69,7 +69,7 @@ class Segmented(Backbone):
         assert config.segment_length is not None, "the stage fills it in"
         self.length, self.memory = config.segment_length, config.lengths.cached
         self.dropout = Dropout(config.dropout)
-        self.blocks = nn.ModuleList(self.made_blocks(config))
+        self.blocks = nn.ModuleList(self.build_blocks(config))
         self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
         self.keeps_graph = any(block.keeps_graph for block in self.blocks)
         self.leading: nn.Parameter | None = None
@@ -78,7 +78,7 @@ class Segmented(Backbone):
         """
 
     @abstractmethod
-    def made_blocks(self, config: Any) -> list[StreamBlock]:
+    def build_blocks(self, config: Any) -> list[StreamBlock]:
         """Create the blocks, with initialized weights."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Segmented(Backbone):
 
     @abstractmethod
     def distances(self, longest: int, like: Tensor) -> Tensor:
-        """`Passage.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and
+        """`SegmentContext.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and
         device.
         """
 
@@ -160,7 +160,7 @@ class Segmented(Backbone):
             self._spans(carried.cached.shape[2], number, carried.place),
         )
         distances = self.distances(max(span.stop - span.begin for span in spans), x)
-        passage = Passage(
+        passage = SegmentContext(
             cached,
             carried.place,
             spans,
@@ -175,7 +175,7 @@ class Segmented(Backbone):
         for block, past, memory in zip(
             self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True
         ):
-            x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
+            x, memory = cast(StreamBlock, block).apply_lookup(x, passage, memory)
             # Detached, because a cache with a graph would keep all earlier segments in memory.
             kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)

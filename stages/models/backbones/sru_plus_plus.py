@@ -13,7 +13,7 @@ from stages.models.backbones.segmented import Segmented, StreamBlock
 from stages.models.backbones.stream_configs import Cell, SRUPlusPlusConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.stacks import lower
-from stages.models.layers.sublayer import Attended, Passage
+from stages.models.layers.sublayer import Attended, SegmentContext
 
 
 def cells(
@@ -109,7 +109,7 @@ class Projection(nn.Module):
             # code.
             self.out.weight.mul_((1 - config.dropout) ** 0.5)
 
-    def forward(self, raw: Tensor, passage: Passage) -> Tensor:
+    def forward(self, raw: Tensor, passage: SegmentContext) -> Tensor:
         if self.keys_values is None or self.alpha is None:
             mixed = self.down(raw[:, passage.cached :])
         else:
@@ -118,7 +118,7 @@ class Projection(nn.Module):
             mixed = queries + self.alpha * self._attended(queries, z, passage)
         return self.out(self.dropout(self.norm(mixed)))
 
-    def _attended(self, queries: Tensor, z: Tensor, passage: Passage) -> Tensor:
+    def _attended(self, queries: Tensor, z: Tensor, passage: SegmentContext) -> Tensor:
         assert self.keys_values is not None
         ((begin, _, stop),) = passage.spans  # one span, because cells are memory
         k, v = self.keys_values(z[:, begin:stop]).chunk(2, -1)
@@ -168,7 +168,7 @@ class Layer(StreamBlock):
         return Cell(x.new_zeros(len(x), x.shape[2]))
 
     def forward(
-        self, past: Tensor, x: Tensor, passage: Passage, memory: Cell
+        self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Cell
     ) -> tuple[Tensor, None, Attended[Cell]]:
         run = self.run(past, x, passage, memory)
         with torch.autocast(x.device.type, enabled=False):
@@ -178,7 +178,7 @@ class Layer(StreamBlock):
             h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
         return h, None, Attended(h, Cell(run.cells[-1]))
 
-    def run(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> Run:
+    def run(self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Cell) -> Run:
         """Run the recurrence over x [B, L, d], after cached inputs [B, M, d] and the previous cell."""
         u = self.projection(torch.cat((past, x), 1), passage)
         with torch.autocast(x.device.type, enabled=False):  # half precision loses sums in the cells
@@ -194,7 +194,7 @@ class Layer(StreamBlock):
 class SRUPlusPlus(Segmented):
     """Embeddings -> f, which is also the only key; carries inputs and cells of each layer."""
 
-    def made_blocks(self, config: SRUPlusPlusConfig) -> list[StreamBlock]:
+    def build_blocks(self, config: SRUPlusPlusConfig) -> list[StreamBlock]:
         return [Layer(config, number + 1) for number in range(config.layers)]
 
     def block_input(self, embedded: Tensor) -> Tensor:

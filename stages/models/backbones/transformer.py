@@ -62,14 +62,14 @@ class Block(ChosenLayers):
         """
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
-    def going_on(
+    def continue_window(
         self, x: Tensor, inputs: Inputs, memory: BlockMemory, place: int
     ) -> tuple[Tensor, Tensor, BlockMemory]:
         """Outputs of `forward` for the inputs of a window after the first `place`, and the memory
         after them.
         """
         x, looked_up = self.look_up(x, inputs.tokens, inputs.document_offset, memory.lookup)
-        attended, memory_after = self.attention.going_on(
+        attended, memory_after = self.attention.continue_window(
             self.attention_norm(x), memory.attention, place
         )
         return *self._fed(x + self.dropout(attended)), BlockMemory(memory_after, looked_up)
@@ -104,7 +104,7 @@ class Transformer(Backbone, Compilable):
         was given.
         """
         if inputs.state is not None:
-            return self._going_on(inputs, inputs.state)
+            return self._continue_window(inputs, inputs.state)
         embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
         # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too;
@@ -114,7 +114,7 @@ class Transformer(Backbone, Compilable):
             x, ffn_input = block(x, inputs.tokens, inputs.document_offset)
         return Encoding(self.norm(x), ffn_input)
 
-    def _going_on(self, inputs: Inputs, state: Mapping[str, Tensor]) -> Encoding:
+    def _continue_window(self, inputs: Inputs, state: Mapping[str, Tensor]) -> Encoding:
         """Read the next inputs of a window. The state is `place`, int64 [1], and the memory of each
         block.
 
@@ -127,7 +127,7 @@ class Transformer(Backbone, Compilable):
         memories = [cast(Block, block).begin(x) for block in self.blocks]
         memories = of_blocks(state, memories) if state else memories
         for number, block in enumerate(self.blocks):
-            x, ffn_input, memories[number] = cast(Block, block).going_on(
+            x, ffn_input, memories[number] = cast(Block, block).continue_window(
                 x, inputs, memories[number], place
             )
         # The place stays on the CPU, so that reading it does not wait for a GPU.

@@ -13,7 +13,7 @@ from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import BlockMemory
 from stages.models.layers.stacks import ChosenLayers, initialize_layers
-from stages.models.layers.sublayer import Attended, Passage, StreamInputs
+from stages.models.layers.sublayer import Attended, SegmentContext, StreamInputs
 
 
 class Block(ChosenLayers, StreamBlock):
@@ -26,14 +26,14 @@ class Block(ChosenLayers, StreamBlock):
     def begin(self, x: Tensor) -> NamedTuple:
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
-    def looked_up(
-        self, x: Tensor, passage: Passage, memory: BlockMemory
+    def apply_lookup(
+        self, x: Tensor, passage: SegmentContext, memory: BlockMemory
     ) -> tuple[Tensor, BlockMemory]:
         x, after = self.look_up(x, passage.tokens, passage.document_offset, memory.lookup)
         return x, memory._replace(lookup=after)
 
     def forward(
-        self, past: Tensor, x: Tensor, passage: Passage, memory: BlockMemory
+        self, past: Tensor, x: Tensor, passage: SegmentContext, memory: BlockMemory
     ) -> tuple[Tensor, Tensor, Attended[BlockMemory]]:
         """Cached inputs [B, m, d] and inputs [B, n, d] -> residual stream, feed-forward input,
         result of attention.
@@ -57,7 +57,7 @@ class TransformerXL(SegmentedByDistance, Compilable):
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.
     """
 
-    def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
+    def build_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
         initialize_layers(blocks, config.layers)
         return [*blocks]

@@ -15,10 +15,10 @@ from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import (
-    Apart,
     Attended,
-    LearnsApart,
-    Passage,
+    HasSeparateParameters,
+    SegmentContext,
+    SeparateParameters,
     Span,
     StreamAttention,
     StreamInputs,
@@ -61,7 +61,7 @@ class Compression(nn.Module):
         return POOLS[self.name](windows, 2) if self.taps is None else self.taps(windows.flatten(2))
 
 
-class CompressiveAttention(StreamAttention[Slots], LearnsApart):
+class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
     """Relative attention with slots before the cached inputs; a slot counts as one position in
     distances.
 
@@ -84,16 +84,18 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         self.relative.initialize(blocks)
         self.compress.initialize()
 
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """Parameters of the compression, clipped separately: their large loss must not scale down
         other gradients.
         """
-        return Apart(list(self.compress.parameters()))
+        return SeparateParameters(list(self.compress.parameters()))
 
     def begin(self, x: Tensor) -> Slots:
         return Slots(x.new_empty(len(x), 0, x.shape[2], dtype=self._exact))
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> Attended[Slots]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Slots
+    ) -> Attended[Slots]:
         hidden = self.relative.attend(*self.before(inputs, passage, memory))
         if not passage.ends_segment:
             return Attended(hidden, memory, self._unused() if self.training else None)
@@ -110,8 +112,8 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
 
     def before(
-        self, inputs: StreamInputs, passage: Passage, memory: Slots
-    ) -> tuple[Tensor, Passage]:
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Slots
+    ) -> tuple[Tensor, SegmentContext]:
         """Slots and inputs, normalized, [B, s + m + n, d], and the passage in which slots count as
         cached.
         """
@@ -130,7 +132,9 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
             distances = self.dropout(vectors.to(distances.dtype))
         return x, passage._replace(cached=cached, spans=[span], distances=distances)
 
-    def looked(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, int]:
+    def looked(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Slots
+    ) -> tuple[Tensor, int]:
         """Attention weights of each position on slots, cached inputs and its segment, and the
         number of slots.
 
@@ -159,7 +163,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
             return self.compress(left)
 
     def reconstruction_loss(
-        self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor
+        self, inputs: StreamInputs, passage: SegmentContext, left: Tensor, new: Tensor
     ) -> Tensor:
         """Loss of information in the slots: mean squared difference of attention outputs, by
         content only.

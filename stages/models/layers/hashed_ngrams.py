@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.memory_settings import HashedNgramsSettings, NgramMemory
 from stages.models.layers.settings import AttentionConfig
-from stages.models.layers.sublayer import Apart, LearnsApart, Lookup
+from stages.models.layers.sublayer import HasSeparateParameters, Lookup, SeparateParameters
 
 EPSILON = 1e-6
 """Added to the mean square in the norms."""
@@ -129,7 +129,7 @@ class RowsGate(nn.Module):
         return scores.sigmoid()
 
 
-class HashedNgrams(Lookup[NgramMemory], LearnsApart):
+class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
     """Adds gated rows of the latest n-grams, and a causal convolution of them.
 
     Rows and convolution begin at zero. So the layer initially adds nothing, and n-grams that
@@ -181,11 +181,11 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         self._parameters = {"table": table, **self._parameters}
         return self
 
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """The tables: few positions read each row, so a small or falling learning rate would not
         move it.
         """
-        return Apart([self.table], self.settings.table_lr)
+        return SeparateParameters([self.table], self.settings.table_lr)
 
     def begin(self, x: Tensor) -> NgramMemory:
         tokens = torch.full((len(x), self.settings.before), NO_TOKEN, device=x.device)

@@ -16,7 +16,7 @@ from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sublayer import (
     Attended,
-    Passage,
+    SegmentContext,
     StreamAttention,
     StreamInputs,
     initialize,
@@ -184,7 +184,7 @@ def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tenso
 SMALLEST_VARIANCE = 1e-6
 
 
-class Look(NamedTuple):
+class Readout(NamedTuple):
     """Outputs of n queries that read a signal, and the normal density with which each head read it."""
 
     hidden: Float[Tensor, "B n d"]
@@ -215,7 +215,7 @@ class SignalReader(nn.Module):
         q: Float[Tensor, "B heads n d_head"],
         signal: Float[Tensor, "B N d"],
         seen: Bool[Tensor, "B n"],
-    ) -> Look:
+    ) -> Readout:
         """Read the signal; `seen` marks the queries that may see it, and the others get 0."""
         # a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
         focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(
@@ -226,7 +226,7 @@ class SignalReader(nn.Module):
         mean, variance = place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
         values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
         read = self.basis.expected(mean, variance) @ values
-        return Look(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
+        return Readout(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
 
 
 class Gate(nn.Module):
@@ -334,20 +334,22 @@ class InfinityAttention(StreamAttention[Signal]):
         )
         return Signal(signal, left, x.new_zeros(rows, BINS) if self.sticky else None)
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Signal) -> Attended[Signal]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Signal
+    ) -> Attended[Signal]:
         projected = self.relative.project(inputs.normalized, passage)
         local = self.relative.read(projected, passage)
         with torch.autocast(local.device.type, enabled=False):
             signal = self._written(passage, memory)
             seen = self._seen(signal, passage)
-            look: Look = self.reader(
+            look: Readout = self.reader(
                 projected.queries.transpose(0, 1).to(signal.dtype), signal, seen
             )
             loss = self.divergence(look, seen) if self.training else None
             after = self._after(inputs, passage, memory, signal.detach(), look)
         return Attended(local + look.hidden, after, loss)
 
-    def _written(self, passage: Passage, memory: Signal) -> Tensor:
+    def _written(self, passage: SegmentContext, memory: Signal) -> Tensor:
         """Coefficients that the current segment reads, [B, N, d]; at its start, inputs that left
         the cache enter.
         """
@@ -362,7 +364,7 @@ class InfinityAttention(StreamAttention[Signal]):
             signal, left = signal * (before >= self.length), left * (before >= ages[:, None])
         return self.writer(signal, left, memory.attention)
 
-    def _seen(self, signal: Tensor, passage: Passage) -> Tensor:
+    def _seen(self, signal: Tensor, passage: SegmentContext) -> Tensor:
         """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's
         first position.
         """
@@ -372,7 +374,7 @@ class InfinityAttention(StreamAttention[Signal]):
         place = passage.place + torch.arange(passage.document_offset.shape[1], device=signal.device)
         return holds & (passage.document_offset >= place)
 
-    def divergence(self, look: Look, seen: Tensor) -> Tensor:
+    def divergence(self, look: Readout, seen: Tensor) -> Tensor:
         """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), averaged over layers, rows, heads and positions; queries
         outside `seen` add 0.
 
@@ -385,7 +387,12 @@ class InfinityAttention(StreamAttention[Signal]):
         return divergence.sum() * (self.weight / (rows * heads * self.length))
 
     def _after(
-        self, inputs: StreamInputs, passage: Passage, memory: Signal, signal: Tensor, look: Look
+        self,
+        inputs: StreamInputs,
+        passage: SegmentContext,
+        memory: Signal,
+        signal: Tensor,
+        look: Readout,
     ) -> Signal:
         """Compute the memory after a passage."""
         left = memory.left

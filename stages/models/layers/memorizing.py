@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from stages.models.layers.memory_settings import KeysAndValues, MemorizingSettings
 from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import (
-    Apart,
     Attended,
-    LearnsApart,
-    Passage,
+    HasSeparateParameters,
+    SegmentContext,
+    SeparateParameters,
     StreamAttention,
     StreamInputs,
     initialize,
@@ -160,7 +160,7 @@ USUAL_LENGTH = 128
 """Segment length that is assumed if the model has none."""
 
 
-class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
+class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters):
     """Local attention and attention to the best k of N entries, mixed by one gate for each head.
 
     Queries and keys are normalized to length 1, and each head has a learned scale. At the end of a
@@ -190,9 +190,9 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         nn.init.constant_(self.gate, self.gate_bias)
         nn.init.zeros_(self.distance.bias)
 
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """The gates, if they have a learning rate of their own."""
-        return Apart([self.gate] if self.gate_lr else [], self.gate_lr)
+        return SeparateParameters([self.gate] if self.gate_lr else [], self.gate_lr)
 
     def begin(self, x: Tensor) -> KeysAndValues:
         shape = (len(x), self.heads, 0, x.shape[2] // self.heads)
@@ -212,7 +212,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         return (self.log_scale + (bounded - self.log_scale).detach()).exp()
 
     def forward(
-        self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues
+        self, inputs: StreamInputs, passage: SegmentContext, memory: KeysAndValues
     ) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
@@ -242,7 +242,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         return Attended(hidden, memory)
 
     def _with_memory(
-        self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues
+        self, q: Tensor, local: Tensor, passage: SegmentContext, memory: KeysAndValues
     ) -> Tensor:
         """Mix `local` with what is read from memory, weighted by the gate; queries that see no
         entry keep `local`.

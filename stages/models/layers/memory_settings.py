@@ -135,7 +135,7 @@ class InfinitySettings(StreamAttentionSettings):
         signal, left = (StateArray((1, number, model.width)) for number in (self.basis, context))
         return Signal(signal, left, StateArray((1, BINS)) if self.sticky else None)
 
-    def taken_numbers(self, model: AttentionConfig) -> int:
+    def stored_activations(self, model: AttentionConfig) -> int:
         """Number of attention weights, one for each head and function."""
         return model.heads * self.basis
 
@@ -199,7 +199,7 @@ class MemorizingSettings(StreamAttentionSettings):
         array = StateArray((1, model.heads, self.long_length, model.width // model.heads))
         return KeysAndValues(array, array)
 
-    def taken_numbers(self, model: AttentionConfig) -> int:
+    def stored_activations(self, model: AttentionConfig) -> int:
         """Size of the keys and values of the k best entries of all heads."""
         return 2 * min(self.neighbors, self.long_length) * model.width
 

@@ -102,12 +102,12 @@ class MemSizer(RecurrentAttention[Summed]):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        return self.going_on(x, self.begin(x), 0)[0]
+        return self.continue_window(x, self.begin(x), 0)[0]
 
     def begin(self, x: Tensor) -> Summed:
         return Summed(x.new_zeros(len(x), self.slots, x.shape[2], dtype=self.query.weight.dtype))
 
-    def going_on(self, x: Tensor, memory: Summed, place: int) -> tuple[Tensor, Summed]:
+    def continue_window(self, x: Tensor, memory: Summed, place: int) -> tuple[Tensor, Summed]:
         """Outputs for the next n positions [B, n, d] of a window, and the memory; each position
         takes the same time.
         """

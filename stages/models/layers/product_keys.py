@@ -14,7 +14,12 @@ from torch import distributed as ranks
 
 from stages.models.layers.memory_settings import MemoryPlusSettings, ProductKeysSettings
 from stages.models.layers.settings import AttentionConfig
-from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart, SharesWeights
+from stages.models.layers.sublayer import (
+    FeedForward,
+    HasSeparateParameters,
+    SeparateParameters,
+    SharesWeights,
+)
 
 
 class SharedBatchNorm(nn.BatchNorm1d):
@@ -104,7 +109,7 @@ def _pairs(k: int) -> tuple[Tensor, Tensor]:
     return pairs[:, 0], pairs[:, 1]
 
 
-class Found(NamedTuple):
+class TopKeys(NamedTuple):
     """Slots that each head found at each position, and their weights."""
 
     slots: Tensor
@@ -139,7 +144,7 @@ class Lookup(nn.Module):
         nn.init.zeros_(self.query.bias)
         nn.init.uniform_(self.keys, -(self.keys.shape[3] ** -0.5), self.keys.shape[3] ** -0.5)
 
-    def forward(self, x: Tensor) -> Found:
+    def forward(self, x: Tensor) -> TopKeys:
         """Find the best slots for inputs [B, L, d]."""
         with torch.autocast(x.device.type, enabled=False):
             queries: Tensor = self.query(x.to(self.keys.dtype)).flatten(0, 1)
@@ -158,16 +163,16 @@ class Lookup(nn.Module):
                 part.transpose(0, 1).unflatten(0, x.shape[:2])
                 for part in (slots, scores.softmax(-1))
             )
-            return Found(*by_position)
+            return TopKeys(*by_position)
 
 
-def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
+def read_slots(found: TopKeys, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
     """Weighted sum of the values of the slots that all heads found.
 
     One head at one position found slots 2 and 0, with weights 3/4 and 1/4; the values of the slots
     are 10, 20 and 30:
 
-    >>> found = Found(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
+    >>> found = TopKeys(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
     >>> read_slots(found, torch.tensor([[10.0], [20.0], [30.0]])).flatten()
     tensor([25.])
     """
@@ -189,7 +194,7 @@ class HasSlots(ABC):
         """Values of the slots, [slots, d]; layers may share them."""
 
 
-class ProductKeys(FeedForward, LearnsApart, HasSlots):
+class ProductKeys(FeedForward, HasSeparateParameters, HasSlots):
     """Weighted sum of the values of the slots that the heads find.
 
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.
@@ -209,18 +214,18 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
     def table(self) -> nn.Parameter:
         return self.values
 
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """The values: few positions read each of them, so a small or falling learning rate would
         not move them.
         """
-        return Apart([self.values], self.value_lr)
+        return SeparateParameters([self.values], self.value_lr)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
         return read_slots(self.lookup(x), self.values)
 
 
-class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
+class MemoryPlus(FeedForward, HasSeparateParameters, SharesWeights, HasSlots):
     """(y ⊙ SiLU(x W_1)) W_2, where y is the heads' weighted sum of values; all blocks share one
     table of these.
 
@@ -255,9 +260,9 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
             if weight is not None:
                 nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """The values, if this layer owns them."""
-        return Apart([] if self.values is None else [self.values], self.value_lr)
+        return SeparateParameters([] if self.values is None else [self.values], self.value_lr)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.models.layers.settings import AttentionConfig, Nothing, RelativeSettings
 from stages.models.layers.sublayer import (
     Attended,
-    Passage,
+    SegmentContext,
     StreamAttention,
     StreamInputs,
     initialize,
@@ -151,14 +151,16 @@ class RelativeAttention(StreamAttention[Nothing]):
     def begin(self, x: Tensor) -> Nothing:
         return Nothing()
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Nothing) -> Attended[Nothing]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Nothing
+    ) -> Attended[Nothing]:
         return Attended(self.attend(inputs.normalized, passage), memory)
 
-    def attend(self, x: Tensor, passage: Passage) -> Tensor:
+    def attend(self, x: Tensor, passage: SegmentContext) -> Tensor:
         """[B, m + n, d] -> [B, n, d]; the first m positions are cached."""
         return self.read(self.project(x, passage), passage)
 
-    def project(self, x: Tensor, passage: Passage) -> Projected:
+    def project(self, x: Tensor, passage: SegmentContext) -> Projected:
         """Queries of the n new positions, and keys and values of all m + n."""
         # Cached positions need no queries.
         weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
@@ -166,21 +168,21 @@ class RelativeAttention(StreamAttention[Nothing]):
         k, v = self._heads_first(F.linear(x, weight_kv), 2)
         return Projected(q, k, v)
 
-    def read(self, projected: Projected, passage: Passage) -> Tensor:
+    def read(self, projected: Projected, passage: SegmentContext) -> Tensor:
         """Compute the term that is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
         biases, spans = (self.content_bias, self.position_bias), self._by_span(projected, passage)
         read = [relative_attention(*span, *biases, dropout) for span in spans]
         return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
 
-    def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
+    def weights(self, x: Tensor, passage: SegmentContext) -> list[Tensor]:
         """Attention weights of each span, [heads, B, queries, positions that it sees]."""
         by_span = self._by_span(self.project(x, passage), passage)
         biases = self.content_bias, self.position_bias
         return [relative_scores(q, k, r, *biases).softmax(-1) for q, k, _, r in by_span]
 
     def _by_span(
-        self, projected: Projected, passage: Passage
+        self, projected: Projected, passage: SegmentContext
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries, keys, values and projected distances of each span."""
         cached = passage.cached

@@ -106,7 +106,7 @@ class StreamAttentionSettings(SublayerSettings):
         Raises: UsageError if it cannot read such segments.
         """
 
-    def taken_numbers(self, model: "AttentionConfig") -> int:
+    def stored_activations(self, model: "AttentionConfig") -> int:
         """Number of values that training stores for what one position reads from the layer's
         memory.
         """

@@ -118,7 +118,7 @@ class ChosenLayers(nn.Module):
     ) -> tuple[Tensor, Any]:
         """Residual stream [B, n, d] after the lookup, and the lookup's memory.
 
-        `tokens` and `document_offset` are int64 [B, n], as in `Passage`.
+        `tokens` and `document_offset` are int64 [B, n], as in `SegmentContext`.
         """
         # Inputs have offsets if any layer of the model asks for them. A lookup whose scope is the
         # stream must not see those that an attention asked for.

@@ -31,7 +31,7 @@ class Sublayer(nn.Module, ABC):
         """Initialize the weights; `blocks` is the number of blocks in the stack."""
 
 
-class Apart(NamedTuple):
+class SeparateParameters(NamedTuple):
     """Parameters in a separate group, whose gradient is clipped separately."""
 
     parameters: list[nn.Parameter]
@@ -41,11 +41,11 @@ class Apart(NamedTuple):
     """
 
 
-class LearnsApart(ABC):
+class HasSeparateParameters(ABC):
     """A module with parameters in a separate group."""
 
     @abstractmethod
-    def apart(self) -> Apart:
+    def separate_parameters(self) -> SeparateParameters:
         """The group of these parameters, and its learning rate."""
 
 
@@ -99,7 +99,7 @@ class RecurrentAttention(WindowAttention, Generic[Memory]):
         """
 
     @abstractmethod
-    def going_on(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
+    def continue_window(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
         """Output of `forward` for the n positions after the first `place`, and the memory after
         them.
         """
@@ -127,7 +127,7 @@ class Lookup(Sublayer, Generic[Memory]):
 
         Args:
             x: residual stream, [B, n, d].
-            tokens, document_offset: int64 [B, n], as in `Passage`.
+            tokens, document_offset: int64 [B, n], as in `SegmentContext`.
             memory: memory of the positions before.
         """
 
@@ -160,7 +160,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Passage(NamedTuple):
+class SegmentContext(NamedTuple):
     """n positions of a stream that are read together, after m cached ones; indices count from the
     first cached.
     """
@@ -235,7 +235,9 @@ class StreamAttention(Sublayer, Generic[Memory]):
         """
 
     @abstractmethod
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Memory
+    ) -> Attended[Memory]:
         """Read a passage; memory is that before it."""
 
 

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from stages.models import cross_entropy
-from stages.models.cross_entropy import Beside, linear_cross_entropy, linear_log_prob
+from stages.models.cross_entropy import MemoryTerms, linear_cross_entropy, linear_log_prob
 
 
 @pytest.fixture(params=[1, 7, 1000])
@@ -84,13 +84,15 @@ def memory_beside(n):
     target[::5] = -torch.inf
     total[::10] = -torch.inf
     far = torch.tensor([0.0, 300.0, -300.0], dtype=torch.float64).repeat(n)[:n]
-    return Beside(*(part.requires_grad_() for part in (-within.abs(), target + far, total + far)))
+    return MemoryTerms(
+        *(part.requires_grad_() for part in (-within.abs(), target + far, total + far))
+    )
 
 
 @CAPS
 def test_a_joint_softmax_is_one_softmax_over_vocabulary_and_memory(problem, cap):
     hidden, weight, targets = problem
-    beside = Beside(*(part.detach().requires_grad_() for part in memory_beside(len(targets))))
+    beside = MemoryTerms(*(part.detach().requires_grad_() for part in memory_beside(len(targets))))
     inputs = (hidden, weight, *beside)
     loss = linear_cross_entropy(hidden, weight, targets, beside, cap)
     scores = scores_of(hidden, weight, cap)
@@ -108,7 +110,7 @@ def test_an_empty_memory_changes_nothing(problem):
     hidden, weight, targets = problem
     nothing = torch.full((len(targets),), -torch.inf, dtype=torch.float64)
     joint = linear_cross_entropy(
-        hidden, weight, targets, Beside(torch.zeros_like(nothing), nothing, nothing)
+        hidden, weight, targets, MemoryTerms(torch.zeros_like(nothing), nothing, nothing)
     )
     plain = linear_cross_entropy(hidden, weight, targets)
     torch.testing.assert_close(joint, plain, rtol=1e-14, atol=0)

@@ -7,18 +7,18 @@ from torch import nn
 from stages.methods.method import ParameterGroup
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers.memory_settings import ProductKeysSettings
-from stages.models.layers.sublayer import Apart, LearnsApart
+from stages.models.layers.sublayer import HasSeparateParameters, SeparateParameters
 from stages.training.config import OptimizerConfig
 from stages.training.optimizer import (
     clipped_together,
     make_optimizer,
-    set_apart,
     set_learning_rates,
+    split_groups,
 )
 from tests.stages.training.test_loop import V, trainer
 
 
-class Table(nn.Module, LearnsApart):
+class Table(nn.Module, HasSeparateParameters):
     def __init__(self, lr):
         super().__init__()
         self.rows, self.scale, self.lr = (
@@ -27,8 +27,8 @@ class Table(nn.Module, LearnsApart):
             lr,
         )
 
-    def apart(self):
-        return Apart([self.rows], self.lr)
+    def separate_parameters(self):
+        return SeparateParameters([self.rows], self.lr)
 
 
 def model(lr=0.5):
@@ -44,7 +44,7 @@ def test_they_are_taken_out_of_the_groups_that_have_them():
     net = model()
     learnt = [ParameterGroup([*net["first"].parameters(), *net["table"].parameters()], 0.1)]
     learnt += [ParameterGroup(list(net["last"].parameters()))]
-    common, other, apart = set_apart(learnt, net)
+    common, other, apart = split_groups(learnt, net)
     assert names(net, common.parameters) == ["first.weight", "first.bias", "table.scale"]
     assert names(net, other.parameters) == ["last.weight", "last.bias"]
     assert names(net, apart.parameters) == ["table.rows"]
@@ -61,13 +61,13 @@ def test_they_are_taken_out_of_the_groups_that_have_them():
 
 def test_what_is_frozen_does_not_learn_apart():
     net = model()
-    assert len(set_apart([ParameterGroup(list(net["last"].parameters()))], net)) == 1
+    assert len(split_groups([ParameterGroup(list(net["last"].parameters()))], net)) == 1
 
 
 def test_a_model_without_them_learns_as_before():
     net = nn.Linear(2, 2)
     learnt = [ParameterGroup(list(net.parameters()))]
-    assert set_apart(learnt, net) == learnt
+    assert split_groups(learnt, net) == learnt
     assert clipped_together(net, learnt) == [list(net.parameters())]
 
 
@@ -76,7 +76,7 @@ def test_a_rate_of_their_own_does_not_change_and_goes_without_decay(own, rate, d
     net = model(own)
     optimizer = make_optimizer(
         OptimizerConfig(lr=0.1, weight_decay=0.1),
-        set_apart([ParameterGroup(list(net.parameters()))], net),
+        split_groups([ParameterGroup(list(net.parameters()))], net),
     )
     set_learning_rates(optimizer, 0.02)
     found = {
@@ -89,7 +89,7 @@ def test_a_rate_of_their_own_does_not_change_and_goes_without_decay(own, rate, d
 
 def test_a_factor_of_their_group_multiplies_their_own_rate():
     net = model(0.5)
-    groups = set_apart([ParameterGroup(list(net.parameters()), 0.1)], net)
+    groups = split_groups([ParameterGroup(list(net.parameters()), 0.1)], net)
     optimizer = make_optimizer(OptimizerConfig(lr=0.1), groups)
     set_learning_rates(optimizer, 0.02)
     found = {
@@ -105,7 +105,7 @@ def test_a_factor_of_their_group_multiplies_their_own_rate():
 
 def test_each_layer_that_learns_apart_is_clipped_by_itself():
     net = nn.ModuleDict({"one": Table(0.5), "other": Table(None), "last": nn.Linear(2, 2)})
-    groups = set_apart([ParameterGroup(list(net.parameters()))], net)
+    groups = split_groups([ParameterGroup(list(net.parameters()))], net)
     together = [names(net, parameters) for parameters in clipped_together(net, groups)]
     assert together == [
         ["one.scale", "other.scale", "last.weight", "last.bias"],

@@ -17,8 +17,8 @@ from stages.training.config import OptimizerConfig, ScheduleConfig
 from stages.training.optimizer import (
     learning_rate_factor,
     make_optimizer,
-    set_apart,
     set_learning_rates,
+    split_groups,
 )
 
 
@@ -81,7 +81,7 @@ def learned(
     torch.manual_seed(0)
     model = LanguageModel(config)
     optimizer = make_optimizer(
-        OptimizerConfig(lr=lr), set_apart([ParameterGroup(list(model.parameters()))], model)
+        OptimizerConfig(lr=lr), split_groups([ParameterGroup(list(model.parameters()))], model)
     )
     schedule, step = ScheduleConfig(warmup=updates // 20, final=0.05), 0
     while step < updates:

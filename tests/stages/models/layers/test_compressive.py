@@ -145,7 +145,7 @@ def test_it_begins_as_the_mean():
 
 def test_what_compresses_learns_apart():
     net = LanguageModel(config(SHAPES[0]))
-    (first, _) = (block.attention.apart() for block in net.backbone.blocks)
+    (first, _) = (block.attention.separate_parameters() for block in net.backbone.blocks)
     assert [p.shape for p in first.parameters] == [(D, 2 * D), (D,)]
     assert first.lr is None
 

@@ -191,7 +191,7 @@ def test_it_begins_as_nothing_and_what_was_never_read_stays_nothing():
 
 
 def test_tables_learn_apart():
-    apart = layer(table_lr=0.5).apart()
+    apart = layer(table_lr=0.5).separate_parameters()
     assert [p.shape for p in apart.parameters] == [(5 + 7 + 11 + 13, 3)]
     assert apart.lr == 0.5
 

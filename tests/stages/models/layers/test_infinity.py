@@ -15,7 +15,7 @@ from stages.models.backbone import Inputs
 from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.layers.infinity import Look
+from stages.models.layers.infinity import Readout
 from stages.models.layers.memory_settings import InfinitySettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.models.backbones.contract import BackboneContract
@@ -170,7 +170,7 @@ def test_the_loss_is_0_where_attention_is_as_wide_as_it_should_be_and_grows_to_b
     layer = model(SHAPES[0]._replace(deviation=0.7), kl=1.0).backbone.blocks[0].attention
     seen, mean = torch.ones(2, 4, dtype=torch.bool), torch.rand(2, HEADS, 4)
     wide, right, narrow = (
-        float(layer.divergence(Look(mean, mean, torch.full_like(mean, factor * 0.49)), seen))
+        float(layer.divergence(Readout(mean, mean, torch.full_like(mean, factor * 0.49)), seen))
         for factor in (2, 1, 0.5)
     )
     assert right == pytest.approx(0, abs=1e-6)

@@ -217,4 +217,7 @@ def test_gates_begin_where_they_are_told_and_may_learn_at_their_own_rate():
     for made in (usual, told):
         made.initialize(1)
     assert usual.gate.tolist() == [0, 0] and told.gate.tolist() == [5, 5]
-    assert (usual.apart().parameters, told.apart()) == ([], ([told.gate], 1e-2))
+    assert (usual.separate_parameters().parameters, told.separate_parameters()) == (
+        [],
+        ([told.gate], 1e-2),
+    )

@@ -79,7 +79,7 @@ def test_a_window_that_is_read_in_pieces_is_that_of_one_pass(cuts):
     with torch.no_grad():
         whole, pieces, before = made(x), [], made.begin(x)
         for start, stop in pairwise([0, *cuts, T]):
-            piece, before = made.going_on(x[:, start:stop], before, start)
+            piece, before = made.continue_window(x[:, start:stop], before, start)
             pieces.append(piece)
             assert before.values.shape == (2, 4, D)
     torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-12, atol=1e-12)
