@@ -35,7 +35,7 @@ def linear_cross_entropy(
     hidden: Float[Tensor, "N d"],
     weight: Float[Tensor, "V d"],
     targets: Int64[Tensor, " N"],
-    beside: MemoryTerms | None = None,
+    memory: MemoryTerms | None = None,
     cap: float | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
@@ -48,7 +48,7 @@ def linear_cross_entropy(
     Args:
         weight: of the same dtype as the hidden states.
         targets: in 0 … V-1.
-        beside: terms of a memory, of the same dtype; all of them get gradients. None: no memory.
+        memory: terms of a memory, of the same dtype; all of them get gradients. None: no memory.
         cap: c; scores become c tanh(score / c). None: they stay as they are.
     Returns: scalar of hidden's dtype; 0 for N = 0.
 
@@ -57,7 +57,7 @@ def linear_cross_entropy(
     >>> linear_cross_entropy(torch.zeros(2, 1), torch.ones(4, 1), torch.tensor([0, 3]))
     tensor(2.7726)
     """
-    return _LinearCrossEntropy.apply(hidden, weight, targets, cap, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
+    return _LinearCrossEntropy.apply(hidden, weight, targets, cap, *(memory or (None,) * 3))  # type: ignore[no-untyped-call]
 
 
 def linear_log_prob(
@@ -135,12 +135,12 @@ class _Gradients:
         weight: Tensor,
         targets: Tensor,
         cap: float | None,
-        wanted: tuple[bool, ...],
+        needed: tuple[bool, ...],
     ) -> None:
-        self.read = hidden, weight, targets
+        self.inputs = (hidden, weight, targets)
         self.cap = cap
-        self.hidden = torch.empty_like(hidden) if wanted[0] else None
-        self.weight = torch.zeros_like(weight) if wanted[1] else None
+        self.hidden = torch.empty_like(hidden) if needed[0] else None
+        self.weight = torch.zeros_like(weight) if needed[1] else None
 
     def add_plain(self, block: _Block) -> None:
         """Add the gradient of Σ logsumexp(scores) - score of the target. Overwrites the block.
@@ -168,12 +168,13 @@ class _Gradients:
         """
         hidden, weight, targets = self._rows(block)
         if self.cap is not None:
-            slope = (
-                block.scores.div_(self.cap).square_().neg_().add_(1)
-            )  # of c tanh(s / c): 1 - tanh²(s / c)
+            # The slope of c tanh(s / c) is 1 - tanh²(s / c).
+            slope = block.scores.div_(self.cap).square_().neg_().add_(1)
             block.probs.mul_(slope)
             by_target = by_target * slope.gather(1, targets[:, None]).squeeze(1)
-        by_normalizer, by_target = by_normalizer[:, None], by_target[:, None]
+
+        by_normalizer = by_normalizer[:, None]
+        by_target = by_target[:, None]
         if self.hidden is not None:
             grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
             grad.mul_(by_normalizer).addcmul_(by_target, weight.index_select(0, targets))
@@ -183,7 +184,8 @@ class _Gradients:
 
     def _rows(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [n, d] of a block, the weight, and targets [n]."""
-        return self.read[0][block.rows], self.read[1], self.read[2][block.rows]
+        hidden, weight, targets = self.inputs
+        return hidden[block.rows], weight, targets[block.rows]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -194,29 +196,33 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         cap: float | None,
-        *memory: Tensor | None,
+        *memory_terms: Tensor | None,
     ) -> Tensor:
         # Gradients are computed here, while a block's scores are available: the backward pass only
         # scales them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
-        beside = None if memory[0] is None else MemoryTerms(*memory)  # type: ignore[arg-type]
-        grad_beside = None if beside is None else MemoryTerms(*map(torch.empty_like, beside))
+        memory: MemoryTerms | None = None
+        grad_memory: MemoryTerms | None = None
+        if memory_terms[0] is not None:
+            memory = MemoryTerms(*memory_terms)  # type: ignore[arg-type]
+            grad_memory = MemoryTerms(*map(torch.empty_like, memory))
+
         losses = []
         for block in _softmax_blocks(hidden, weight, cap):
             rows = block.rows
-            own = block.scores.gather(1, targets[rows, None]).squeeze(1)
-            if beside is None or grad_beside is None:
-                losses.append((block.log_z - own).sum())
+            target_scores = block.scores.gather(1, targets[rows, None]).squeeze(1)
+            if memory is None or grad_memory is None:
+                losses.append((block.log_z - target_scores).sum())
                 grads.add_plain(block)
-            else:
-                joint, of_normalizer, of_target, of_beside = _joint(
-                    own, block.log_z, MemoryTerms(*(part[rows] for part in beside))
-                )
-                losses.append(joint.sum())
-                grads.add(block, of_normalizer, of_target)
-                for part, grad in zip(grad_beside, of_beside, strict=True):
-                    part[rows] = grad
-        ctx.save_for_backward(grads.hidden, grads.weight, *(grad_beside or (None,) * 3))
+                continue
+
+            memory_of_rows = MemoryTerms(*(term[rows] for term in memory))
+            joint = _joint(target_scores, block.log_z, memory_of_rows)
+            losses.append(joint.loss.sum())
+            grads.add(block, joint.by_log_z, joint.by_target_score)
+            for term, grad in zip(grad_memory, joint.by_memory, strict=True):
+                term[rows] = grad
+        ctx.save_for_backward(grads.hidden, grads.weight, *(grad_memory or (None,) * 3))
         return reduce(torch.add, losses) if losses else hidden.new_zeros(())
 
     @staticmethod
@@ -225,18 +231,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return *grads[:2], None, None, *grads[2:]
 
 
-def _joint(
-    own: Tensor, log_z: Tensor, beside: MemoryTerms
-) -> tuple[Tensor, Tensor, Tensor, MemoryTerms]:
-    """-log p of targets with scores `own`, and its derivatives with respect to `log_z`, `own` and
-    `beside`.
-    """
-    model = own + beside.within
-    target = torch.logaddexp(model, beside.target)
-    total = torch.logaddexp(log_z, beside.total)
-    by_own = -(model - target).exp()
-    by_beside = MemoryTerms(by_own, -(beside.target - target).exp(), (beside.total - total).exp())
-    return total - target, (log_z - total).exp(), by_own, by_beside
+class _Joint(NamedTuple):
+    """-log p of each target, and its derivatives with respect to what it is computed from."""
+
+    loss: Tensor
+    by_log_z: Tensor
+    by_target_score: Tensor
+    by_memory: MemoryTerms
+
+
+def _joint(target_scores: Tensor, log_z: Tensor, memory: MemoryTerms) -> _Joint:
+    """-log p of targets in a softmax over the vocabulary and a memory, all [n]."""
+    model = target_scores + memory.within
+    target = torch.logaddexp(model, memory.target)
+    total = torch.logaddexp(log_z, memory.total)
+    # Each derivative is the share of a term in the sum that it is part of.
+    by_target_score = -(model - target).exp()
+    by_memory_target = -(memory.target - target).exp()
+    by_memory_total = (memory.total - total).exp()
+    by_memory = MemoryTerms(by_target_score, by_memory_target, by_memory_total)
+    return _Joint(total - target, (log_z - total).exp(), by_target_score, by_memory)
 
 
 class _LinearLogProb(torch.autograd.Function):

@@ -3,6 +3,7 @@ have more memory.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -67,7 +68,8 @@ class Segmented(Backbone):
     def __init__(self, config: SegmentedConfig) -> None:
         super().__init__()
         assert config.segment_length is not None, "the stage fills it in"
-        self.length, self.memory = config.segment_length, config.lengths.cached
+        self.length = config.segment_length
+        self.memory = config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(self.build_blocks(config))
         self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
@@ -102,29 +104,37 @@ class Segmented(Backbone):
         The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its
         number.
         """
-        embedded = inputs.embedded
-        if inputs.state is None:
-            cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
-            carried = Carried(
-                cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks]
-            )
-        else:
-            memories = of_blocks(inputs.state, self.memories)
-            carried = Carried(inputs.state["cached"], int(inputs.state["place"]), memories)
-        hidden, ffn_input, losses = list[Tensor](), list[Tensor](), list[Tensor]()
-        borders = self._borders(embedded.shape[1], carried.place)
-        for start, stop in pairwise((0, *borders, embedded.shape[1])):
-            f, g, carried, auxiliary = self._read(inputs.between(start, stop), carried)
-            hidden.append(f)
-            ffn_input += [] if g is None else [g]
-            losses += auxiliary
-        total = torch.stack(losses).sum() if losses else None
-        g = torch.cat(ffn_input, 1) if ffn_input else None
-        # The place stays on the CPU, so that reading it does not wait for a GPU.
-        state = {"cached": carried.cached, "place": torch.tensor([carried.place])} | in_blocks(
-            carried.memories
+        carried = (
+            self._begin(inputs.embedded) if inputs.state is None else self._carried(inputs.state)
         )
-        return Encoding(torch.cat(hidden, 1), g, state, total)
+        hidden = list[Tensor]()
+        ffn_inputs = list[Tensor]()
+        losses = list[Tensor]()
+        length = inputs.embedded.shape[1]
+        borders = self._borders(length, carried.place)
+        for start, stop in pairwise((0, *borders, length)):
+            f, g, carried, auxiliary_losses = self._read(inputs.between(start, stop), carried)
+            hidden.append(f)
+            if g is not None:
+                ffn_inputs.append(g)
+            losses += auxiliary_losses
+
+        ffn_input = torch.cat(ffn_inputs, 1) if ffn_inputs else None
+        auxiliary_loss = torch.stack(losses).sum() if losses else None
+        # The place stays on the CPU, so that reading it does not wait for a GPU.
+        place = torch.tensor([carried.place])
+        state = {"cached": carried.cached, "place": place} | in_blocks(carried.memories)
+        return Encoding(torch.cat(hidden, 1), ffn_input, state, auxiliary_loss)
+
+    def _begin(self, embedded: Tensor) -> Carried:
+        """State before the first position of streams with embeddings [B, n, d]."""
+        cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
+        memories = [cast(StreamBlock, block).begin(embedded) for block in self.blocks]
+        return Carried(cached, 0, memories)
+
+    def _carried(self, state: Mapping[str, Tensor]) -> Carried:
+        """State from its tensors by name."""
+        return Carried(state["cached"], int(state["place"]), of_blocks(state, self.memories))
 
     def _borders(self, number: int, place: int) -> list[int]:
         """Positions at which to cut a call into passages: the ends of segments, if they cannot be
@@ -133,10 +143,9 @@ class Segmented(Backbone):
         With gradients they cannot, because a segment's loss must have no gradient in earlier ones.
         With memory they cannot, because a segment reads what the previous one wrote at its end.
         """
-        together = not self.reads_segments_apart and not any(
-            present(spec) for spec in self.memories
-        )
-        if not torch.is_grad_enabled() and together:
+        has_memory = any(present(spec) for spec in self.memories)
+        apart = self.reads_segments_apart or has_memory
+        if not apart and not torch.is_grad_enabled():
             return []
         return list(range(self.length - place, number, self.length))
 
@@ -146,60 +155,66 @@ class Segmented(Backbone):
         """f, g and the state for positions that are read together, and the auxiliary losses of
         layers.
         """
-        embedded, rows, ffn_input = inputs.embedded, 0, None
+        embedded = inputs.embedded
         number = embedded.shape[1]
+        num_leading = 0
         if self.leading is not None:
-            rows = len(self.leading)
-            embedded = torch.cat(
-                (self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1
-            )
+            num_leading = len(self.leading)
+            leading = self.leading.to(embedded.dtype).expand(len(embedded), -1, -1)
+            embedded = torch.cat((leading, embedded), 1)
         x = self.block_input(embedded)
-        after = (carried.place + number) % self.length
-        cached, spans = (
-            carried.cached.shape[2],
-            self._spans(carried.cached.shape[2], number, carried.place),
-        )
+
+        cached = carried.cached.shape[2]
+        place_after = (carried.place + number) % self.length
+        spans = self._spans(cached, number, carried.place)
         distances = self.distances(max(span.stop - span.begin for span in spans), x)
         passage = SegmentContext(
             cached,
             carried.place,
             spans,
             distances,
-            after == 0,
+            place_after == 0,
             inputs.document_offset,
             inputs.tokens,
         )
+
         # The cache grows during a segment. At its end it is cut to M positions before the next one.
-        forget = max(0, cached + number - self.memory - after)
-        kept, memories, losses = [], [], []
-        for block, past, memory in zip(
-            self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True
-        ):
+        num_dropped = max(0, cached + number - self.memory - place_after)
+        caches = list[Tensor]()
+        memories = list[Any]()
+        losses = list[Tensor]()
+        ffn_input = None
+        # Caches may be in the precision of an earlier call.
+        pasts = carried.cached.to(x.dtype)
+        for block, past, memory in zip(self.blocks, pasts, carried.memories, strict=True):
             x, memory = cast(StreamBlock, block).apply_lookup(x, passage, memory)
             # Detached, because a cache with a graph would keep all earlier segments in memory.
-            kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
+            cache = torch.cat((past, x[:, num_leading:].detach()), 1)
+            caches.append(cache[:, num_dropped:])
             x, ffn_input, attended = block(past, x, passage, memory)
-            memory = attended.memory
-            if not block.keeps_graph:
-                memory = memory_of(
-                    {name: part.detach() for name, part in present(memory).items()}, memory
-                )
-            memories.append(memory)
-            losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
-        return (
-            self.block_output(x[:, rows:]),
-            ffn_input,
-            Carried(torch.stack(kept), after, memories),
-            losses,
-        )
+            memories.append(attended.memory if block.keeps_graph else _detach(attended.memory))
+            if attended.auxiliary_loss is not None:
+                losses.append(attended.auxiliary_loss)
+
+        after = Carried(torch.stack(caches), place_after, memories)
+        return self.block_output(x[:, num_leading:]), ffn_input, after, losses
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """Spans by segment of the `number` positions after the cached ones."""
         end = cached + number
-        starts = range(cached - place, end, self.length)
-        return [
-            Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts
-        ]
+        spans = list[Span]()
+        for start in range(cached - place, end, self.length):
+            # The first segment may have begun among the cached positions, the last may go on.
+            first = max(start, cached)
+            stop = min(start + self.length, end)
+            spans.append(Span(max(0, start - self.memory), first, stop))
+        return spans
+
+
+def _detach(memory: Any) -> Any:
+    """The memory of a block, without gradients."""
+    parts = {name: part.detach() for name, part in present(memory).items()}
+    return memory_of(parts, memory)
 
 
 class SegmentedByDistance(Segmented):

@@ -21,7 +21,8 @@ class Positions(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.width, self.max_positions = config.width, config.max_positions
+        self.width = config.width
+        self.max_positions = config.max_positions
         self.learned = None
         if config.positions == "learned":
             assert config.max_positions is not None, "the stage fills it in"
@@ -68,11 +69,12 @@ class Block(ChosenLayers):
         """Outputs of `forward` for the inputs of a window after the first `place`, and the memory
         after them.
         """
-        x, looked_up = self.look_up(x, inputs.tokens, inputs.document_offset, memory.lookup)
-        attended, memory_after = self.attention.continue_window(
+        x, lookup_memory = self.look_up(x, inputs.tokens, inputs.document_offset, memory.lookup)
+        attended, attention_memory = self.attention.continue_window(
             self.attention_norm(x), memory.attention, place
         )
-        return *self._fed(x + self.dropout(attended)), BlockMemory(memory_after, looked_up)
+        hidden, ffn_input = self._fed(x + self.dropout(attended))
+        return hidden, ffn_input, BlockMemory(attention_memory, lookup_memory)
 
     def _fed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         ffn_input = self.ffn_norm(x)
@@ -120,15 +122,18 @@ class Transformer(Backbone, Compilable):
 
         An empty state is the start of the window.
         """
-        embedded, place = inputs.embedded, int(state["place"]) if state else 0
-        x = self.dropout(
-            embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place)
-        )
+        embedded = inputs.embedded
+        place = int(state["place"]) if state else 0
+        positions = self.positions(embedded.shape[1], embedded.device, place)
+        x = self.dropout(embedded * self.scale + positions)
+
         memories = [cast(Block, block).begin(x) for block in self.blocks]
-        memories = of_blocks(state, memories) if state else memories
+        if state:
+            memories = of_blocks(state, memories)
         for number, block in enumerate(self.blocks):
+            memory = memories[number]
             x, ffn_input, memories[number] = cast(Block, block).continue_window(
-                x, inputs, memories[number], place
+                x, inputs, memory, place
             )
         # The place stays on the CPU, so that reading it does not wait for a GPU.
         after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}

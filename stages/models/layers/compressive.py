@@ -36,17 +36,18 @@ class Compression(nn.Module):
 
     def __init__(self, name: str, width: int, rate: int) -> None:
         super().__init__()
-        self.name, self.rate = name, rate
+        self.name = name
+        self.rate = rate
         self.taps = nn.Linear(rate * width, width) if name == "conv" else None
 
     @torch.no_grad()
     def initialize(self) -> None:
         """Set each tap to the identity divided by c."""
-        if self.taps is not None:
-            self.taps.weight.copy_(
-                torch.eye(self.taps.out_features).repeat(1, self.rate) / self.rate
-            )
-            self.taps.bias.zero_()
+        if self.taps is None:
+            return
+        identity = torch.eye(self.taps.out_features)
+        self.taps.weight.copy_(identity.repeat(1, self.rate) / self.rate)
+        self.taps.bias.zero_()
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
         """[B, n, d] -> [B, n / c, d]; n must be a multiple of c.
@@ -57,8 +58,10 @@ class Compression(nn.Module):
         [2.0, 7.0]
         """
         windows = x.unflatten(1, (-1, self.rate))
+        if self.taps is None:
+            return POOLS[self.name](windows, 2)
         # Windows do not overlap, so the convolution is one product of c concatenated inputs.
-        return POOLS[self.name](windows, 2) if self.taps is None else self.taps(windows.flatten(2))
+        return self.taps(windows.flatten(2))
 
 
 class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
@@ -76,7 +79,8 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
         self.compress = Compression(settings.compression, config.width, settings.rate)
-        self.most, self.cached = settings.long_length, config.lengths.cached
+        self.max_slots = settings.long_length
+        self.cached = config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
 
@@ -96,20 +100,22 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
     def forward(
         self, inputs: StreamInputs, passage: SegmentContext, memory: Slots
     ) -> Attended[Slots]:
-        hidden = self.relative.attend(*self.before(inputs, passage, memory))
+        x, passage_with_slots = self.before(inputs, passage, memory)
+        hidden = self.relative.attend(x, passage_with_slots)
         if not passage.ends_segment:
             return Attended(hidden, memory, self._unused() if self.training else None)
-        left = self.dropped(inputs)
-        new = self.compressed(left)
+
+        dropped = self.dropped(inputs)
+        new = self.compressed(dropped)
         slots = torch.cat((memory.slots, new.detach()), 1)
-        # Divided by the number of layers, so that the total weight of this loss does not depend on
-        # depth.
-        loss = (
-            self.reconstruction_loss(inputs, passage, left, new) / self.layers
-            if self.training
-            else None
-        )
-        return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
+        latest = slots[:, max(0, slots.shape[1] - self.max_slots) :]
+
+        loss = None
+        if self.training:
+            # Divided by the number of layers, so that the total weight of this loss does not depend
+            # on depth.
+            loss = self.reconstruction_loss(inputs, passage, dropped, new) / self.layers
+        return Attended(hidden, Slots(latest), loss)
 
     def before(
         self, inputs: StreamInputs, passage: SegmentContext, memory: Slots
@@ -120,16 +126,16 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         ((begin, first, stop),) = passage.spans
         slots = memory.slots.to(inputs.raw.dtype)
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
+
         # Indices counted from the first cached input; now they count from the first slot.
-        more = slots.shape[1] - begin
-        cached, span, distances = (
-            passage.cached + more,
-            Span(0, first + more, stop + more),
-            passage.distances,
-        )
-        if len(distances) <= span.stop:  # slots are farther back
+        shift = slots.shape[1] - begin
+        span = Span(0, first + shift, stop + shift)
+        distances = passage.distances
+        # Slots are farther back than cached inputs.
+        if len(distances) <= span.stop:
             vectors = sinusoids(span.stop + 1, distances.shape[1], distances.device).flip(0)
             distances = self.dropout(vectors.to(distances.dtype))
+        cached = passage.cached + shift
         return x, passage._replace(cached=cached, spans=[span], distances=distances)
 
     def looked(
@@ -148,7 +154,8 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         """Raw inputs that leave the cache at the end of the segment, detached, in full precision,
         [B, r, d].
         """
-        return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach().to(self._exact)
+        number = max(0, inputs.raw.shape[1] - self.cached)
+        return inputs.raw[:, :number].detach().to(self._exact)
 
     @property
     def _exact(self) -> torch.dtype:
@@ -157,13 +164,13 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         """
         return self.relative.qkv.weight.dtype
 
-    def compressed(self, left: Tensor) -> Tensor:
+    def compressed(self, dropped: Tensor) -> Tensor:
         """[B, r, d] -> [B, r / c, d], in full precision because slots are kept for long."""
-        with torch.autocast(left.device.type, enabled=False):
-            return self.compress(left)
+        with torch.autocast(dropped.device.type, enabled=False):
+            return self.compress(dropped)
 
     def reconstruction_loss(
-        self, inputs: StreamInputs, passage: SegmentContext, left: Tensor, new: Tensor
+        self, inputs: StreamInputs, passage: SegmentContext, dropped: Tensor, new: Tensor
     ) -> Tensor:
         """Loss of information in the slots: mean squared difference of attention outputs, by
         content only.
@@ -173,17 +180,19 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         nothing was dropped.
 
         Args:
-            left: inputs that were dropped, [B, r, d].
+            dropped: inputs that leave the cache, [B, r, d].
             new: their slots, [B, r / c, d].
         Source: Rae et al. 2020 (arXiv:1911.05507), section 3.2, "attention-reconstruction".
         """
-        if not left.shape[1]:
+        if not dropped.shape[1]:
             return self._unused()
-        with torch.autocast(left.device.type, enabled=False):
-            own = inputs.normalized[:, passage.cached - passage.place :].detach().to(left.dtype)
+        with torch.autocast(dropped.device.type, enabled=False):
+            segment = inputs.normalized[:, passage.cached - passage.place :]
+            queries = segment.detach().to(dropped.dtype)
             with torch.no_grad():
-                wanted = self._read(own, self._normalized(left, inputs.norm))
-            return F.mse_loss(self._read(own, self._normalized(new, inputs.norm)), wanted)
+                target = self._read(queries, self._normalized(dropped, inputs.norm))
+            read = self._read(queries, self._normalized(new, inputs.norm))
+            return F.mse_loss(read, target)
 
     def _normalized(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Apply the block's layer norm, without gradients of its weights."""
@@ -191,17 +200,19 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
             x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
         )
 
-    def _read(self, own: Tensor, x: Tensor) -> Tensor:
-        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights get
-        no gradient.
+    def _read(self, queries: Tensor, x: Tensor) -> Tensor:
+        """Attend from queries [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights
+        get no gradient.
         """
-        q, k, v = (
-            F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
-            for part, weight in zip(
-                (own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True
-            )
-        )
+        query_weight, key_weight, value_weight = self.relative.qkv.weight.detach().chunk(3)
+        q = self._heads_first(F.linear(queries, query_weight))
+        k = self._heads_first(F.linear(x, key_weight))
+        v = self._heads_first(F.linear(x, value_weight))
         return F.scaled_dot_product_attention(q, k, v)
+
+    def _heads_first(self, x: Tensor) -> Tensor:
+        """[B, n, d] -> [B, heads, n, d_head]."""
+        return x.unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
 
     def _unused(self) -> Tensor:
         """0 as a function of all weights of the compression: data-parallel wrappers need each of

@@ -99,13 +99,12 @@ class Fit(NamedTuple):
         >>> Fit(Basis(1, (0.1,)), ridge=1.0, samples=2, new=2, contraction=0.5).positions().tolist()
         [0.25, 0.5, 0.75, 1.0]
         """
-        old = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu") / max(
-            1, self.samples
-        )
-        added = torch.arange(1, self.new + 1, dtype=torch.float64, device="cpu") / max(1, self.new)
-        return torch.cat(
-            (self.contraction * old, self.contraction + (1 - self.contraction) * added)
-        )
+        old_numbers = torch.arange(1, self.samples + 1, dtype=torch.float64, device="cpu")
+        new_numbers = torch.arange(1, self.new + 1, dtype=torch.float64, device="cpu")
+        # Either part may be empty.
+        old = old_numbers / max(1, self.samples)
+        new = new_numbers / max(1, self.new)
+        return torch.cat((self.contraction * old, self.contraction + (1 - self.contraction) * new))
 
     def matrix(self, like: Tensor) -> Float[Tensor, "N n"]:
         """Gᵀ, the matrix that turns vectors [n, d] into coefficients [N, d]; solved in float64."""
@@ -155,8 +154,10 @@ def masses(
     tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
     """
     edges = torch.arange(bins + 1, device=mean.device, dtype=mean.dtype) / bins
-    below = ((edges - mean[..., None]) / (2 * variance[..., None]).sqrt()).erf()
-    return below.sum((1, 2)).diff().clamp(min=0) / 2
+    # The distribution at each edge is (1 + erf) / 2; the constant cancels in differences.
+    deviation = (2 * variance[..., None]).sqrt()
+    errors = ((edges - mean[..., None]) / deviation).erf()
+    return errors.sum((1, 2)).diff().clamp(min=0) / 2
 
 
 def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tensor, "B {samples}"]:
@@ -171,14 +172,22 @@ def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tenso
     >>> sticky_places(torch.tensor([[3.0, 1.0]]), 4)
     tensor([[0.0833, 0.2500, 0.4167, 0.7500]])
     """
+    # Cumulative distribution at the end of each bin. The smallest number keeps a sum of zeros from
+    # being divided by zero.
     ends = (weights + torch.finfo(weights.dtype).tiny).cumsum(1)
     ends = ends / ends[:, -1:]
-    wanted = (torch.arange(samples, device=ends.device, dtype=ends.dtype) + 0.5) / samples
-    part = torch.searchsorted(ends, wanted.expand(len(ends), -1).contiguous())
-    part = part.clamp(max=weights.shape[1] - 1)
-    begins = torch.nn.functional.pad(ends, (1, 0))
-    begin, end = begins.gather(1, part), ends.gather(1, part)
-    return (part + ((wanted - begin) / (end - begin)).clamp(0, 1)) / weights.shape[1]
+
+    quantiles = (torch.arange(samples, device=ends.device, dtype=ends.dtype) + 0.5) / samples
+    bins = torch.searchsorted(ends, quantiles.expand(len(ends), -1).contiguous())
+    # Rounding may leave the last end below a quantile.
+    bins = bins.clamp(max=weights.shape[1] - 1)
+
+    # The distribution is linear within a bin.
+    starts = torch.nn.functional.pad(ends, (1, 0))
+    start = starts.gather(1, bins)
+    end = ends.gather(1, bins)
+    fraction = ((quantiles - start) / (end - start)).clamp(0, 1)
+    return (bins + fraction) / weights.shape[1]
 
 
 SMALLEST_VARIANCE = 1e-6
@@ -218,15 +227,17 @@ class SignalReader(nn.Module):
     ) -> Readout:
         """Read the signal; `seen` marks the queries that may see it, and the others get 0."""
         # a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
-        focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(
-            2, (self.heads, -1)
-        )
-        place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
+        focus = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2))
+        focus = focus.unflatten(2, (self.heads, -1))
+        place, spread = torch.einsum("bhne,bche->cbhn", q, focus) * q.shape[3] ** -0.5
+        mean = place.sigmoid()
         # Softplus may underflow to 0, but the divergence takes the logarithm of the variance.
-        mean, variance = place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
+        variance = F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
+
         values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
         read = self.basis.expected(mean, variance) @ values
-        return Readout(self.out(read.transpose(1, 2).flatten(2)) * seen[..., None], mean, variance)
+        hidden = self.out(read.transpose(1, 2).flatten(2)) * seen[..., None]
+        return Readout(hidden, mean, variance)
 
 
 class Gate(nn.Module):
@@ -275,22 +286,25 @@ class SignalWriter(nn.Module):
         evenly spaced.
         """
         gated = self.gate(new)
-        if not new.shape[1]:
-            return (
-                signal + gated.sum()
-            )  # adds 0, but data-parallel wrappers need the gate in every step's graph
+        number = new.shape[1]
+        if not number:
+            # Adds 0, but data-parallel wrappers need the gate in every step's graph.
+            return signal + gated.sum()
+
         places = (
             even_places(self.samples, signal)
             if weights is None
             else sticky_places(weights, self.samples)
         )
-        fitted = Fit(self.basis, self.ridge, self.samples, new.shape[1], self.contraction).matrix(
-            signal
-        )
-        old = fitted[:, : self.samples] @ (self.basis.at(places) @ signal)
-        begun = Fit(self.basis, self.ridge, 0, new.shape[1], 0.0).matrix(signal) @ gated
-        empty = ~signal.any(2).any(1)[:, None, None]
-        return torch.where(empty, begun, old + fitted[:, self.samples :] @ gated)
+        fit = Fit(self.basis, self.ridge, self.samples, number, self.contraction)
+        matrix = fit.matrix(signal)
+        old = matrix[:, : self.samples] @ (self.basis.at(places) @ signal)
+        joined = old + matrix[:, self.samples :] @ gated
+
+        # An empty signal has no samples: the new vectors take all of [0, 1].
+        first = Fit(self.basis, self.ridge, 0, number, 0.0).matrix(signal) @ gated
+        is_empty = ~signal.any(2).any(1)[:, None, None]
+        return torch.where(is_empty, first, joined)
 
 
 class InfinityAttention(StreamAttention[Signal]):
@@ -309,14 +323,12 @@ class InfinityAttention(StreamAttention[Signal]):
         self.reader = SignalReader(config.width, config.heads, basis)
         self.writer = SignalWriter(config.width, basis, settings)
         self.sticky = settings.sticky
-        self.cached, self.length = (
-            config.lengths.cached,
-            getattr(config, "segment_length", None) or 1,
-        )
-        self.variance, self.weight = (
-            settings.deviation**2,
-            settings.kl / len(config.blocks_with("attention")),
-        )
+        self.cached = config.lengths.cached
+        self.length = getattr(config, "segment_length", None) or 1
+        self.variance = settings.deviation**2
+        # Divided by the number of layers, so that the total weight of the divergence does not depend on
+        # depth.
+        self.weight = settings.kl / len(config.blocks_with("attention"))
 
     def initialize(self, blocks: int) -> None:
         self.relative.initialize(blocks)
@@ -324,14 +336,12 @@ class InfinityAttention(StreamAttention[Signal]):
         self.writer.gate.initialize()
 
     def begin(self, x: Tensor) -> Signal:
-        rows, width = len(x), x.shape[2]
-        x = x.to(
-            self.reader.out.weight.dtype
-        )  # autocast may lower the precision of adaptive embeddings
-        signal, left = (
-            x.new_zeros(rows, self.reader.basis.number, width),
-            x.new_empty(rows, 0, width),
-        )
+        rows = len(x)
+        width = x.shape[2]
+        # Autocast may lower the precision of adaptive embeddings.
+        x = x.to(self.reader.out.weight.dtype)
+        signal = x.new_zeros(rows, self.reader.basis.number, width)
+        left = x.new_empty(rows, 0, width)
         return Signal(signal, left, x.new_zeros(rows, BINS) if self.sticky else None)
 
     def forward(
@@ -341,48 +351,50 @@ class InfinityAttention(StreamAttention[Signal]):
         local = self.relative.read(projected, passage)
         with torch.autocast(local.device.type, enabled=False):
             signal = self._written(passage, memory)
-            seen = self._seen(signal, passage)
-            look: Readout = self.reader(
-                projected.queries.transpose(0, 1).to(signal.dtype), signal, seen
-            )
-            loss = self.divergence(look, seen) if self.training else None
-            after = self._after(inputs, passage, memory, signal.detach(), look)
-        return Attended(local + look.hidden, after, loss)
+            visible = self._visible(signal, passage)
+            queries = projected.queries.transpose(0, 1).to(signal.dtype)
+            readout: Readout = self.reader(queries, signal, visible)
+            loss = self.divergence(readout, visible) if self.training else None
+            after = self._after(inputs, passage, memory, signal.detach(), readout)
+        return Attended(local + readout.hidden, after, loss)
 
     def _written(self, passage: SegmentContext, memory: Signal) -> Tensor:
         """Coefficients that the current segment reads, [B, N, d]; at its start, inputs that left
         the cache enter.
         """
-        signal, left = memory.coefficients, memory.left
+        signal = memory.coefficients
+        left = memory.left
         if passage.place:
             return signal
         if passage.document_offset is not None:
             # What is from an earlier document than the segment's first position becomes 0. A signal
             # belongs to the document of the first position of the previous segment.
-            before = passage.document_offset[:, :1, None]
+            offset = passage.document_offset[:, :1, None]
             ages = self.cached + torch.arange(left.shape[1], 0, -1, device=left.device)
-            signal, left = signal * (before >= self.length), left * (before >= ages[:, None])
+            signal = signal * (offset >= self.length)
+            left = left * (offset >= ages[:, None])
         return self.writer(signal, left, memory.attention)
 
-    def _seen(self, signal: Tensor, passage: SegmentContext) -> Tensor:
+    def _visible(self, signal: Tensor, passage: SegmentContext) -> Tensor:
         """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's
         first position.
         """
-        holds = signal.detach().any(2).any(1)[:, None]
-        if passage.document_offset is None:
-            return holds.expand(-1, passage.spans[0].stop - passage.cached)
-        place = passage.place + torch.arange(passage.document_offset.shape[1], device=signal.device)
-        return holds & (passage.document_offset >= place)
+        has_signal = signal.detach().any(2).any(1)[:, None]
+        offset = passage.document_offset
+        if offset is None:
+            return has_signal.expand(-1, passage.spans[0].stop - passage.cached)
+        place = passage.place + torch.arange(offset.shape[1], device=signal.device)
+        return has_signal & (offset >= place)
 
-    def divergence(self, look: Readout, seen: Tensor) -> Tensor:
+    def divergence(self, readout: Readout, visible: Tensor) -> Tensor:
         """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), averaged over layers, rows, heads and positions; queries
-        outside `seen` add 0.
+        outside `visible` add 0.
 
         Source: Martins et al. 2022 (arXiv:2109.00301), equation 18, with the logarithm of the ratio
         of variances.
         """
-        ratio = look.variance / self.variance
-        divergence = (ratio - ratio.log() - 1) / 2 * seen[:, None]
+        ratio = readout.variance / self.variance
+        divergence = (ratio - ratio.log() - 1) / 2 * visible[:, None]
         rows, heads, _ = divergence.shape
         return divergence.sum() * (self.weight / (rows * heads * self.length))
 
@@ -392,7 +404,7 @@ class InfinityAttention(StreamAttention[Signal]):
         passage: SegmentContext,
         memory: Signal,
         signal: Tensor,
-        look: Readout,
+        readout: Readout,
     ) -> Signal:
         """Compute the memory after a passage."""
         left = memory.left
@@ -401,7 +413,8 @@ class InfinityAttention(StreamAttention[Signal]):
             left = inputs.raw[:, :leaving].detach().to(signal.dtype)
         if not self.sticky:
             return Signal(signal, left)
+
+        # Attention is counted over one segment.
         before = memory.attention if passage.place else torch.zeros_like(memory.attention)
-        return Signal(
-            signal, left, before + masses(look.mean.detach(), look.variance.detach(), BINS)
-        )
+        attention = masses(readout.mean.detach(), readout.variance.detach(), BINS)
+        return Signal(signal, left, before + attention)

@@ -38,12 +38,13 @@ class BucketBias(nn.Module):
         positions.
         """
         device = self.bias.device
-        own = torch.arange(keys - queries, keys, device=device)
-        distance = own[:, None] - torch.arange(keys, device=device)
-        number = bucket_numbers(keys, len(self.bias), self.longest).to(device)[
-            distance.clamp(min=0)
-        ]
-        return self.bias[number].permute(2, 0, 1).masked_fill(distance < 0, -torch.inf)
+        query_positions = torch.arange(keys - queries, keys, device=device)
+        key_positions = torch.arange(keys, device=device)
+        distance = query_positions[:, None] - key_positions
+        buckets = bucket_numbers(keys, len(self.bias), self.longest).to(device)
+        # Future positions take the bucket of distance 0, and are masked.
+        bias = self.bias[buckets[distance.clamp(min=0)]]
+        return bias.permute(2, 0, 1).masked_fill(distance < 0, -torch.inf)
 
 
 @cache
@@ -56,13 +57,16 @@ def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
     [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6]
     """
     single = buckets // 2
+    # Buckets for each factor e of the distance; a ratio of 1 has the logarithm 0.
     spread = (buckets - single) / log(max(longest / single, 1 + 1e-9))
-    return torch.tensor(
-        [
-            n if n < single else min(buckets - 1, single + int(log(n / single) * spread))
-            for n in range(distances)
-        ]
-    )
+    numbers = list[int]()
+    for distance in range(distances):
+        if distance < single:
+            numbers.append(distance)
+        else:
+            bucket = single + int(log(distance / single) * spread)
+            numbers.append(min(buckets - 1, bucket))
+    return torch.tensor(numbers)
 
 
 SCORES = 1 << 24
@@ -106,48 +110,54 @@ class Search(nn.Module):
         read:
 
         >>> keys = torch.tensor([[[[1.0], [3.0], [2.0]]]])
-        >>> found = Search(neighbors=2)(torch.ones(1, 1, 1, 1), keys, 10 * keys, place=0, document_offset=None)
-        >>> found.ages.flatten().tolist(), found.scores.flatten().tolist()
+        >>> retrieved = Search(neighbors=2)(torch.ones(1, 1, 1, 1), keys, 10 * keys, place=0, document_offset=None)
+        >>> retrieved.ages.flatten().tolist(), retrieved.scores.flatten().tolist()
         ([2, 1], [3.0, 2.0])
-        >>> found.weights.flatten(), found.read.flatten()  # σ(1) of 30, the rest of 20
+        >>> retrieved.weights.flatten(), retrieved.read.flatten()  # σ(1) of 30, the rest of 20
         (tensor([0.7311, 0.2689]), tensor([27.3106]))
         """
         # The choice has no gradient, and the chosen scores are computed again with one. Otherwise
         # the scores of all N entries would be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
-        scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
-        ages = keys.shape[2] - chosen + (place + torch.arange(q.shape[2], device=q.device))[:, None]
+        scores = (_gather(keys, chosen) @ q[..., None])[..., 0]
+
+        # Entry N - 1 is one position before the segment.
+        query_ages = place + torch.arange(q.shape[2], device=q.device)
+        ages = keys.shape[2] - chosen + query_ages[:, None]
         if document_offset is not None:
             scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
-        sees = scores.isfinite().any(-1, keepdim=True)
+
+        has_entry = scores.isfinite().any(-1, keepdim=True)
         # A softmax over only -inf, and its gradient, are NaN, and stay so when multiplied by 0.
-        weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
-        read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
+        weights = scores.masked_fill(~has_entry, 0.0).softmax(-1) * has_entry
+        read = (weights[..., None, :] @ _gather(values, chosen))[..., 0, :]
         return Retrieved(read, ages, scores, weights)
 
     @torch.no_grad()
     def _best(self, q: Tensor, keys: Tensor, place: int, document_offset: Tensor | None) -> Tensor:
         """Indices of the best entries, int64 [B, heads, n, k], computed for some queries at a time."""
         rows, heads, entries, _ = keys.shape
-        step = max(1, SCORES // max(1, rows * heads * entries))
-        number, found = torch.arange(entries, device=keys.device), []
-        first_seen = (
-            None  # index of the oldest entry that each query may see, [B, n]; None: it sees all
-        )
+        queries = q.shape[2]
+        at_once = max(1, SCORES // max(1, rows * heads * entries))
+        entry = torch.arange(entries, device=keys.device)
+
+        # Index of the oldest entry that each query may see, [B, n]; None: it sees all.
+        first_visible = None
         if document_offset is not None:
-            first_seen = (
-                entries + place + torch.arange(q.shape[2], device=keys.device) - document_offset
-            )
-        for start in range(0, q.shape[2], step):
-            part = slice(start, start + step)
+            query = entries + place + torch.arange(queries, device=keys.device)
+            first_visible = query - document_offset
+
+        best = list[Tensor]()
+        for start in range(0, queries, at_once):
+            part = slice(start, start + at_once)
             scores = q[:, :, part] @ keys.transpose(2, 3)
-            if first_seen is not None:
-                scores.masked_fill_(number < first_seen[:, None, part, None], -torch.inf)
-            found.append(scores.topk(min(self.neighbors, entries)).indices)
-        return torch.cat(found, 2)
+            if first_visible is not None:
+                scores.masked_fill_(entry < first_visible[:, None, part, None], -torch.inf)
+            best.append(scores.topk(min(self.neighbors, entries)).indices)
+        return torch.cat(best, 2)
 
 
-def _taken(memory: Tensor, chosen: Tensor) -> Tensor:
+def _gather(memory: Tensor, chosen: Tensor) -> Tensor:
     """Gather entries [B, heads, N, d_head] at indices [B, heads, n, k]; result [B, heads, n, k,
     d_head].
     """
@@ -172,9 +182,11 @@ class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters)
 
     def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
         super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
-        self.gate_bias, self.gate_lr = settings.gate_bias, settings.gate_lr
-        self.most = settings.long_length
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.gate_bias = settings.gate_bias
+        self.gate_lr = settings.gate_lr
+        self.max_entries = settings.long_length
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.log_scale = nn.Parameter(torch.empty(config.heads))
@@ -219,27 +231,28 @@ class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters)
         # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would not
         # separate their scores.
         with torch.autocast(projected.device.type, enabled=False):
-            q, k, v = (
-                projected.to(self.log_scale.dtype)
-                .unflatten(2, (3, self.heads, -1))
-                .permute(2, 0, 3, 1, 4)
-            )
-            scale = self.scales()[:, None, None]
-            q, k = F.normalize(q[:, :, first - begin :], dim=-1) * scale, F.normalize(k, dim=-1)
-            weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
-            local = F.dropout(weights, self.dropout, self.training) @ v
-            read = self._with_memory(q, local, passage, memory)
+            exact = projected.to(self.log_scale.dtype)
+            q, k, v = exact.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            q = F.normalize(q[:, :, first - begin :], dim=-1) * self.scales()[:, None, None]
+            k = F.normalize(k, dim=-1)
+
+            scores = q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])
+            weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
+            read = self._with_memory(q, weights @ v, passage, memory)
         hidden = self.out(read.transpose(1, 2).flatten(2))
+
         if passage.ends_segment:
-            own = passage.cached - passage.place - begin
-            joined = [
-                torch.cat((old, new[:, :, own:].detach()), 2)
-                for old, new in zip(memory, (k, v), strict=True)
-            ]
+            segment = slice(passage.cached - passage.place - begin, None)
             memory = KeysAndValues(
-                *(part[:, :, max(0, part.shape[2] - self.most) :] for part in joined)
+                self._append(memory.keys, k[:, :, segment]),
+                self._append(memory.values, v[:, :, segment]),
             )
         return Attended(hidden, memory)
+
+    def _append(self, entries: Tensor, new: Tensor) -> Tensor:
+        """The latest N of old and new entries, [B, heads, N, d_head]."""
+        result = torch.cat((entries, new.detach()), 2)
+        return result[:, :, max(0, result.shape[2] - self.max_entries) :]
 
     def _with_memory(
         self, q: Tensor, local: Tensor, passage: SegmentContext, memory: KeysAndValues
@@ -247,8 +260,9 @@ class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters)
         """Mix `local` with what is read from memory, weighted by the gate; queries that see no
         entry keep `local`.
         """
-        keys, values = (part.to(q.dtype) for part in memory)
-        found = self.search(q, keys, values, passage.place, passage.document_offset)
-        sees = found.scores.isfinite().any(-1, keepdim=True)
-        gate = self.gates()[:, None, None] * sees
-        return gate * found.read + (1 - gate) * local
+        keys = memory.keys.to(q.dtype)
+        values = memory.values.to(q.dtype)
+        retrieved: Retrieved = self.search(q, keys, values, passage.place, passage.document_offset)
+        has_entry = retrieved.scores.isfinite().any(-1, keepdim=True)
+        gate = self.gates()[:, None, None] * has_entry
+        return gate * retrieved.read + (1 - gate) * local

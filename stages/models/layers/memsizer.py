@@ -61,16 +61,21 @@ def summed_reads(
     rows, length, slots = write.shape
     size = min(chunk, length)
     # Zeros after the end write nothing, and outputs there are cut off.
-    a, u, w = (
-        F.pad(part, (0, 0, 0, -length % size)).unflatten(1, (-1, size))
-        for part in (read, write, values)
-    )
-    added = u.transpose(2, 3) @ w
-    first = added.new_zeros(rows, 1, slots, w.shape[3]) if before is None else before[:, None]
-    sums = torch.cat((first, added), 1).cumsum(1)
-    made = ((a @ u.transpose(2, 3)).tril() @ w + a @ sums[:, :-1]).flatten(1, 2)[:, :length]
-    places = torch.arange(place + 1, place + length + 1, dtype=made.dtype, device=made.device)
-    return made * places.rsqrt()[:, None], sums[:, -1]
+    padding = (0, 0, 0, -length % size)
+    a = F.pad(read, padding).unflatten(1, (-1, size))
+    u = F.pad(write, padding).unflatten(1, (-1, size))
+    w = F.pad(values, padding).unflatten(1, (-1, size))
+
+    # V before each chunk, and after the last.
+    chunk_sums = u.transpose(2, 3) @ w
+    if before is None:
+        before = chunk_sums.new_zeros(rows, slots, w.shape[3])
+    sums = torch.cat((before[:, None], chunk_sums), 1).cumsum(1)
+
+    pairs = (a @ u.transpose(2, 3)).tril()
+    reads = (pairs @ w + a @ sums[:, :-1]).flatten(1, 2)[:, :length]
+    t = torch.arange(place + 1, place + length + 1, dtype=reads.dtype, device=reads.device)
+    return reads * t.rsqrt()[:, None], sums[:, -1]
 
 
 class MemSizer(RecurrentAttention[Summed]):
@@ -86,13 +91,13 @@ class MemSizer(RecurrentAttention[Summed]):
 
     def __init__(self, config: AttentionConfig, settings: MemSizerSettings) -> None:
         super().__init__()
-        self.slots, self.chunk = settings.slots, settings.chunk
+        self.slots = settings.slots
+        self.chunk = settings.chunk
         self.query = nn.Linear(config.width, config.heads * settings.slots)
-        self.write, self.value = (
-            nn.Linear(config.width, settings.slots),
-            nn.Linear(config.width, config.width),
-        )
-        self.write_norm, self.value_norm = nn.LayerNorm(settings.slots), nn.LayerNorm(config.width)
+        self.write = nn.Linear(config.width, settings.slots)
+        self.value = nn.Linear(config.width, config.width)
+        self.write_norm = nn.LayerNorm(settings.slots)
+        self.value_norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.attention_dropout)
 
     def initialize(self, blocks: int) -> None:
@@ -111,14 +116,14 @@ class MemSizer(RecurrentAttention[Summed]):
         """Outputs for the next n positions [B, n, d] of a window, and the memory; each position
         takes the same time.
         """
-        with torch.autocast(
-            x.device.type, enabled=False
-        ):  # low precision would lose digits of long sums
+        # Low precision would lose digits of long sums.
+        with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.query.weight.dtype)
-            weights = self.weights(x)
-            written = self.write_norm(self.write(x)), self.value_norm(self.value(x))
-            read, values = summed_reads(weights.mean(2), *written, self.chunk, memory.values, place)
-            return read, Summed(values)
+            read = self.weights(x).mean(2)
+            write = self.write_norm(self.write(x))
+            values = self.value_norm(self.value(x))
+            result, sums = summed_reads(read, write, values, self.chunk, memory.values, place)
+            return result, Summed(sums)
 
     def weights(self, x: Tensor) -> Tensor:
         """[B, n, d] -> weights of slots for each head of a position, [B, n, heads, k]."""

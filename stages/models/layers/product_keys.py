@@ -55,8 +55,8 @@ class _Sum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor) -> Tensor:
-        total = own.clone(memory_format=torch.contiguous_format)
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        total = part.clone(memory_format=torch.contiguous_format)
         ranks.all_reduce(total)
         return total
 
@@ -95,18 +95,32 @@ def best_slots(
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.2.
     """
     with torch.no_grad():
-        (best_first, a), (best_second, b) = first.topk(k), second.topk(k)
-        i, j = (places.to(first.device) for places in _pairs(k))
-        chosen = (best_first[..., i] + best_second[..., j]).topk(k).indices
-        a, b = a[..., i].gather(-1, chosen), b[..., j].gather(-1, chosen)
-    return BestSlots(first.gather(-1, a) + second.gather(-1, b), a * first.shape[-1] + b)
+        first_scores, first_keys = first.topk(k)
+        second_scores, second_keys = second.topk(k)
+
+        first_ranks, second_ranks = _pairs(k)
+        first_ranks = first_ranks.to(first.device)
+        second_ranks = second_ranks.to(first.device)
+        pair_scores = first_scores[..., first_ranks] + second_scores[..., second_ranks]
+        best = pair_scores.topk(k).indices
+
+        first_keys = first_keys[..., first_ranks].gather(-1, best)
+        second_keys = second_keys[..., second_ranks].gather(-1, best)
+
+    # The scores are gathered again, with gradients.
+    scores = first.gather(-1, first_keys) + second.gather(-1, second_keys)
+    slots = first_keys * first.shape[-1] + second_keys
+    return BestSlots(scores, slots)
 
 
 @cache
 def _pairs(k: int) -> tuple[Tensor, Tensor]:
     """Ranks i and j, from 0, with (i + 1)(j + 1) <= k."""
-    pairs = torch.tensor([(i, j) for i in range(k) for j in range(k // (i + 1))])
-    return pairs[:, 0], pairs[:, 1]
+    pairs = list[tuple[int, int]]()
+    for i in range(k):
+        pairs += [(i, j) for j in range(k // (i + 1))]
+    ranks = torch.tensor(pairs)
+    return ranks[:, 0], ranks[:, 1]
 
 
 class TopKeys(NamedTuple):
@@ -125,62 +139,63 @@ class Lookup(nn.Module):
 
     def __init__(self, config: AttentionConfig, settings: ProductKeysSettings) -> None:
         super().__init__()
-        self.heads, self.neighbors, width = (
-            settings.heads,
-            settings.neighbors,
-            settings.queries_of(config.width),
-        )
+        self.heads = settings.heads
+        self.neighbors = settings.neighbors
+        width = settings.queries_of(config.width)
         self.query = nn.Linear(config.width, settings.heads * width)
-        self.norm = (
-            SharedBatchNorm(settings.heads * width)
-            if settings.query_norm == "batch"
-            else nn.LayerNorm(width)
-        )
+        self.norm: nn.Module = nn.LayerNorm(width)
+        if settings.query_norm == "batch":
+            self.norm = SharedBatchNorm(settings.heads * width)
         self.keys = nn.Parameter(torch.empty(2, settings.heads, settings.sub_keys, width // 2))
 
     def initialize(self) -> None:
         """Draw queries by Xavier, and keys uniformly in ±1/sqrt(width of a key)."""
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.zeros_(self.query.bias)
-        nn.init.uniform_(self.keys, -(self.keys.shape[3] ** -0.5), self.keys.shape[3] ** -0.5)
+        bound = self.keys.shape[3] ** -0.5
+        nn.init.uniform_(self.keys, -bound, bound)
 
     def forward(self, x: Tensor) -> TopKeys:
         """Find the best slots for inputs [B, L, d]."""
         with torch.autocast(x.device.type, enabled=False):
             queries: Tensor = self.query(x.to(self.keys.dtype)).flatten(0, 1)
-            if isinstance(
-                self.norm, nn.BatchNorm1d
-            ):  # of each dimension, over all queries of a batch
+            # A batch norm is of each dimension, over all queries of a batch; a layer norm over the
+            # dimensions of one query.
+            if isinstance(self.norm, nn.BatchNorm1d):
                 queries = self.norm(queries)
             queries = queries.unflatten(1, (self.heads, -1))
-            if isinstance(self.norm, nn.LayerNorm):  # over the dimensions of a query
+            if isinstance(self.norm, nn.LayerNorm):
                 queries = self.norm(queries)
-            first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(
-                2, 3
-            )
+
+            # [2, heads, B · L, width of a key], for the keys of each half.
+            halves = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3)
+            first, second = halves @ self.keys.transpose(2, 3)
             scores, slots = best_slots(first, second, self.neighbors)
-            by_position = (
-                part.transpose(0, 1).unflatten(0, x.shape[:2])
-                for part in (slots, scores.softmax(-1))
+            weights = scores.softmax(-1)
+            shape = x.shape[:2]
+            return TopKeys(
+                slots.transpose(0, 1).unflatten(0, shape),
+                weights.transpose(0, 1).unflatten(0, shape),
             )
-            return TopKeys(*by_position)
 
 
-def read_slots(found: TopKeys, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
+def read_slots(keys: TopKeys, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
     """Weighted sum of the values of the slots that all heads found.
 
     One head at one position found slots 2 and 0, with weights 3/4 and 1/4; the values of the slots
     are 10, 20 and 30:
 
-    >>> found = TopKeys(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
-    >>> read_slots(found, torch.tensor([[10.0], [20.0], [30.0]])).flatten()
+    >>> keys = TopKeys(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
+    >>> read_slots(keys, torch.tensor([[10.0], [20.0], [30.0]])).flatten()
     tensor([25.])
     """
-    slots, weights = (part.flatten(0, 1).flatten(1) for part in found)
+    # All heads of a position are one bag.
+    slots = keys.slots.flatten(0, 1).flatten(1)
+    weights = keys.weights.flatten(0, 1).flatten(1)
     with torch.autocast(values.device.type, enabled=False):
         # Values are summed while they are gathered, so rows [B·L, heads · k, d] never exist.
         read = F.embedding_bag(slots, values, per_sample_weights=weights, mode="sum")
-    return read.view(*found.slots.shape[:2], values.shape[1])
+    return read.view(*keys.slots.shape[:2], values.shape[1])
 
 
 class HasSlots(ABC):
@@ -239,14 +254,16 @@ class MemoryPlus(FeedForward, HasSeparateParameters, SharesWeights, HasSlots):
         self.values: nn.Parameter | None = nn.Parameter(
             self.lookup.keys.new_empty(settings.slots, width)
         )
-        self.gate, self.out = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.gate = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
         self.value_lr = settings.value_lr
         # A module in a tuple is not registered as a submodule, so its values are saved and trained
         # once.
         self._owner: tuple[MemoryPlus, ...] = (self,)
 
     def share(self, first: "MemoryPlus") -> None:
-        self.values, self._owner = None, (first,)
+        self.values = None
+        self._owner = (first,)
 
     @property
     def table(self) -> nn.Parameter:

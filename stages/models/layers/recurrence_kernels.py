@@ -28,16 +28,18 @@ def fused_cells(
 
 class _FusedCells(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
-        candidate, forget, carry, before = (part.contiguous() for part in given)
-        cells, gate = (
-            torch.cat((before[None], torch.empty_like(candidate))),
-            torch.empty_like(forget),
-        )
+    def forward(
+        ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor
+    ) -> Tensor:
+        candidate = candidate.contiguous()
+        forget = forget.contiguous()
+        carry = carry.contiguous()
+        # Row 0 is the cell before the first position.
+        cells = torch.cat((before.contiguous()[None], torch.empty_like(candidate)))
+        gate = torch.empty_like(forget)
+        grid = (triton.cdiv(before.numel(), BLOCK),)
         arguments = (candidate, forget, carry, cells, gate)
-        _walk[(triton.cdiv(before.numel(), BLOCK),)](
-            *arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2
-        )
+        _walk[grid](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
         ctx.save_for_backward(candidate, carry, cells, gate)
         return cells[1:]
 
@@ -45,13 +47,16 @@ class _FusedCells(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         candidate, carry, cells, gate = ctx.saved_tensors
-        into = [torch.empty_like(like) for like in (candidate, gate, cells[0], cells[0])]
-        arguments = (grad.contiguous(), candidate, carry, cells, gate, *into)
-        _walk_back[(triton.cdiv(cells[0].numel(), BLOCK),)](
-            *arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2
-        )
-        to_candidate, to_forget, to_carry, to_before = into
-        return to_candidate, to_forget, to_carry.sum(0), to_before
+        grad_candidate = torch.empty_like(candidate)
+        grad_forget = torch.empty_like(gate)
+        # The gradient of the carry is one for each row of the batch, and is summed here.
+        grad_carry = torch.empty_like(cells[0])
+        grad_before = torch.empty_like(cells[0])
+        grid = (triton.cdiv(cells[0].numel(), BLOCK),)
+        inputs = (grad.contiguous(), candidate, carry, cells, gate)
+        results = (grad_candidate, grad_forget, grad_carry, grad_before)
+        _walk_back[grid](*inputs, *results, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
+        return grad_candidate, grad_forget, grad_carry.sum(0), grad_before
 
 
 def _sizes(candidate: Tensor) -> tuple[int, int, int]:
@@ -85,12 +90,15 @@ def _walk_back(
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)
-    by_cell, by_carry = v * 0, v * 0
+    # Zeros in the type of the cells.
+    by_cell = v * 0
+    by_carry = v * 0
     for back in range(length):
         t = length - 1 - back
         at = place + t * tl.cast(size, tl.int64)
         by_cell += tl.load(grad + at, there, 0.0)
-        u, f = tl.load(candidate + at, there, 0.0), tl.load(gate + at, there, 0.0)
+        u = tl.load(candidate + at, there, 0.0)
+        f = tl.load(gate + at, there, 0.0)
         earlier = tl.load(cells + at, there, 0.0)
         slope = (earlier - u) * f * (1 - f)
         tl.store(to_candidate + at, by_cell * (1 - f), there)

@@ -55,7 +55,8 @@ def relative_attention(
     tensor([4.0000])
     """
     weights = relative_scores(q, k, r, content, position).softmax(-1).flatten(0, 1)
-    return torch.bmm(F.dropout(weights, dropout, training=dropout > 0), v.flatten(0, 1)).view_as(q)
+    weights = F.dropout(weights, dropout, training=dropout > 0)
+    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
 
 
 def relative_scores(
@@ -77,9 +78,8 @@ def relative_scores(
               [0.6931, 0.0000]]]])
     """
     scale = q.shape[3] ** -0.5
-    by_content, by_position = (
-        (q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position)
-    )
+    by_content = (q + content[:, None, None].to(q.dtype)) * scale
+    by_position = (q + position[:, None, None].to(q.dtype)) * scale
     by_distance: Tensor = _ByDistance.apply(by_position, r)  # type: ignore[no-untyped-call]
     scores = torch.baddbmm(by_distance, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
     return scores.view(*q.shape[:3], k.shape[2])
@@ -99,28 +99,33 @@ class _ByDistance(torch.autograd.Function):
         _, rows, length, _ = queries.shape
         keys = r.shape[1] - 1
         if length < MANY:
-            distances = torch.bmm(queries.flatten(1, 2), r.transpose(1, 2)).view(
-                -1, length, keys + 1
-            )
+            products = torch.bmm(queries.flatten(1, 2), r.transpose(1, 2))
+            products = products.view(-1, length, keys + 1)
         else:
             copies = r[:, None].expand(-1, rows, -1, -1).flatten(0, 1)
-            distances = torch.bmm(queries.flatten(0, 1), copies.transpose(1, 2))
-        unused = torch.full(
-            (length, length), -torch.inf, dtype=distances.dtype, device=distances.device
+            products = torch.bmm(queries.flatten(0, 1), copies.transpose(1, 2))
+
+        # Row i has no use for its first L - i numbers; the shift reads them as future keys of the row
+        # before.
+        hidden = torch.full(
+            (length, length), -torch.inf, dtype=products.dtype, device=products.device
         )
-        distances[:, :, :length].add_(unused.triu().flip(1))
-        return distances.flatten(1)[:, length:].unflatten(1, (length, keys))
+        products[:, :, :length].add_(hidden.triu().flip(1))
+        return products.flatten(1)[:, length:].unflatten(1, (length, keys))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         queries, r = ctx.saved_tensors
         number, length, keys = grad.shape
-        whole = grad.new_empty(number, length * (keys + 1))
-        whole[:, :length] = 0
-        whole[:, length:] = grad.flatten(1)
-        whole = whole.view(len(queries), -1, keys + 1)
-        of_r = torch.bmm(queries.flatten(1, 2).transpose(1, 2), whole).transpose(1, 2)
-        return torch.bmm(whole, r).view_as(queries), of_r
+        # The inverse of the shift: the first L numbers were cut off.
+        products = grad.new_empty(number, length * (keys + 1))
+        products[:, :length] = 0
+        products[:, length:] = grad.flatten(1)
+        products = products.view(len(queries), -1, keys + 1)
+
+        grad_queries = torch.bmm(products, r).view_as(queries)
+        grad_r = torch.bmm(queries.flatten(1, 2).transpose(1, 2), products).transpose(1, 2)
+        return grad_queries, grad_r
 
 
 class Projected(NamedTuple):
@@ -138,7 +143,8 @@ class RelativeAttention(StreamAttention[Nothing]):
 
     def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
         super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.distance = nn.Linear(config.width, config.width, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
@@ -171,27 +177,33 @@ class RelativeAttention(StreamAttention[Nothing]):
     def read(self, projected: Projected, passage: SegmentContext) -> Tensor:
         """Compute the term that is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
-        biases, spans = (self.content_bias, self.position_bias), self._by_span(projected, passage)
-        read = [relative_attention(*span, *biases, dropout) for span in spans]
-        return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
+        reads = list[Tensor]()
+        for q, k, v, r in self._by_span(projected, passage):
+            read = relative_attention(q, k, v, r, self.content_bias, self.position_bias, dropout)
+            reads.append(read)
+        return self.out(torch.cat(reads, 2).permute(1, 2, 0, 3).flatten(2))
 
     def weights(self, x: Tensor, passage: SegmentContext) -> list[Tensor]:
         """Attention weights of each span, [heads, B, queries, positions that it sees]."""
-        by_span = self._by_span(self.project(x, passage), passage)
-        biases = self.content_bias, self.position_bias
-        return [relative_scores(q, k, r, *biases).softmax(-1) for q, k, _, r in by_span]
+        result = list[Tensor]()
+        for q, k, _, r in self._by_span(self.project(x, passage), passage):
+            scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
+            result.append(scores.softmax(-1))
+        return result
 
     def _by_span(
         self, projected: Projected, passage: SegmentContext
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries, keys, values and projected distances of each span."""
-        cached = passage.cached
         q, k, v = projected
         r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
         for begin, first, stop in passage.spans:
-            own, seen = slice(first - cached, stop - cached), slice(begin, stop)
+            # Cached positions have no queries.
+            queries = slice(first - passage.cached, stop - passage.cached)
+            keys = slice(begin, stop)
             # Distances fall to 0, so those of a span are at the end.
-            yield q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
+            distances = r[:, -(stop - begin + 1) :]
+            yield q[:, :, queries], k[:, :, keys], v[:, :, keys], distances
 
     def _heads_first(self, x: Tensor, number: int) -> Tensor:
         """[B, L, number · d] -> [number, heads, B, L, d_head]."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import isqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stages.config import OneOf, Settings
 from stages.models.config import BackboneConfig, Probability, Size
@@ -175,8 +175,10 @@ def divisors(number: int) -> str:
     >>> divisors(12)
     '1, 2, 3, 4, 6, 12'
     """
+    # Each divisor up to the root has a partner above it.
     small = [factor for factor in range(1, isqrt(number) + 1) if number % factor == 0]
-    return ", ".join(map(str, sorted({*small, *(number // factor for factor in small)})))
+    large = [number // factor for factor in small]
+    return ", ".join(map(str, sorted({*small, *large})))
 
 
 class BlockSizes(BackboneConfig):
@@ -213,18 +215,25 @@ class AttentionConfig(BlockSizes):
     )
     """The feed-forward layer of the blocks."""
 
+    @field_validator("attention", "lookup", "feed_forward", check_fields=False)
+    @classmethod
+    def _complete_blocks(cls, layer: SublayerSettings, info: ValidationInfo) -> SublayerSettings:
+        """Name the usual blocks of a layer, so that stored settings say which blocks have it."""
+        # Missing if the number of layers is not valid, which has an error of its own.
+        blocks = info.data.get("layers")
+        if layer.layers is not None or blocks is None:
+            return layer
+        return layer.model_copy(update={"layers": layer.usual_blocks(blocks)})
+
     @model_validator(mode="after")
-    def _blocks_are_named_and_exist(self) -> Self:
+    def _blocks_exist(self) -> Self:
         for place in PLACES:
-            chosen = getattr(self, place)
-            blocks = chosen.layers or chosen.usual_blocks(self.layers)
-            if blocks != chosen.layers:
-                # Settings are frozen, but not before validation ends.
-                object.__setattr__(self, place, chosen.model_copy(update={"layers": blocks}))
-            if beyond := [block for block in blocks or () if block > self.layers]:
-                raise ValueError(
-                    f"{place}.layers names block {beyond[0]}, but the last of them is {self.layers}"
-                )
+            blocks = getattr(self, place).layers or ()
+            for block in blocks:
+                if block > self.layers:
+                    raise ValueError(
+                        f"{place}.layers names block {block}, but the last of them is {self.layers}"
+                    )
         return self
 
     def layer_in(self, place: Place, block: int) -> SublayerSettings:

@@ -27,11 +27,11 @@ class Heads(NamedTuple):
 
     def after(self, before: "Heads | None") -> "Heads":
         """Append to the keys and values of earlier positions; None: there are none."""
-        return (
-            self
-            if before is None
-            else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
-        )
+        if before is None:
+            return self
+        keys = torch.cat((before.keys, self.keys), 2)
+        values = torch.cat((before.values, self.values), 2)
+        return Heads(keys, values)
 
     def named(self, name: str) -> dict[str, Tensor]:
         """Tensors of a state, with the name of a layer as prefix."""
@@ -40,8 +40,8 @@ class Heads(NamedTuple):
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
         """Keys and values of a layer from a state; None: there are none yet."""
-        found = named_below(tensors, f"{name}.")
-        return cls(found["keys"], found["values"]) if found else None
+        parts = named_below(tensors, f"{name}.")
+        return cls(parts["keys"], parts["values"]) if parts else None
 
 
 class Attention(nn.Module):
@@ -49,7 +49,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: BlockSizes) -> None:
         super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
         self.query = nn.Linear(config.width, config.width)
         self.read = nn.Linear(config.width, 2 * config.width)
         self.out = nn.Linear(config.width, config.width)
@@ -143,16 +144,14 @@ def _require_stored(layer: nn.Module) -> None:
     """Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would
     not have them.
     """
-    lost = {name for name, _ in layer.named_buffers()} - layer.state_dict().keys()
-    lost |= {
-        name
-        for part in layer.modules()
-        for name, value in vars(part).items()
-        if isinstance(value, Tensor)
-    }
-    if lost:
+    buffers = {name for name, _ in layer.named_buffers()}
+    missing = buffers - layer.state_dict().keys()
+    for module in layer.modules():
+        # Plain attributes: parameters and buffers do not stand in `vars`.
+        missing |= {name for name, value in vars(module).items() if isinstance(value, Tensor)}
+    if missing:
         raise UsageError(
-            f"Layer {type(layer).__name__} has tensors that its files will lack, {', '.join(sorted(lost))}: "
+            f"Layer {type(layer).__name__} has tensors that its files will lack, {', '.join(sorted(missing))}: "
             "register_buffer each, and let it be persistent, or keep numbers of Python."
         )
 

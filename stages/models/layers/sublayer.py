@@ -63,10 +63,13 @@ def share_weights(network: nn.Module) -> None:
     """Share the weights of `SharesWeights` layers; call before initialization, so that no weights
     are drawn in vain.
     """
-    first = dict[type, SharesWeights]()
+    owners = dict[type, SharesWeights]()
     for layer in network.modules():
-        if isinstance(layer, SharesWeights) and first.setdefault(type(layer), layer) is not layer:
-            layer.share(first[type(layer)])
+        if not isinstance(layer, SharesWeights):
+            continue
+        owner = owners.setdefault(type(layer), layer)
+        if owner is not layer:
+            layer.share(owner)
 
 
 class FeedForward(Sublayer):
