@@ -26,7 +26,7 @@ from stages.models.layers.settings import AttentionConfig, StreamAttentionSettin
 from stages.models.layers.sublayer import (
     Attended,
     FeedForward,
-    SegmentContext,
+    Passage,
     StreamAttention,
     StreamInputs,
 )
@@ -73,11 +73,7 @@ class SummarySettings(StreamAttentionSettings):
 
 
 class Summary(StreamAttention[Mean]):
-    """Mean of what a position sees, beside W M; when a segment ends, M <- decay M + the mean of its
-    inputs.
-
-    An auxiliary loss holds down what is read of M.
-    """
+    """Mean of what a position sees, and W M; at a segment's end M <- decay M + its mean input."""
 
     def __init__(self, config: AttentionConfig, settings: SummarySettings) -> None:
         super().__init__()
@@ -89,18 +85,16 @@ class Summary(StreamAttention[Mean]):
     def begin(self, x: Tensor) -> Mean:
         return Mean(x.new_zeros(len(x), x.shape[2]))
 
-    def forward(
-        self, inputs: StreamInputs, passage: SegmentContext, memory: Mean
-    ) -> Attended[Mean]:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Mean) -> Attended[Mean]:
         x = inputs.normalized
         ((begin, first, stop),) = passage.spans
         seen = x[:, begin:stop].cumsum(1) / torch.arange(1, stop - begin + 1)[:, None].to(x.dtype)
         read = self.out(memory.mean)
         if passage.ends_segment:
             memory = Mean(self.decay * memory.mean + x[:, passage.cached - passage.place :].mean(1))
-        return Attended(
-            seen[:, first - begin :] + read[:, None], memory, 1e-3 * read.square().mean()
-        )
+        # The auxiliary loss holds down what is read of M.
+        hidden = seen[:, first - begin :] + read[:, None]
+        return Attended(hidden, memory, 1e-3 * read.square().mean())
 
 
 class RecurrentSettings(SummarySettings):
@@ -169,9 +163,7 @@ class Echo(StreamAttention[Last]):
     def begin(self, x: Tensor) -> Last:
         return Last(torch.full((len(x), 1), -1, device=x.device))
 
-    def forward(
-        self, inputs: StreamInputs, passage: SegmentContext, memory: Last
-    ) -> Attended[Last]:
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Last) -> Attended[Last]:
         assert passage.tokens is not None
         said = torch.cat((memory.token, passage.tokens), 1)
         return Attended(
