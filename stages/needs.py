@@ -10,21 +10,21 @@ from typing import Any
 
 from stages.artifacts.kinds import ADDED
 from stages.artifacts.stage import Inputs
-from stages.datastore import DatastoreConfig, layouts_of
+from stages.encoding.datastore_config import DatastoreConfig, layouts_of
 from stages.encoding.window_settings import STATES_KEPT, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
-from stages.index import PART_BYTES
+from stages.indexing.layouts import query_layouts
+from stages.indexing.settings import PART_BYTES
 from stages.lineage.indexes import described_keys
 from stages.models.config import model_of
-from stages.neighbors import NeighborsConfig, query_layouts
-from stages.pack import PackConfig, array_layouts, whole_segments
+from stages.packing.segments import array_layouts, whole_segments
 from stages.pretrained.config import ImportConfig
 from stages.registry import load
 from stages.retrieval.inputs import inputs_in
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
-from stages.search.config import IndexConfig
+from stages.search.config import IndexConfig, NeighborsConfig
 from stages.suffixes import AT_ONCE
 from stages.suffixes.indexing import (
     CONTEXTS_PER_SHARD,
@@ -35,6 +35,7 @@ from stages.suffixes.indexing import (
 )
 from stages.tasks.config import Adaptation, EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig, key_width, layouts
+from stages.text.config import PackConfig
 from stages.training.config import TrainConfig
 from stages.training.sizes import (
     checkpoint_bytes,

@@ -1,34 +1,28 @@
 """Stage update-datastore: datastore -> datastore, with documents added and others forgotten.
 
-Rows that stay are copied; new rows are encoded as in build-datastore. A shard is a range of the new
-datastore's rows. Memory holds only a few shards, however large the datastore is.
+Rows that stay are copied; `stages.updating.work` does it.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from stages.artifacts.kinds import ADDED, PREVIOUS
-from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
-from stages.encoding.stored_rows import UPDATED, VALUE_DTYPE
+from stages.encoding.stored_rows import UPDATED
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_sources, require_split
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.models.config import model_of
 from stages.models.devices import device_type, resolve_precision
-from stages.numbers import rate
-from stages.updating.change import Change, documents_meant, spelled_numbers
+from stages.updating.change import documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.plan import TABLES, Plan, plan_change, write_sources_and_names
-from stages.updating.work import Work
+
+__all__ = ["UpdateConfig", "UpdateDatastore"]
 
 
-class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
+class UpdateDatastore(Stage[UpdateConfig]):
     """Makes a datastore from a previous one; roles: `encoder` (model), `previous` (datastore),
     `added` (tokens).
     """
@@ -82,60 +76,3 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
                 **taken_over(config, inputs),
             }
         )
-
-    def plan(self, job: Job[UpdateConfig]) -> Plan:
-        change = Change.of(job.config, job.inputs)
-        plan = plan_change(job.config, job.inputs["encoder"], change)
-        before, forgotten = change.before, len(change.forgotten)
-        if forgotten:
-            job.reporter.info(
-                f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept.rows:,} rows"
-            )
-        if forgotten and plan.carries_state and job.config.reset != "document":
-            job.reporter.warning(
-                f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one "
-                "still depend on it. In a datastore built with --reset document they do not."
-            )
-        write_sources_and_names(change.after, job.draft)
-        return plan
-
-    def open(self, job: ShardJob[UpdateConfig], plan: Plan) -> Work:
-        return Work.open(job, plan)
-
-    def run_shard(self, job: ShardJob[UpdateConfig], work: Work, shard: Shard) -> ShardOutput:
-        started = time.perf_counter()
-        output, plan = ShardOutput(job.folder), work.plan
-        if shard.key == TABLES:
-            for layout, table in plan.tables:
-                for number in range(layout.shards):
-                    output.write(layout, number, table[layout.rows(number)])
-            return output
-        number, layouts = int(shard.key), plan.layouts
-        rows = layouts.keys.rows(number)
-        keys = np.empty((rows.stop - rows.start, layouts.dim), layouts.keys.dtype)
-        values = np.empty(len(keys), VALUE_DTYPE)
-        work.copy(rows, keys, values)
-        again = work.encode_again(rows, keys)
-        work.encode_added(number, keys, values, output)
-        output.write(layouts.keys, number, keys)
-        output.write(layouts.values, number, values)
-        output.record |= {"again": again, "seconds": time.perf_counter() - started}
-        return output
-
-    def finish(self, job: Job[UpdateConfig], plan: Plan) -> dict[str, Any]:
-        records = [job.draft.record(shard.key) for shard in plan.shards if shard.key != TABLES]
-        before = job.inputs[PREVIOUS].metrics["rows"]
-        return {
-            "rows": plan.layouts.rows,
-            "dim": plan.layouts.dim,
-            "dtype": job.config.dtype,
-            "key": job.config.key,
-            "bytes": plan.layouts.nbytes,
-            "documents": plan.documents,
-            "forgotten": before - plan.kept.rows,
-            "added": plan.layouts.rows - plan.kept.rows,
-            "encoded_again": sum(record["again"] for record in records),
-            "rows_per_second": rate(
-                plan.layouts.rows, sum(record["seconds"] for record in records)
-            ),
-        }

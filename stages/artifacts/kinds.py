@@ -4,7 +4,7 @@ and reads.
 
 from typing import Any, NamedTuple
 
-from stages.registry import Part, Registry, load
+from stages.registry import Registry, load
 
 
 class Kind(NamedTuple):
@@ -79,27 +79,45 @@ STAGES = StageTable(
             "stages.import_model:ImportModel",
             "stages.pretrained.work:ImportWork",
         ),
-        "build-datastore": Part(
-            "stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"
+        "build-datastore": StageEntry(
+            "stages.encoding.datastore_config:DatastoreConfig",
+            "stages.datastore:BuildDatastore",
+            "stages.encoding.datastore_work:DatastoreWork",
         ),
-        "update-datastore": Part(
-            "stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"
+        "update-datastore": StageEntry(
+            "stages.updating.config:UpdateConfig",
+            "stages.update:UpdateDatastore",
+            "stages.updating.work:UpdateWork",
         ),
-        "build-index": Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
-        "precompute-neighbors": Part(
-            "stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
+        "build-index": StageEntry(
+            "stages.search.config:IndexConfig",
+            "stages.index:BuildIndex",
+            "stages.indexing.vectors:VectorIndexWork",
         ),
-        "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
+        "precompute-neighbors": StageEntry(
+            "stages.search.config:NeighborsConfig",
+            "stages.neighbors:PrecomputeNeighbors",
+            "stages.indexing.neighbors:NeighborsWork",
+        ),
+        "pack-batches": StageEntry(
+            "stages.text.config:PackConfig",
+            "stages.pack:PackBatches",
+            "stages.packing.work:PackWork",
+        ),
         "evaluate": StageEntry(
             "stages.evaluation.config:EvaluateConfig",
             "stages.evaluate:Evaluate",
             "stages.evaluation.work:EvaluateWork",
         ),
-        "build-episodes": Part(
-            "stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"
+        "build-episodes": StageEntry(
+            "stages.tasks.episodes:EpisodesConfig",
+            "stages.episodes:BuildEpisodes",
+            "stages.tasks.episodes_work:EpisodesWork",
         ),
-        "evaluate-tasks": Part(
-            "stages.tasks.config:EvaluateTasksConfig", "stages.evaluate_tasks:EvaluateTasks"
+        "evaluate-tasks": StageEntry(
+            "stages.tasks.config:EvaluateTasksConfig",
+            "stages.evaluate_tasks:EvaluateTasks",
+            "stages.tasks.work:EvaluateTasksWork",
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""The phases of making an index of sorted contexts, and opening it; see `indexing`."""
+"""The phases of making an index of sorted contexts, and opening it; see `work`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import ShardJob
 from stages.search.config import IndexConfig
 from stages.suffixes import AT_ONCE
-from stages.suffixes.indexing import CUT, GROUP, KEEP, SORT, TEXT, WRITE, Part, Plan
+from stages.suffixes.indexing import GROUP, TEXT
 from stages.suffixes.matches import SortedContexts
+from stages.suffixes.plan import CUT, KEEP, SORT, WRITE, ContextPart, ContextPlan
 from stages.suffixes.shards import (
     Ranked,
     Staying,
@@ -37,10 +38,10 @@ KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
 
 
 @dataclass(frozen=True)
-class Work:
-    """Everything that parts need."""
+class SortedParts:
+    """The text, and what the phases before have written."""
 
-    plan: Plan
+    plan: ContextPlan
     text: Text
     folder: Path
 
@@ -71,7 +72,7 @@ class Work:
         return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.parts(SORT)]
 
 
-def _file(part: Part) -> Path:
+def _file(part: ContextPart) -> Path:
     return Path("scratch", f"{part.key}.npy")
 
 
@@ -95,8 +96,10 @@ def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
         yield open_split(tokens.zarr("tokens.zarr"), str(split))
 
 
-def _keep(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
-    assert work.plan.stay is not None
+def _keep(
+    job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
+) -> None:
+    assert parts.plan.stay is not None
     group = job.inputs[PREVIOUS].zarr(GROUP)
     blocks = (
         (np.asarray(group["order"][some]), np.asarray(group["shared"][some]))
@@ -104,36 +107,42 @@ def _keep(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutpu
     )
     offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
     with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
-        for order, shared in kept(blocks, work.plan.stay, *offsets):
-            orders.write(order.astype(work.plan.order.dtype).tobytes())
+        for order, shared in kept(blocks, parts.plan.stay, *offsets):
+            orders.write(order.astype(parts.plan.order.dtype).tobytes())
             links.write(shared.tobytes())
 
 
-def _cut(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
-    plan = work.plan
-    bounds = borders(work.text, plan.sorted, len(plan.parts(SORT)))
+def _cut(
+    job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
+) -> None:
+    plan = parts.plan
+    bounds = borders(parts.text, plan.sorted, len(plan.parts(SORT)))
     places, counts = grouped(
         bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop))
     )
     save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
 
 
-def _sort(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
-    plan, place = work.plan, work.plan.order.dtype
+def _sort(
+    job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
+) -> None:
+    plan, place = parts.plan, parts.plan.order.dtype
     places = (
-        taken(work.cut, part.number)
-        if work.cut
+        taken(parts.cut, part.number)
+        if parts.cut
         else plan.sorted.places(np.arange(len(plan.sorted)))
     )
-    found = ranked(work.text, sort_contexts(work.text, places), work.kept)
+    found = ranked(parts.text, sort_contexts(parts.text, places), parts.kept)
     narrow = found._replace(places=found.places.astype(place), rank=found.rank.astype(place))
     save_arrays(output.add(_file(part)), *narrow)
 
 
-def _write(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
-    plan, rows = work.plan, work.plan.order.rows(part.number)
+def _write(
+    job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
+) -> None:
+    plan, rows = parts.plan, parts.plan.order.rows(part.number)
     order, shared = merged(
-        work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared)
+        parts.text, rows.start, rows.stop, parts.new, Order(parts.kept.order, parts.kept.shared)
     )
     output.write(plan.order, part.number, order.astype(plan.order.dtype))
     output.write(plan.shared, part.number, shared)

@@ -84,7 +84,7 @@ TABLES = "documents"
 
 
 @dataclass(frozen=True)
-class Plan(ShardPlan[Shard]):
+class UpdatePlan(ShardPlan[Shard]):
     """The changed rows, and their division into shards."""
 
     layouts: RowLayouts
@@ -112,7 +112,7 @@ class Plan(ShardPlan[Shard]):
             yield earlier
 
 
-def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
+def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> UpdatePlan:
     """Plan a change of the rows; `encoder`: the model of their keys."""
     carries, layouts = (
         model_of(encoder).carries_state,
@@ -123,7 +123,7 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
     reread = np.zeros(len(change.kept.ranges), np.int64)
     if not carries and config.reset != "document":
         reread = seen_behind(change.before.runs, change.kept, config.windows)
-    return Plan(
+    return UpdatePlan(
         [Shard(TABLES), *shards_of_rows(layouts.keys, change.kept.rows, carries_state=carries)],
         layouts,
         tables,

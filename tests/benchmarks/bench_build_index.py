@@ -25,7 +25,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.index import PART_BYTES
+from stages.indexing.settings import PART_BYTES
 from stages.search import build
 from stages.search.automatic import resolve
 from stages.search.config import IndexConfig, Keys

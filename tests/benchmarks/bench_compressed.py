@@ -24,7 +24,7 @@ import numpy as np
 
 from stages.artifacts.store import Store
 from stages.evaluation.plan import ENTRIES_PER_SHARD
-from stages.neighbors import MOST_QUERIES
+from stages.indexing.layouts import MOST_QUERIES
 from stages.search.build import training_sample
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher

@@ -17,7 +17,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stages.neighbors import FOUND_BYTES, MOST_QUERIES, QUERY_BYTES, ROW_BYTES
+from stages.indexing.layouts import FOUND_BYTES, MOST_QUERIES, QUERY_BYTES, ROW_BYTES
 from stages.search.automatic import KEYS_PER_LIST, PROBE
 from stages.search.tensors import held_bytes
 from tests.benchmarks.bench_machine import PEAKS

@@ -20,7 +20,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
-from stages.evaluate_tasks import EvaluateTasks, prices
+from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
 from stages.import_model import ImportConfig, ImportModel
 from stages.lineage.corpus import tokenizer_of
@@ -35,6 +35,7 @@ from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 from stages.tasks.plan import drawn, plan_stream
+from stages.tasks.work import prices
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train

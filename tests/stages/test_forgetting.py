@@ -42,7 +42,7 @@ def story(seed: int, words: int = 60) -> str:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 100 * 16)
-    monkeypatch.setattr("stages.index.PART_BYTES", 3 * 100 * 16)
+    monkeypatch.setattr("stages.indexing.vectors.PART_BYTES", 3 * 100 * 16)
     return Store(tmp_path / "store")
 
 
@@ -291,7 +291,7 @@ def test_recall_of_a_changed_index_is_measured_in_proportion_to_what_changed(
     changed = indexed(store, after, recall=400)
     assert (index.metrics["queries"], changed.metrics["queries"]) == (400, 100)
     store.remove(changed.reference)
-    monkeypatch.setattr("stages.index.FEWEST_QUERIES", 10)
+    monkeypatch.setattr("stages.indexing.vectors.FEWEST_QUERIES", 10)
     changed = indexed(store, after, recall=400)
     assert changed.metrics["queries"] == np.ceil(share * 400)
     assert changed.metrics["recall_error"].keys() == changed.metrics["recall"].keys()

@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Store:
 def datastore(store: Store, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     """Keys of width 8 in ten shards, three of which make a part of the index."""
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-    monkeypatch.setattr("stages.index.PART_BYTES", 3 * 72 * 16)
+    monkeypatch.setattr("stages.indexing.vectors.PART_BYTES", 3 * 72 * 16)
     model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 40}))
     return make(
         BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution("cpu")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages import neighbors
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
@@ -15,6 +14,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
+from stages.indexing import layouts, neighbors
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
 from stages.search.config import forbidden_rows
@@ -447,7 +447,7 @@ def test_shards_are_large_enough_to_share_work_and_bounded(
     k: int, dim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    queries, rows = neighbors._shard_sizes(NeighborsConfig(k=k, candidates=None), dim)
+    queries, rows = layouts.shard_sizes(NeighborsConfig(k=k, candidates=None), dim)
     assert queries % rows == 0
     assert 8000 <= queries <= 1 << 17
     assert queries * max(4 * dim, 12 * k) <= 128 << 20

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages import pack
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError
 from stages.pack import PackBatches, PackConfig
+from stages.packing import work as pack
 from stages.text.bm25 import Bm25Index
 from tests.oracles.bm25 import algorithm_1, lucene_scores, matches, okapi_scores
 from tests.stages.notes import Notes

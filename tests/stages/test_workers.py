@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from stages import pack
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import is_log
 from stages.artifacts.make import chains_of, make
@@ -19,6 +18,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
+from stages.packing import work as pack
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 8, "dropout": 0.0}
@@ -31,9 +31,9 @@ PAST = ("long:size=20,theta=0.3/1,lambda=tune",)
 def small_shards() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-        patch.setattr("stages.index.PART_BYTES", 72 * 16)
-        patch.setattr("stages.neighbors.FEWEST_QUERIES", 48)
-        patch.setattr("stages.neighbors.MOST_QUERIES", 48)
+        patch.setattr("stages.indexing.vectors.PART_BYTES", 72 * 16)
+        patch.setattr("stages.indexing.layouts.FEWEST_QUERIES", 48)
+        patch.setattr("stages.indexing.layouts.MOST_QUERIES", 48)
         patch.setitem(pack.SEGMENTS, "fast", 8)
         patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
         yield

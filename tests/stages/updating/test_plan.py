@@ -18,18 +18,18 @@ from stages.search.keys import StoredKeys
 from stages.text.documents import NamedRun
 from stages.updating.change import RowTables, seen_behind
 from stages.updating.plan import (
-    Plan,
+    UpdatePlan,
     bytes_of_sources_and_names,
     longer_layouts,
     shards_of_rows,
     stored_tables,
     write_sources_and_names,
 )
-from stages.updating.work import Work
+from stages.updating.rows import ChangedRows
 from tests.stages.small_text import text_tokens
 
 
-def plan(kept: int, added: int, per_shard: int) -> Plan:
+def plan(kept: int, added: int, per_shard: int) -> UpdatePlan:
     rows = kept + added
     layouts = RowLayouts(
         ArrayLayout("k", (rows, 2), "float32", per_shard),
@@ -37,7 +37,9 @@ def plan(kept: int, added: int, per_shard: int) -> Plan:
     )
     ranges = np.array([[5, 5 + kept]] if kept else np.empty((0, 2)), np.int64)
     shards = shards_of_rows(layouts.keys, kept, carries_state=True)
-    return Plan(shards, layouts, [], 1, KeptRows(ranges), np.zeros(len(ranges), np.int64), True)
+    return UpdatePlan(
+        shards, layouts, [], 1, KeptRows(ranges), np.zeros(len(ranges), np.int64), True
+    )
 
 
 @pytest.mark.parametrize(("kept", "added"), [(10, 7), (8, 8), (0, 9), (10, 0), (3, 1)])
@@ -114,7 +116,7 @@ def test_rows_that_stay_are_copied_and_each_old_shard_is_read_once(
             np.full(rows.stop - start, -1),
         )
         old = CountedReads()
-        work = Work(None, SimpleNamespace(kept=kept), old, np.arange(20) + 100, None)
+        work = ChangedRows(None, SimpleNamespace(kept=kept), old, np.arange(20) + 100, None)
         work.copy(rows, keys, values)
         copied = stays[rows]
         np.testing.assert_array_equal(keys[: len(copied)], KEYS[copied])

@@ -1,5 +1,5 @@
-"""Indexes changed from that of the previous datastore: the settings that stay, and whether its
-lists still fit.
+"""Indexes changed from that of the previous datastore: whether they can be, and whether their lists
+still fit.
 """
 
 from collections.abc import Mapping
@@ -8,34 +8,15 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import Job
-from stages.lineage.indexes import LEARNED, described_keys
+from stages.lineage.indexes import described_keys
 from stages.search.change import Learned, can_change, no_longer_fits
-from stages.search.config import IndexConfig, check_probe
+from stages.search.config import IndexConfig
 
 
 def can_become(previous: Artifact, datastore: Artifact) -> bool:
     """Whether the index of the previous datastore can be changed into that of `datastore`."""
     keys, config = described_keys(datastore), IndexConfig(**previous.config)
     return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
-
-
-def why_not(previous: Artifact, datastore: Artifact) -> str:
-    """Reason why it cannot, and what to do."""
-    if previous.config["index"] == "flat":
-        return "a flat index is a copy of the keys: leave --update out"
-    if datastore.config["forget"]:
-        return "what it learned of forgotten keys cannot be taken out of it: leave --update out, and it is built anew"
-    return "its kind does not take more keys: leave --update out, and it is built anew"
-
-
-def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
-    """Settings of a changed index: learned parts stay; the number of probed lists, and of queries
-    to measure, may change."""
-    probe = before["probe"] if config.probe in ("auto", None) else config.probe
-    assert isinstance(probe, int)
-    check_probe(probe, before["lists"], before["index"])
-    taken = {name: before[name] for name in ("index", *LEARNED)}
-    return config.model_copy(update={**taken, "probe": probe})
 
 
 def compared(

@@ -1,0 +1,1 @@
+"""Making indexes of keys, and searching them for neighbours."""

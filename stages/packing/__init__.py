@@ -1,0 +1,1 @@
+"""Packing of similar segments into batches."""

@@ -1,0 +1,160 @@
+"""The work of pack-batches: similar segments follow each other.
+
+A shard looks up the matches of a range of segments. The order is made from all matches.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Job, Shard, ShardedWork, ShardJob, ShardPlan
+from stages.numbers import rate
+from stages.packing.segments import SPLIT, array_layout, is_pairs, whole_segments
+from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself, term_counts
+from stages.text.config import PackConfig
+from stages.text.packing import (
+    DocumentsApart,
+    chain,
+    document_spans,
+    overlap,
+    same_document,
+    sharing,
+)
+
+SEGMENTS = {"fast": 4096, "rank-bm25": 128}
+"""Segments of one shard, by engine."""
+MANY = 20_000
+"""Number of segments above which rank-bm25 takes hours."""
+
+
+@dataclass(frozen=True)
+class SegmentRange(Shard):
+    """Segments start .. stop - 1."""
+
+    start: int
+    stop: int
+
+    @property
+    def file(self) -> Path:
+        """Scratch file of their matches, relative to the draft."""
+        return Path("scratch", f"{self.key}.npz")
+
+
+@dataclass(frozen=True)
+class PackPlan(ShardPlan[SegmentRange]):
+    """The number of segments, and of matches for each."""
+
+    segments: int
+    k: int
+
+
+Search = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+"""(start, stop) -> ids and scores of the matches of segments start .. stop - 1, the best first, [n,
+k] each.
+"""
+
+
+class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
+    """Packs segments of the training split by BM25; role: `tokens`."""
+
+    def plan(self, job: Job[PackConfig]) -> PackPlan:
+        segments = whole_segments(job.config, job.inputs)
+        if job.config.engine == "rank-bm25" and segments > MANY:
+            job.reporter.warning(
+                f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
+                "days. Leave --engine out: the fast engine finds the same matches."
+            )
+        size = SEGMENTS[job.config.engine]
+        shards = [
+            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, segments))
+            for start in range(0, segments, size)
+        ]
+        return PackPlan(shards, segments, min(job.config.k, segments - 1))
+
+    def open(self, job: ShardJob[PackConfig], plan: PackPlan) -> Search:
+        # a segment is most similar to itself, and then to others of its document
+        hidden = sharing(_spans(job)) if job.config.exclude == "document" else itself(plan.segments)
+        if job.config.engine == "fast":
+            return partial(
+                Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden).search, k=plan.k
+            )
+        offsets = _offsets(job)
+        segments = np.split(np.asarray(_array(job, "ids")[: offsets[-1]]), offsets[1:-1])
+        return partial(RankBm25(segments, hidden).search, k=plan.k)
+
+    def run_shard(
+        self, job: ShardJob[PackConfig], resources: Search, shard: SegmentRange
+    ) -> ShardOutput:
+        started = time.perf_counter()
+        output = ShardOutput(job.folder)
+        ids, scores = resources(shard.start, shard.stop)
+        np.savez(output.add(shard.file), ids=ids, scores=scores)
+        output.record["seconds"] = time.perf_counter() - started
+        return output
+
+    def finish(self, job: Job[PackConfig], plan: PackPlan) -> dict[str, Any]:
+        found = [np.load(job.folder / shard.file) for shard in plan.shards]
+        ids, scores = (
+            np.concatenate([matches[name] for matches in found]) for name in ("ids", "scores")
+        )
+        # chains begin at random segments; the same permutation is the baseline for the packing
+        permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
+        spans, offsets, counts = _spans(job), _offsets(job), _counts(job)
+        apart = (
+            DocumentsApart(spans, job.config.apart - 1)
+            if job.config.exclude == "document"
+            else None
+        )
+        packed = chain(ids, permutation, apart)
+        for name, values in {"order": packed.order, "segment_offsets": offsets}.items():
+            job.draft.write_whole(array_layout(name, len(values)), values)
+        followed = np.flatnonzero(packed.rank >= 0)
+        links = scores[packed.order[followed], packed.rank[followed]].astype(np.float64)
+        searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
+        tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
+        return {
+            "segments": plan.segments,
+            "tokens_left_out": tokens - int(offsets[-1]),
+            "terms": len(np.unique(counts.indices)),
+            "hop_rate": len(links) / (plan.segments - 1),
+            "mean_link_score": float(links.mean()) if len(links) else None,
+            "token_overlap": overlap(counts, packed.order),
+            "token_overlap_random": overlap(counts, permutation),
+            "same_document": same_document(spans, packed.order),
+            "segments_per_second": rate(plan.segments, searched),
+        }
+
+
+def _array(job: ShardJob[PackConfig], name: str) -> Any:
+    return job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/{name}"]
+
+
+def _offsets(job: ShardJob[PackConfig]) -> np.ndarray:
+    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one
+    length.
+    """
+    if is_pairs(job.inputs["tokens"]):
+        return np.asarray(_array(job, "doc_offsets")[:])
+    return (
+        np.arange(whole_segments(job.config, job.inputs) + 1, dtype=np.int64)
+        * job.config.segment_length
+    )
+
+
+def _spans(job: ShardJob[PackConfig]) -> np.ndarray:
+    """Numbers of the first and the last document of each segment, int64 [S, 2]."""
+    return document_spans(np.asarray(_array(job, "doc_offsets")[:]), _offsets(job))
+
+
+def _counts(job: ShardJob[PackConfig]) -> csr_array:
+    """Counts of each term in each segment, [S, V]."""
+    return term_counts(
+        _array(job, "ids"), _offsets(job), job.inputs["tokens"].metrics["vocabulary_size"]
+    )

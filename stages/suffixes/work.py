@@ -1,0 +1,86 @@
+"""The work of build-index for `exact`: contexts are divided into shards that are sorted separately.
+
+Large arrays are memory-mapped, so memory holds one shard. For a changed text, the previous index is
+merged into the new one, and kept documents are not sorted again.
+"""
+
+from math import ceil
+from typing import Any
+
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Job, ShardedWork, ShardJob
+from stages.search.config import IndexConfig
+from stages.suffixes import indexing
+from stages.suffixes.indexing import GROUP, TEXT, scratch_bytes
+from stages.suffixes.plan import CUT, KEEP, SORT, WRITE, ContextPart, ContextPlan
+from stages.suffixes.sorting import PHASES, SortedParts, staying_documents, text_of
+
+
+class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextPart]):
+    """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is
+    updated.
+    """
+
+    def plan(self, job: Job[IndexConfig]) -> ContextPlan:
+        rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
+        stay, held = staying_documents(job)
+        most, count = indexing.CONTEXTS_PER_SHARD, len(held)
+        # borders from a sample give uneven shards: 1.5 times the number keeps the largest below
+        # `most`
+        sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
+        cuts = [
+            range(start, min(start + most, count))
+            for start in range(0, count if sorts > 1 else 0, most)
+        ]
+        order = ArrayLayout(
+            f"{GROUP}/order",
+            (rows,),
+            "uint64" if rows >= 2**32 else "uint32",
+            indexing.ROWS_PER_SHARD,
+        )
+        shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", indexing.ROWS_PER_SHARD)
+        parts = [
+            *([] if stay is None else [ContextPart(KEEP, phase=KEEP)]),
+            *(
+                ContextPart(f"{CUT}-{number:06d}", number, some, phase=CUT)
+                for number, some in enumerate(cuts)
+            ),
+            *(ContextPart(f"{SORT}-{number:06d}", number, phase=SORT) for number in range(sorts)),
+            *(
+                ContextPart(f"{WRITE}-{number:06d}", number, phase=WRITE)
+                for number in range(order.shards)
+            ),
+        ]
+        scratch = scratch_bytes(rows, order.dtype.itemsize)
+        return ContextPlan(
+            parts, order, shared, held, stay, arrays=[order, shared], scratch_bytes=scratch
+        )
+
+    def open(self, job: ShardJob[IndexConfig], plan: ContextPlan) -> SortedParts:
+        return SortedParts(plan, text_of(job.inputs[TEXT], str(job.config.split)), job.folder)
+
+    def run_shard(
+        self, job: ShardJob[IndexConfig], resources: SortedParts, shard: ContextPart
+    ) -> ShardOutput:
+        output = ShardOutput(job.folder)
+        PHASES[shard.phase](job, resources, shard, output)
+        return output
+
+    def finish(self, job: Job[IndexConfig], plan: ContextPlan) -> dict[str, Any]:
+        rows, size = plan.order.shape[0], plan.order.nbytes + plan.shared.nbytes
+        documents = int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"])
+        figures = {
+            "rows": rows,
+            "documents": documents,
+            "bytes": size,
+            "bytes_per_key": round(size / rows, 2),
+        }
+        if PREVIOUS not in job.inputs:
+            return figures
+        added = len(plan.sorted)
+        return figures | {
+            "added": added,
+            "forgotten": job.inputs[PREVIOUS].metrics["rows"] - (rows - added),
+        }
