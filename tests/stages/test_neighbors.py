@@ -41,8 +41,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 @pytest.fixture
 def store(built: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-    monkeypatch.setattr(neighbors, "FEWEST_QUERIES", 100)
-    monkeypatch.setattr(neighbors, "MOST_QUERIES", 100)
+    monkeypatch.setattr(layouts, "FEWEST_QUERIES", 100)
+    monkeypatch.setattr(layouts, "MOST_QUERIES", 100)
     return Store(shutil.copytree(built.store.root, tmp_path / "store"))
 
 
