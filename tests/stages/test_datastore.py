@@ -11,6 +11,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.datastore_work import DatastoreWork
 from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
@@ -194,7 +195,7 @@ def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(s
     whole = build(store, model, dtype="float32")
     store.remove(whole.reference)
     with monkeypatch.context() as patched:
-        patched.setattr(BuildDatastore, "finish", interrupted)
+        patched.setattr(DatastoreWork, "finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build(store, model, dtype="float32")
     draft = store.draft_folder("datastore", whole.id)

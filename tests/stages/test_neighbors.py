@@ -15,6 +15,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.indexing import layouts, neighbors
+from stages.indexing.neighbors import NeighborsWork
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
 from stages.search.config import forbidden_rows
@@ -420,7 +421,7 @@ def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
     whole = precompute(store, index, k=3)
     store.remove(whole.reference)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(PrecomputeNeighbors, "finish", interrupted)
+        patched.setattr(NeighborsWork, "finish", interrupted)
         precompute(store, index, k=3)
     draft, read, original = store.draft_folder("neighbors", whole.id), [], KeyEncoder.state_past
     for shard in damaged:

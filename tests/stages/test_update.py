@@ -16,6 +16,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.rows import DatastoreRows
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from stages.updating.work import UpdateWork
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import array, small_model, small_tokens
 
@@ -205,7 +206,7 @@ def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(
     undisturbed = change()
     cut_store.remove(undisturbed.reference)
     with monkeypatch.context() as patched:
-        patched.setattr(UpdateDatastore, "finish", interrupted)
+        patched.setattr(UpdateWork, "finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             change()
     draft = cut_store.draft_folder("datastore", undisturbed.id)
