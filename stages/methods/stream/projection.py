@@ -25,75 +25,85 @@ dependent.
 """
 
 
-def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+def a_gem_projection(
+    gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]
+) -> Float[Tensor, " n"]:
     """The gradient without its part against a reference: the nearest one whose product with it is
     not negative.
 
     Source: Chaudhry et al. 2019 (A-GEM, arXiv:1812.00420), equation 11.
 
-    >>> beside(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 3.0]))
+    >>> a_gem_projection(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 3.0]))
     tensor([1., 0.])
     """
-    product = gradient.double() @ reference.double()
+    # In float64: products of long vectors in float32 lose their last digits to the order of sums.
+    double = gradient.double()
+    direction = reference.double()
+    product = double @ direction
     if product >= 0:
         return gradient
-    share = product / (reference.double() @ reference.double())
-    return (gradient.double() - share * reference.double()).to(gradient.dtype)
+    share = product / (direction @ direction)
+    return (double - share * direction).to(gradient.dtype)
 
 
-def among(
-    gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: float
+def gem_projection(
+    gradient: Float[Tensor, " n"], references: Float[Tensor, "k n"], margin: float
 ) -> Float[Tensor, " n"]:
-    """The nearest gradient whose inner product with each of the others is not negative (for a
-    margin of 0).
+    """The nearest gradient whose inner product with each reference is not negative (for a margin of
+    0).
 
-    With Gᵀ's columns the others, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is
-    returned: a larger margin follows the others more. As v = margin + w, w ≥ 0, this is
+    With Gᵀ's columns the references, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is
+    returned: a larger margin follows the references more. As v = margin + w, w ≥ 0, this is
     non-negative least squares of size k on the Cholesky factor of G Gᵀ. If no product is negative,
     the gradient stays as it is.
 
     Raises: UsageError for gradients that are not finite.
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 11.
 
-    >>> among(torch.tensor([1.0, -2.0]), torch.tensor([[0.0, 3.0], [2.0, 0.0]]), margin=0.0).round(decimals=6).abs()
+    >>> references = torch.tensor([[0.0, 3.0], [2.0, 0.0]])
+    >>> gem_projection(torch.tensor([1.0, -2.0]), references, margin=0.0).round(decimals=6).abs()
     tensor([1., 0.])
     """
-    rows, own = others.double(), gradient.double()
-    products, aligned = (rows @ rows.T).cpu().numpy(), (rows @ own).cpu().numpy()
-    if not (np.isfinite(products).all() and np.isfinite(aligned).all()):
+    rows = references.double()
+    double = gradient.double()
+    gram = (rows @ rows.T).cpu().numpy()
+    products = (rows @ double).cpu().numpy()
+    if not (np.isfinite(gram).all() and np.isfinite(products).all()):
         raise UsageError(
             "A gradient is no number: try a lower --lr, or clipping (--set clip_norm=1)."
         )
-    if (aligned >= 0).all():
+    if (products >= 0).all():
         return gradient
-    products += JITTER * products.trace() / len(products) * np.eye(len(products))
-    factor = np.linalg.cholesky(products)
-    wanted = solve_triangular(
-        factor, -(products @ np.full(len(products), margin) + aligned), lower=True
-    )
-    v = margin + nnls(factor.T, wanted)[0]
-    return (own + torch.from_numpy(v).to(rows.device) @ rows).to(gradient.dtype)
+
+    # References may be linearly dependent, and then G Gᵀ has no Cholesky factor.
+    gram += JITTER * gram.trace() / len(gram) * np.eye(len(gram))
+    factor = np.linalg.cholesky(gram)
+    right = -(gram @ np.full(len(gram), margin) + products)
+    target = solve_triangular(factor, right, lower=True)
+    weights, _ = nnls(factor.T, target)
+    v = margin + weights
+    return (double + torch.from_numpy(v).to(rows.device) @ rows).to(gradient.dtype)
 
 
-def take_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
+def pop_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
     """The gradients of parameters as one vector, zeros if one has none; the parameters' own are
     cleared.
     """
-    flat = [
-        torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten().clone()
-        for one in parameters
-    ]
-    for one in parameters:
-        one.grad = None
-    return torch.cat(flat)
+    parts: list[Tensor] = []
+    for parameter in parameters:
+        if parameter.grad is None:
+            parts.append(torch.zeros_like(parameter).flatten())
+        else:
+            parts.append(parameter.grad.flatten().clone())
+        parameter.grad = None
+    return torch.cat(parts)
 
 
-def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
+def set_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
     """Give parameters their gradients from one vector."""
-    for one, part in zip(
-        parameters, gradient.split([one.numel() for one in parameters]), strict=True
-    ):
-        one.grad = part.view_as(one).clone()
+    sizes = [parameter.numel() for parameter in parameters]
+    for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
+        parameter.grad = part.view_as(parameter).clone()
 
 
 class AGem(DrawsDocuments[AGemConfig]):
@@ -107,9 +117,10 @@ class AGem(DrawsDocuments[AGemConfig]):
         loss, batches = add_gradients(update)
         if self.draws_due(batches) and len(self.memory):
             weights = learnt(update)
-            gradient = take_gradient(weights)
+            gradient = pop_gradient(weights)
             self.add_gradients_of(update, self.draw(update, 0), len(batches[0].labels))
-            put_gradient(weights, beside(gradient, take_gradient(weights)))
+            reference = pop_gradient(weights)
+            set_gradient(weights, a_gem_projection(gradient, reference))
         update.change_weights()
         self.write(update, batches)
         return loss
@@ -123,23 +134,25 @@ class Gem(KeepsDocuments[GemConfig]):
     """
 
     def end_task(self, task: Task) -> None:
-        count, random = task.examples.count, self.random(KEEP, self.task)
-        chosen = random.choice(count, max(1, int(self.settings.share * count)), replace=False)
         assert isinstance(task.examples, Documents)
-        self.memory.write(task.examples.chosen[chosen], self.task, 1.0, random)
+        count = task.examples.count
+        size = max(1, int(self.settings.share * count))
+        random = self.random(KEEP, self.task)
+        indices = random.choice(count, size, replace=False)
+        self.memory.write(task.examples.chosen[indices], self.task, 1.0, random)
 
     def step(self, update: Update) -> Tensor:
         loss, batches = add_gradients(update)
         self.count(batches)
         if len(self.memory):
             weights = learnt(update)
-            gradient = take_gradient(weights)
-            before = list[Tensor]()
+            gradient = pop_gradient(weights)
+            references: list[Tensor] = []
             for task in range(self.task):
-                self.add_gradients_of(
-                    update, self.memory.rows[self.memory.tasks == task], len(batches[0].labels)
-                )
-                before.append(take_gradient(weights))
-            put_gradient(weights, among(gradient, torch.stack(before), self.settings.margin))
+                rows = self.memory.rows[self.memory.tasks == task]
+                self.add_gradients_of(update, rows, len(batches[0].labels))
+                references.append(pop_gradient(weights))
+            projected = gem_projection(gradient, torch.stack(references), self.settings.margin)
+            set_gradient(weights, projected)
         update.change_weights()
         return loss

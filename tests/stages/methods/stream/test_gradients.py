@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stages.methods.stream.projection import take_gradient
+from stages.methods.stream.projection import pop_gradient
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
 
@@ -15,7 +15,7 @@ def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def gradient(model: torch.nn.Module, batch: object) -> torch.Tensor:
     F.cross_entropy(model.label_scores(batch), batch.labels).backward()  # type: ignore[attr-defined,operator]
-    return take_gradient(list(model.parameters()))
+    return pop_gradient(list(model.parameters()))
 
 
 @pytest.mark.parametrize(

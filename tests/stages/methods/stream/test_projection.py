@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 from stages.errors import UsageError
-from stages.methods.stream.projection import among, beside
+from stages.methods.stream.projection import a_gem_projection, gem_projection
 
 
 def drawn(seed: int, rows: int, size: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,7 +20,7 @@ def drawn(seed: int, rows: int, size: int = 6) -> tuple[torch.Tensor, torch.Tens
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_gem_finds_the_nearest_gradient_that_points_apart_from_none(seed: int, rows: int) -> None:
     gradient, others = drawn(seed, rows)
-    found = among(gradient, others, 0.0)
+    found = gem_projection(gradient, others, 0.0)
     assert (others @ found).min() > -1e-6
     own, G = gradient.numpy(), others.numpy()
     best = minimize(
@@ -40,33 +40,33 @@ def test_gem_with_a_margin_solves_the_dual_of_the_papers_code(seed: int) -> None
         bounds=[(margin, None)] * 3, method="L-BFGS-B", tol=1e-14,
     )  # fmt: skip
     np.testing.assert_allclose(
-        among(gradient, others, margin).numpy(), G.T @ best.x + own, atol=1e-4
+        gem_projection(gradient, others, margin).numpy(), G.T @ best.x + own, atol=1e-4
     )
 
 
 def test_gem_with_alike_and_empty_gradients() -> None:
     gradient, _ = drawn(0, 1)
     twice = torch.cat((-gradient[None], -gradient[None], torch.zeros(1, 6)))
-    np.testing.assert_allclose(among(gradient, twice, 0.0).numpy(), np.zeros(6), atol=1e-6)
+    np.testing.assert_allclose(gem_projection(gradient, twice, 0.0).numpy(), np.zeros(6), atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_gem_takes_away_what_points_against_the_reference(seed: int) -> None:
     gradient, (reference,) = drawn(seed, 1)
-    found = beside(gradient, reference)
+    found = a_gem_projection(gradient, reference)
     if gradient @ reference >= 0:
         assert found is gradient
     else:
         assert abs(float(found @ reference)) < 1e-12
         np.testing.assert_allclose(
-            found.numpy(), among(gradient, reference[None], 0.0).numpy(), atol=1e-8
+            found.numpy(), gem_projection(gradient, reference[None], 0.0).numpy(), atol=1e-8
         )
 
 
 def test_nothing_changes_where_nothing_points_apart() -> None:
     gradient, others = drawn(1, 3)
     along = others * torch.sign(others @ gradient)[:, None]
-    assert among(gradient, along, 0.5) is gradient
+    assert gem_projection(gradient, along, 0.5) is gradient
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
@@ -75,5 +75,5 @@ def test_a_gradient_that_is_no_number_is_said_to_be_one(wrong: float) -> None:
     for one in (gradient, others[0]):
         own, one[0] = one[0].item(), wrong
         with pytest.raises(UsageError, match="--lr"):
-            among(gradient, others, 0.5)
+            gem_projection(gradient, others, 0.5)
         one[0] = own
