@@ -6,6 +6,7 @@ Also messages with advice for failures of the disk, which are never a bug of mem
 import errno
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -78,9 +79,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     make_folder(path.parent)
     # It is in the same folder, since a rename to another file system is a copy, which can be
     # interrupted.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Nobody can lay a link at a name that cannot be guessed, and "x" follows none.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
