@@ -1,5 +1,6 @@
 """Resolves `auto` settings of an index, checks settings against its keys, and estimates its size."""
 
+import re
 from math import log2
 from typing import Any
 
@@ -153,9 +154,16 @@ def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
     return {"code_bytes": code, "code_bits": bits}
 
 
+FACTORY_LISTS = re.compile(r"IVF(\d+)")
+"""Number of lists in a factory string of FAISS."""
+
+
 def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
     from stages.search.factory import factory_facts
 
+    # Before FAISS makes the index, which takes memory for each list.
+    for number in FACTORY_LISTS.findall(config.index):
+        check_lists(int(number), keys)
     lists, fewest = factory_facts(config.index, keys.dim, config.metric)
     if lists is not None:
         check_lists(lists, keys)

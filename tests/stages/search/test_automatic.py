@@ -158,3 +158,13 @@ def test_more_keys_than_can_be_numbered_are_refused() -> None:
     check_keys(2**31 - 1)
     with pytest.raises(UsageError, match="--fraction"):
         check_keys(2**31)
+
+
+def test_more_lists_than_keys_are_refused_before_an_index_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "stages.search.factory.factory_facts", lambda *_: pytest.fail("an index was made")
+    )
+    with pytest.raises(UsageError, match="99,999,999 lists"):
+        resolve(IndexConfig(index="IVF99999999,Flat"), SMALL)
