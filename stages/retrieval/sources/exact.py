@@ -25,6 +25,8 @@ from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import LONGEST, Text
 from stages.text.tokens import open_split
 
+ALL_POSITIONS = sys.maxsize // 2
+"""Reach of a source that reads all of the past; slices of torch warn of the largest integer."""
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 """Default grid of τ, in tokens of a match."""
 
@@ -149,7 +151,7 @@ class ExactStreamSource(MatchSource):
     @property
     def needs(self) -> Needs:
         size = self.sizes[-1]
-        return Needs(reach=sys.maxsize if size is None else size + LONGEST)
+        return Needs(reach=ALL_POSITIONS if size is None else size + LONGEST)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Sort the past and the range together; each position finds the matches before it."""
