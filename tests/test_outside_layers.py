@@ -26,7 +26,7 @@ from stages.models.layers.settings import AttentionConfig, StreamAttentionSettin
 from stages.models.layers.sublayer import (
     Attended,
     FeedForward,
-    Passage,
+    SegmentContext,
     StreamAttention,
     StreamInputs,
 )
@@ -85,7 +85,9 @@ class Summary(StreamAttention[Mean]):
     def begin(self, x: Tensor) -> Mean:
         return Mean(x.new_zeros(len(x), x.shape[2]))
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Mean) -> Attended[Mean]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Mean
+    ) -> Attended[Mean]:
         x = inputs.normalized
         ((begin, first, stop),) = passage.spans
         seen = x[:, begin:stop].cumsum(1) / torch.arange(1, stop - begin + 1)[:, None].to(x.dtype)
@@ -163,7 +165,9 @@ class Echo(StreamAttention[Last]):
     def begin(self, x: Tensor) -> Last:
         return Last(torch.full((len(x), 1), -1, device=x.device))
 
-    def forward(self, inputs: StreamInputs, passage: Passage, memory: Last) -> Attended[Last]:
+    def forward(
+        self, inputs: StreamInputs, passage: SegmentContext, memory: Last
+    ) -> Attended[Last]:
         assert passage.tokens is not None
         said = torch.cat((memory.token, passage.tokens), 1)
         return Attended(
