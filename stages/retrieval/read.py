@@ -274,9 +274,9 @@ def _entries(entries: Any) -> Entries:
         counts = arguments.floats(entries.counts, "counts of entries", "[n, k]")
         arguments.require_finite(counts, "counts of entries")
         checked["counts"] = _tensor(entries.counts, counts)
-    if entries.least is not None:
-        least = arguments.array(entries.least, "least of entries", "[n]")
-        checked["least"] = _tensor(entries.least, least)
+    if entries.min_entries is not None:
+        least = arguments.array(entries.min_entries, "least of entries", "[n]")
+        checked["least"] = _tensor(entries.min_entries, least)
     return Entries(**checked)
 
 
