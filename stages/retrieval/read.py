@@ -275,8 +275,8 @@ def _entries(entries: Any) -> Entries:
         arguments.require_finite(counts, "counts of entries")
         checked["counts"] = _tensor(entries.counts, counts)
     if entries.min_entries is not None:
-        least = arguments.array(entries.min_entries, "least of entries", "[n]")
-        checked["least"] = _tensor(entries.min_entries, least)
+        min_entries = arguments.array(entries.min_entries, "min_entries of entries", "[n]")
+        checked["min_entries"] = _tensor(entries.min_entries, min_entries)
     return Entries(**checked)
 
 
