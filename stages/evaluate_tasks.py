@@ -15,7 +15,7 @@ from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import corpus_of, require_split
 from stages.methods.config import TRAIN
 from stages.tasks.answers import read_accepted
-from stages.tasks.config import GOAL, Adaptation, Coarse, EvaluateTasksConfig, Neighbors
+from stages.tasks.config import GOAL, EvaluateTasksConfig
 from stages.tasks.figures import MATRIX
 from stages.tasks.kept import answers_in_words, documents_kept
 from stages.tasks.plan import plan_stream
@@ -47,12 +47,9 @@ class EvaluateTasks(Stage[EvaluateTasksConfig]):
             raise UsageError(
                 f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
             )
-        if head["name"] == "matcher" and any(
-            isinstance(one, Coarse) and one.part == "head" for one in config.readings
-        ):
-            raise UsageError(
-                f"--memory: {model.reference} reads prototypes instead of its head's weights: leave part=head out."
-            )
+        for reading in config.readings:
+            if (reason := reading.refusal(head["name"])) is not None:
+                raise UsageError(f"--memory: {reading.name} of {model.reference} {reason}.")
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
         _require_documents(config, documents_kept(model, tokens))
@@ -75,11 +72,8 @@ def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
     always passes.
     """
     for reading in (reading for row in config.rows for reading in row.readings):
-        if (
-            isinstance(reading, Adaptation | Neighbors)
-            and reading.k > kept
-            and reading.k != type(reading).model_fields["k"].default
-        ):
+        default = type(reading)(name=reading.name).documents
+        if reading.documents not in (None, default) and reading.documents > kept:
             raise UsageError(
                 f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}."
             )
@@ -94,10 +88,6 @@ def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifa
             raise UsageError(f"--score: {model.reference} gives no answers in words: leave it out.")
         return
     scores = config.scores(tokens.metrics["tasks"])
-    if any(isinstance(reading, Neighbors) for reading in config.readings):
-        raise UsageError(
-            "--memory: episodic interpolates labels, and these answers are in words: mbpa adapts to them."
-        )
     if GOAL not in scores.values():
         return
     if config.examples is not None:

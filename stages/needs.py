@@ -33,7 +33,7 @@ from stages.suffixes.indexing import (
     opened_bytes,
     scratch_bytes,
 )
-from stages.tasks.config import Adaptation, EvaluateTasksConfig
+from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig, key_width, layouts
 from stages.text.config import PackConfig
 from stages.training.config import TrainConfig
@@ -305,8 +305,8 @@ def evaluate_tasks_needs(config: EvaluateTasksConfig, inputs: Inputs) -> Needs:
     them in memory.
     """
     weights = WEIGHT_BYTES * int(inputs["model"].metrics["parameters"])
-    adapts = any(isinstance(reading, Adaptation) for reading in config.readings)
-    needed = 3 * weights if adapts else weights
+    copies = max(reading.copies for reading in config.readings)
+    needed = (1 + copies) * weights
     if "episodes" in inputs:
         episodes = inputs["episodes"]
         needed += WEIGHT_BYTES * int(episodes.input("encoder").metrics["parameters"])

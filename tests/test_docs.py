@@ -19,7 +19,8 @@ from stages.memory.readers import READERS
 from stages.models.layers import STREAM_ATTENTION
 from stages.retrieval.grammar import parse_readings
 from stages.search.config import IndexConfig
-from stages.tasks.config import EvaluateTasksConfig, Mbpa
+from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.readings import Mbpa
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 from stages.validation import validated

@@ -31,7 +31,7 @@ def settings() -> str:
     from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
     from stages.retrieval.registries import SOURCES
     from stages.search.config import IndexConfig
-    from stages.tasks.config import READINGS
+    from stages.tasks import READINGS
     from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 
     groups = {
@@ -46,7 +46,7 @@ def settings() -> str:
         "Feed-forward layer": ("model.feed_forward", _parts(FEED_FORWARD)),
         "Sources of a memory": ("", _parts(SOURCES)),
         "Readers of a memory": ("", _parts(READERS)),
-        "Readings of tasks": ("", READINGS),
+        "Readings of tasks": ("", _parts(READINGS)),
         "Index": ("", {"index": IndexConfig}),
     }
     lines, seen = [HEAD], set()

@@ -86,7 +86,7 @@ def parse_reading(spec: str) -> Reading:
     owned = owners()
     named, settings = (
         head.split("+"),
-        dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned))),
+        dict(key_values(spec, tail, ("reader", *Comparison.names(), *owned))),
     )
     for source in named:
         _require_source(spec, source)
@@ -105,7 +105,7 @@ def parse_reading(spec: str) -> Reading:
     try:
         reading = make_reading(named, reader, settings)
     except ValidationError as error:
-        raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
+        raise UsageError(f"--memory {spec}: {explained(error)}.") from None
     require_few_points(reading)
     return reading
 
@@ -241,7 +241,7 @@ def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, Any])
     return reading
 
 
-def _settings(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+def key_values(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
     """`a=1,b=2` -> ("a", "1"), ("b", "2")."""
     seen = set()
     for pair in tail.split(",") if tail else ():
@@ -283,7 +283,7 @@ def _suggestion(spec: str) -> str:
     return f": --memory {sources}:{','.join(f'{key}={value}' for key, value in keys.items())}"
 
 
-def _explain(error: ValidationError) -> str:
+def explained(error: ValidationError) -> str:
     """The first error of a validation, in a sentence."""
     first = error.errors()[0]
     place = next((str(part) for part in first["loc"]), "")

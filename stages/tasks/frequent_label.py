@@ -43,3 +43,17 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
 def frequent_label_by_task(matrix: Artifact) -> dict[str, float]:
     """`frequent_label_scores` by the names of the tasks; empty if there are none."""
     return dict(zip(matrix.metrics["tasks"], frequent_label_scores(matrix) or (), strict=False))
+
+
+def below_frequent_label(matrix: Artifact) -> list[str]:
+    """A sentence for each reading whose average is below that of the most frequent labels."""
+    labels = frequent_label_scores(matrix)
+    if labels is None:
+        return []
+    average = float(np.mean(labels))
+    return [
+        f"{row['row']}: the average of {row['average']:.1%} is below the {average:.1%} of always "
+        f"answering a task's {FREQUENT_LABEL}"
+        for row in matrix.metrics["rows"]
+        if row["average"] < average
+    ]

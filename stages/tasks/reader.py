@@ -1,11 +1,10 @@
 """Answers of a model with its weights after any task of its stream, with and without memory."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,10 +18,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
-from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
 from stages.methods.config import KEPT, MethodSettings, after_file
-from stages.methods.stream.classifying import document_losses
 from stages.methods.stream.elle import prompted
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
@@ -30,10 +27,12 @@ from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
 from stages.models.heads import best_spans, pooled
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
-from stages.tasks.config import Adaptation, Coarse, Mbpa, Neighbors, Part, Reading
+from stages.tasks import READINGS
+from stages.tasks.readings import Reading
 
-EPSILON = 1e-3
-"""ε of the weights of neighbours by their distance."""
+if TYPE_CHECKING:
+    from stages.tasks.answering import Answering
+
 DocumentPool = Literal["encoder"] | Pool
 """Pooling of a document: that of a sentence encoder's own library, or one of hidden states."""
 Candidates = Sequence[Sequence[int] | None]
@@ -69,12 +68,21 @@ class Keys:
     normalize: bool = False
     """Whether keys are scaled to length 1."""
 
+    _made: dict[tuple[int, ...], np.ndarray] = field(default_factory=dict, compare=False)
+    """Keys of other documents by their numbers: each row of a matrix asks for those of its tests."""
+
     def of(self, examples: Documents) -> np.ndarray:
         """Keys of other documents, float32 [n, d]."""
-        cut = replace(
-            examples, cutting=examples.cutting._replace(context=self.length, stride=self.length)
-        )
-        return document_keys(self.model, cut, np.arange(cut.count), self.pool, self.normalize)
+        # A split is known by its tokens. The documents are those of one range, so that their keys
+        # do not depend on what else was read before.
+        documents = (id(examples.ids), *examples.chosen.tolist())
+        if documents not in self._made:
+            cutting = examples.cutting._replace(context=self.length, stride=self.length)
+            cut = replace(examples, cutting=cutting)
+            self._made[documents] = document_keys(
+                self.model, cut, np.arange(cut.count), self.pool, self.normalize
+            )
+        return self._made[documents]
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ class Memory:
         return self.rows[self.tasks < after]
 
 
-class _NoNumbers(Exception):
+class NotFinite(Exception):
     """Raised if scores of labels are not finite."""
 
 
@@ -111,23 +119,24 @@ class StreamReader:
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
         """`decode`: turns tokens into text, for answers in words."""
-        self._artifact, self._memory, self._keys, self._decode = model, memory, keys, decode
-        self._place = -1
+        self._artifact, self._decode = model, decode
+        self.memory, self.keys = memory, keys
+        self.place = -1
         self.model: LanguageModel = load_model(model.path, device)
 
     def go_to(self, place: int) -> None:
         """Load the weights after the task at a place, counted from 1; 0: the weights before the
         first.
         """
-        if self._artifact.config["order"] is not None and place != self._place:
+        if self._artifact.config["order"] is not None and place != self.place:
             recorded = self._artifact.config
             given = {**(recorded["memory"] or {}), "method": recorded["method"]}
             settings: MethodSettings = METHODS.settings(recorded["method"]).model_validate(given)
             config = settings.task_model(model_of(self._artifact), max(0, place - 1))
             if config != self.model.config:  # the model grew
-                self.model = LanguageModel(config).to(self._device).eval()
+                self.model = LanguageModel(config).to(self.device).eval()
             start_from(self.model, self._artifact.file(after_file(place)))
-        self._place = place
+        self.place = place
 
     def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
         """Sum of -log p over the tokens of some documents [n], in nats, and the number of these
@@ -137,7 +146,7 @@ class StreamReader:
         """
         nats, tokens, head = 0.0, 0, self.model.config.head
         assert isinstance(head, LanguageSettings)
-        for batch in document_batches(examples.of(examples.chosen[which]), self._device):
+        for batch in document_batches(examples.of(examples.chosen[which]), self.device):
             if self._artifact.config["memory"].get("prompt", True):
                 batch = prompted(batch, head, examples.task_numbers[batch.documents])
             with torch.no_grad():
@@ -171,9 +180,9 @@ class StreamReader:
         asked = examples.of(examples.chosen[which])
         try:
             return self._answers(reading, asked, among, inside)
-        except _NoNumbers:
-            with suppress(_NoNumbers):
-                self._chosen(asked, among)
+        except NotFinite:
+            with suppress(NotFinite):
+                self.best(asked, among)
                 raise UsageError(
                     f"--memory {reading.spelled}: the adapted weights give labels no probability that is a number: "
                     "choose a smaller lr."
@@ -188,14 +197,15 @@ class StreamReader:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, asked)
-        visible = self._memory.visible(self._place)
-        if not inside or not (reading.adapts or reading.reads_keys):
+        visible = self.memory.visible(self.place)
+        if not inside or not reading.hides_example:
             return self._read(reading, asked, among, visible)
         found = list[Any]()
         for row, own in enumerate(asked.chosen.tolist()):
-            one = slice(row, row + 1)
+            part = slice(row, row + 1)
+            others = visible[visible != own]
             found += self._read(
-                reading, asked.of(asked.chosen[one]), among and among[one], visible[visible != own]
+                reading, asked.of(asked.chosen[part]), among and among[part], others
             )
         return found
 
@@ -203,39 +213,25 @@ class StreamReader:
         self, reading: Reading, asked: Documents, among: Candidates | None, visible: np.ndarray
     ) -> list[Any]:
         """Answers with the visible documents of memory, int64 [m]."""
-        if isinstance(reading, Coarse) and len(visible):
-            # the documents of a step depend only on the place in the stream
-            drawn = (
-                visible[_drawn(reading, visible, self._place, step)]
-                for step in range(reading.steps)
-            )
-            batches = (self._memory.split.batch(rows).to(self._device) for rows in drawn)
-            with adapted(self.model, batches, reading, reading.part):
-                return self._chosen(asked, among)
-        if isinstance(reading, Adaptation) and len(visible):
-            return self._adapted(reading, asked, among, visible)
-        if isinstance(reading, Neighbors) and len(visible):
-            probabilities = self._probabilities(asked)
-            memory = self._of_neighbors(reading, asked, visible, probabilities.shape[1])
-            return best_labels(
-                reading.weight * memory + (1 - reading.weight) * probabilities, among
-            )
-        return self._chosen(asked, among)
+        if not len(visible):
+            return self.best(asked, among)
+        answering: Answering[Any] = READINGS.load(reading.name)(reading, self)
+        return answering.answers(asked, visible, among)
 
-    def _chosen(self, asked: Documents, among: Candidates | None) -> list[Any]:
+    def best(self, asked: Documents, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
         if isinstance(self.model.config.head, SpanSettings):
             return self._spans(asked)
-        return best_labels(self._probabilities(asked), among)
+        return best_labels(self.probabilities(asked), among)
 
     def _spans(self, asked: Documents) -> list[str]:
         """The text of the most probable span of each example; empty if that is no span."""
         found = list[str]()
-        for batch in document_batches(asked, self._device):
+        for batch in document_batches(asked, self.device):
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
-                raise _NoNumbers
+                raise NotFinite
             spans = best_spans(scores).tolist()
             found += [
                 self._text(row[a : b + 1] if b else row[:0])
@@ -247,17 +243,17 @@ class StreamReader:
         assert self._decode is not None
         return self._decode(tokens.tolist()).strip()
 
-    def _probabilities(self, asked: Documents) -> np.ndarray:
+    def probabilities(self, asked: Documents) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
         with torch.no_grad():
             scores = (
-                self.model.label_scores(batch) for batch in document_batches(asked, self._device)
+                self.model.label_scores(batch) for batch in document_batches(asked, self.device)
             )
             probabilities: np.ndarray = torch.cat(
                 [F.softmax(one.double(), -1).cpu() for one in scores]
             ).numpy()
         if not np.isfinite(probabilities).all():  # argmax would return the first NaN
-            raise _NoNumbers
+            raise NotFinite
         return probabilities
 
     def _written(self, head: LanguageSettings, asked: Documents) -> list[Any]:
@@ -268,7 +264,7 @@ class StreamReader:
             own, if it is among them.
         """
         spelling, said = Spelling(head, asked.eos, asked.cutting.context), list[Any]()
-        for batch in document_batches(asked, self._device):
+        for batch in document_batches(asked, self.device):
             found = answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:
                 said += [self._text(torch.tensor(one)) for one in found]
@@ -278,55 +274,9 @@ class StreamReader:
                 said.append(own if head.answers[own] == one else number)
         return said
 
-    def _of_neighbors(
-        self, reading: Neighbors, asked: Documents, visible: np.ndarray, labels: int
-    ) -> np.ndarray:
-        """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label
-        y.
-        """
-        assert self._keys is not None
-        found, stored = np.zeros((asked.count, labels)), self._keys.stored[visible]
-        for row, query in enumerate(self._keys.of(asked)):
-            distances = squared_distances(query, stored)
-            chosen = nearest(distances, reading.k)
-            # Minus the smallest distance: otherwise the weights of far neighbours would underflow
-            # to zero.
-            weights = np.exp(-(distances[chosen] - distances[chosen].min()) / reading.temperature)
-            np.add.at(
-                found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum()
-            )
-        return found
-
-    def _adapted(
-        self, reading: Adaptation, asked: Documents, among: Candidates | None, visible: np.ndarray
-    ) -> list[Any]:
-        found, keys = list[Any](), self._keys if reading.reads_keys else None
-        queries, stored = (None, None) if keys is None else (keys.of(asked), keys.stored[visible])
-        for row, document in enumerate(asked.chosen.tolist()):
-            weights = None
-            if queries is None or stored is None:
-                chosen = _drawn(reading, visible, document)
-            else:
-                distances = squared_distances(queries[row], stored)
-                chosen = nearest(distances, reading.k)
-                if isinstance(reading, Mbpa) and reading.weight == "distance":
-                    weights = torch.from_numpy(kernel_weights(distances[chosen])).to(self._device)
-            batch = self._memory.split.batch(visible[chosen]).to(self._device)
-            with adapted(self.model, repeat(batch, reading.steps), reading, weights=weights):
-                found += self._chosen(
-                    asked.of(asked.chosen[row : row + 1]), among and among[row : row + 1]
-                )
-        return found
-
     @property
-    def _device(self) -> torch.device:
+    def device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-
-def _drawn(reading: Adaptation, visible: np.ndarray, *purpose: int) -> np.ndarray:
-    """Places of k drawn documents among the visible ones; equal `purpose` gives equal draws."""
-    random = np.random.default_rng([0, *purpose])
-    return random.choice(len(visible), min(reading.k, len(visible)), replace=False)
 
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
@@ -364,70 +314,6 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
     encoder = load_model(episodes.input("encoder").path, device)
     config = episodes.config
     return Keys(encoder, int(config["length"]), config["pool"], stored, config["normalize"])
-
-
-def kernel_weights(distances: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """Weights of neighbours at squared distances, 1 / (ε + d²), that sum to one.
-
-    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as in Pritzel et al. 2017
-    (arXiv:1703.01988).
-
-    >>> kernel_weights(np.array([0.999, 2.999])).tolist()
-    [0.75, 0.25]
-    """
-    kernel = 1 / (EPSILON + distances)
-    return kernel / kernel.sum()
-
-
-@contextmanager
-def adapted(
-    model: LanguageModel,
-    batches: Iterable[LabelledBatch],
-    settings: Adaptation,
-    part: Part = "all",
-    weights: Float[Tensor, " K"] | None = None,
-) -> Iterator[None]:
-    """Context with a model adapted to the documents of each step; afterwards its weights are
-    restored exactly.
-
-    W̃ ← W̃ - η ∇(Σ w ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent
-    without dropout.
-    The gates and the frozen copy of ANML-ER do not adapt, nor do prototypes of EMAR.
-
-    Args:
-        weights: w of each document of a batch; None: 1 / K.
-
-    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, with equal weights;
-    Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
-    """
-    changed = [
-        weight
-        for name, weight in model.named_parameters()
-        if name.startswith("head." if part == "head" else "")
-        and not name.startswith(("frozen.", "head.modulator."))
-    ]
-    before = [weight.detach().clone() for weight in changed]
-    try:
-        for batch in batches:
-            if weights is None:
-                loss = F.cross_entropy(model.label_scores(batch), batch.labels)
-            else:
-                losses = document_losses(model, batch)
-                loss = (weights.to(losses.dtype) * losses).sum()
-            gradients = torch.autograd.grad(loss, changed, allow_unused=True)
-            with torch.no_grad():
-                for weight, own, gradient in zip(changed, before, gradients, strict=True):
-                    if (
-                        gradient is not None
-                    ):  # the vocabulary's softmax may have no gradient, and then stays as it is
-                        weight.sub_(
-                            gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr
-                        )
-        yield
-    finally:
-        with torch.no_grad():
-            for weight, own in zip(changed, before, strict=True):
-                weight.copy_(own)
 
 
 def document_keys(

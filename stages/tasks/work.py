@@ -21,7 +21,7 @@ from stages.methods.config import TRAIN
 from stages.models.devices import resolve_device
 from stages.numbers import duration
 from stages.tasks.answers import Accepted, read_accepted, read_candidates, score_matrices, scores_of
-from stages.tasks.config import Adaptation, Coarse, EvaluateTasksConfig, Score
+from stages.tasks.config import EvaluateTasksConfig, Score
 from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.kept import answers_in_words, documents_kept, scores_text
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
@@ -57,7 +57,9 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
             job.reporter.info(price)
         for row in job.config.rows:
             splits = {job.config.split, *([job.config.tune_split] if len(row.readings) > 1 else [])}
-            if isinstance(row.readings[0], Coarse) and TRAIN in splits:
+            reading = row.readings[0]
+            reads_itself = reading.documents is not None and not reading.hides_example
+            if reads_itself and TRAIN in splits:
                 job.reporter.warning(
                     f"{row.spelled} adapts to documents of {TRAIN} that it answers: scores are too good"
                 )
@@ -188,8 +190,7 @@ def prices(
     length = min(train["tokens"] / train["documents"], model.config["segment_length"])
     speed = float(model.metrics["tokens_per_second"])
     for reading in config.readings:
-        if isinstance(reading, Adaptation) and reading.adapts and reading.steps:
-            each = min(reading.k, documents_kept(model, tokens)) * reading.steps
+        if each := reading.learnt(documents_kept(model, tokens)):
             time = (
                 f"; training took {duration(examples * each * length / speed)} for as many"
                 if speed

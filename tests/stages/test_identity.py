@@ -18,7 +18,8 @@ from stages.methods import METHODS
 from stages.models import BACKBONES
 from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
 from stages.retrieval.registries import SOURCES
-from stages.tasks.config import GRIDS, READINGS, TUNE
+from stages.tasks import READINGS
+from stages.tasks.grammar import TUNE, grids
 from stages.training.presets import choose_preset, preset_names
 
 NOTED = Path(__file__).parent / "defaults.json"
@@ -32,7 +33,7 @@ def settings_classes(kind: str) -> Iterator[type[Settings]]:
         yield from (registry.settings(name) for registry in PARTS for name in registry.names())
     # A row says `mbpa` or `external` alone where all its numbers are the usual ones.
     if kind == "matrix":
-        yield from READINGS.values()
+        yield from (READINGS.settings(name) for name in READINGS.names())
     if kind == "report":
         yield from (
             registry.settings(name) for registry in (SOURCES, READERS) for name in registry.names()
@@ -58,7 +59,7 @@ def defaults_of(kind: str) -> dict[str, Any]:
                 value = type(value).__name__
             found[f"{one.__name__}.{name}"] = value
     if kind == "matrix":
-        found |= {f"{TUNE} {name}": values for name, values in GRIDS.items()}
+        found |= {f"{TUNE} {name}": values for name, values in grids().items()}
     return json.loads(json.dumps(dict(sorted(found.items()))))
 
 

@@ -70,7 +70,12 @@ def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
     Their mean is the loss of `Classifying`. A method that weighs documents overrides `loss` with a
     mean of its own.
     """
-    losses = F.cross_entropy(model.label_scores(batch), batch.labels, reduction="none")
+    return losses_of_scores(model.label_scores(batch), batch.labels)
+
+
+def losses_of_scores(scores: Tensor, labels: Tensor) -> Tensor:
+    """-log p(y | x) of each document, float [B], in nats, from the scores of its labels."""
+    losses = F.cross_entropy(scores, labels, reduction="none")
     return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
 

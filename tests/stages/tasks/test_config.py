@@ -9,10 +9,12 @@ from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.retrieval.grammar import NAMED, parse_readings
 from stages.retrieval.registries import SOURCES
-from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
+from stages.tasks import READINGS
+from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.grammar import grids, parse_choices, parse_reading
 
 
-@pytest.mark.parametrize("name", READINGS)
+@pytest.mark.parametrize("name", READINGS.names())
 def test_a_name_alone_is_a_reading_with_defaults(name: str) -> None:
     assert parse_reading(name).spelled == name and parse_reading(f"{name}:") == parse_reading(name)
 
@@ -20,6 +22,7 @@ def test_a_name_alone_is_a_reading_with_defaults(name: str) -> None:
 def test_settings_are_those_of_the_reading() -> None:
     found = parse_reading("mbpa:k=3,steps=0,lr=0.5")
     own = {"name": "mbpa", "k": 3, "steps": 0, "lr": 0.5, "anchor": 0.001, "weight": "equal"}
+    own |= {"part": "all"}
     assert found.model_dump() == own
     assert parse_reading(found.spelled) == found
 
@@ -61,7 +64,7 @@ def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
 def test_what_is_tuned_is_all_pairs_of_its_values() -> None:
     found = parse_choices("mbpa:lr=tune,k=3/4")
     tried = [(reading.lr, reading.k) for reading in found.readings]  # type: ignore[attr-defined]
-    assert tried == [(lr, k) for lr in GRIDS["lr"] for k in (3, 4)]
+    assert tried == [(lr, k) for lr in grids()["lr"] for k in (3, 4)]
     assert found.spelled == "mbpa:lr=tune,k=3/4" and parse_choices("mbpa:k=32").spelled == "mbpa"
 
 
@@ -75,12 +78,14 @@ def test_two_commands_have_readings_of_their_own_and_say_which() -> None:
     memory.
     """
     own = docstring(EvaluateTasksConfig, "memory")
-    keys = {key for reading in READINGS.values() for key in reading.model_fields} - {"name"}
-    assert all(re.search(rf"\b{word}\b", own) for word in {*READINGS, *keys})
+    keys = {key for name in READINGS.names() for key in READINGS.settings(name).model_fields} - {
+        "name"
+    }
+    assert all(re.search(rf"\b{word}\b", own) for word in {*READINGS.names(), *keys})
     assert all(name in docstring(EvaluateConfig, "memory") for name in NAMED)
     with pytest.raises(UsageError) as refused:
         parse_choices("knn-lm")
-    assert all(name in str(refused.value) for name in READINGS)
+    assert all(name in str(refused.value) for name in READINGS.names())
     with pytest.raises(UsageError) as refused:
         parse_readings(("mbpa",))
     assert all(name in str(refused.value) for name in SOURCES.names())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.errors import ArtifactError
-from stages.tasks.frequent_label import frequent_label_scores
+from stages.tasks.frequent_label import below_frequent_label, frequent_label_scores
 
 LABELS = {
     "train/labels": [0, 0, 1, 2, 3, 3, 3],
@@ -48,3 +48,10 @@ def test_without_tokens_there_is_none() -> None:
     made = matrix()
     made.input = gone
     assert frequent_label_scores(made) is None
+
+
+def test_a_reading_that_is_worse_is_named() -> None:
+    rows = [{"row": "none", "average": 0.28}, {"row": "mbpa", "average": 0.3}]
+    (sentence,) = below_frequent_label(matrix(rows=rows))
+    assert sentence.startswith("none: the average of 28.0% is below the 29.2%")
+    assert below_frequent_label(matrix(rows=rows, candidates=True)) == []

@@ -8,9 +8,14 @@ import pytest
 import torch
 
 from stages.errors import ArtifactError, UsageError
+from stages.examples.examples import Batch
 from stages.memory.episodic import nearest, squared_distances
-from stages.tasks.config import Mbpa, NoReading, Part, RandomAdaptation, parse_reading
-from stages.tasks.reader import Keys, Memory, StreamReader, adapted, document_keys
+from stages.models.backbone import Encoding
+from stages.models.language_model import LanguageModel
+from stages.tasks.answering import adapted
+from stages.tasks.grammar import parse_reading
+from stages.tasks.reader import Keys, Memory, StreamReader, document_keys
+from stages.tasks.readings import AdaptedPart, Mbpa, NoReading, RandomAdaptation
 from tests.stages.methods.stream.updates import model_for, stream
 
 
@@ -56,7 +61,7 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
     ("method", "part"), [("seq", "head"), ("anml-er", "head"), ("anml-er", "all")]
 )
 def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(
-    method: str, part: Part
+    method: str, part: AdaptedPart
 ) -> None:
     model, _ = model_for(method)
     batch = stream()[0].examples.batch(np.array([3, 1, 4]))
@@ -68,6 +73,30 @@ def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(
     assert changed >= {"head.weight", "head.bias"}
     assert not any(name.startswith(("frozen.", "head.modulator.")) for name in changed)
     assert any(name.startswith("backbone.") for name in changed) == (part == "all")
+
+
+@pytest.mark.parametrize("method", ["seq", "anml-er"])
+def test_where_the_head_alone_adapts_a_batch_is_encoded_once(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are equal, but not the same, are read at every step: the weights are the same."""
+    model, _ = model_for(method)
+    examples, rows = stream()[0].examples, np.array([3, 1, 4])
+    settings, computed, read = Mbpa(k=3, steps=4, lr=0.5, part="head"), [], LanguageModel.read
+
+    def counted(self: LanguageModel, batch: Batch) -> Encoding:
+        # A frozen copy is a model, too.
+        computed.extend([batch] if self is model else [])
+        return read(self, batch)
+
+    monkeypatch.setattr(LanguageModel, "read", counted)
+    once = examples.batch(rows)
+    with adapted(model, [once] * 4, settings, "head"):
+        weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    assert len(computed) == 1
+    with adapted(model, [examples.batch(rows) for _ in range(4)], settings, "head"):
+        assert all(torch.equal(weights[name], one) for name, one in model.named_parameters())
+    assert len(computed) == 5
 
 
 class _Scores(torch.nn.Module):
@@ -119,9 +148,9 @@ def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(
 def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     model, examples = model_for("seq")[0], stream()[0].examples
     reader = object.__new__(StreamReader)
-    reader.model, reader._keys, reader._place = model, None, 1
+    reader.model, reader.keys, reader.place = model, None, 1
     reader._artifact = SimpleNamespace(reference="model/m")
-    reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
+    reader.memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
     assert (
         len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2)))
         == 2
@@ -148,17 +177,18 @@ def test_a_document_of_memory_does_not_find_itself(
     """What is read for it is as if it had not been written."""
     model, examples = model_for("seq")[0], stream()[0].examples
     reader = object.__new__(StreamReader)
-    reader.model, reader._place = model, 1
+    reader.model, reader.place = model, 1
     keys = document_keys(model, examples, np.arange(examples.count), "mean")
-    reader._keys = Keys(model, examples.cutting.context, "mean", keys)
+    reader.keys = Keys(model, examples.cutting.context, "mean", keys)
     seen = list[np.ndarray]()
-    monkeypatch.setattr(
-        "stages.tasks.reader.best_labels",
-        lambda found, among: seen.extend(found) or [0] * len(found),
-    )
+    for module in ("reader", "answering"):
+        monkeypatch.setattr(
+            f"stages.tasks.{module}.best_labels",
+            lambda found, among: seen.extend(found) or [0] * len(found),
+        )
 
     def read(rows: list[int], which: list[int], inside: bool) -> np.ndarray:
-        reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
+        reader.memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
         seen.clear()
         reader.answers(parse_reading(reading), examples, np.array(which), inside=inside)
         return np.array(seen)
@@ -185,7 +215,7 @@ def test_neighbors_are_interpolated_as_in_a_loop(monkeypatch: pytest.MonkeyPatch
     """
     model, examples = model_for("seq")[0], stream()[0].examples
     reader, seen = object.__new__(StreamReader), list[np.ndarray]()
-    reader.model, reader._place, rows, k, temperature, weight = (
+    reader.model, reader.place, rows, k, temperature, weight = (
         model,
         1,
         [2, 5, 7, 9, 11],
@@ -194,12 +224,13 @@ def test_neighbors_are_interpolated_as_in_a_loop(monkeypatch: pytest.MonkeyPatch
         0.3,
     )
     keys = document_keys(model, examples, np.arange(examples.count), "mean")
-    reader._keys = Keys(model, examples.cutting.context, "mean", keys)
-    reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
-    monkeypatch.setattr(
-        "stages.tasks.reader.best_labels",
-        lambda found, among: seen.extend(found) or [0] * len(found),
-    )
+    reader.keys = Keys(model, examples.cutting.context, "mean", keys)
+    reader.memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
+    for module in ("reader", "answering"):
+        monkeypatch.setattr(
+            f"stages.tasks.{module}.best_labels",
+            lambda found, among: seen.extend(found) or [0] * len(found),
+        )
     reader.answers(
         parse_reading(f"episodic:k={k},temperature={temperature},weight={weight}"),
         examples,
