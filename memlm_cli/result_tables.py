@@ -124,7 +124,11 @@ def _show_matrix(title: str, matrix: "Artifact") -> None:
     perplexities.
     """
     from stages.charts.training import named_figures
-    from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
+    from stages.tasks.frequent_label import (
+        FREQUENT_LABEL,
+        below_frequent_label,
+        frequent_label_scores,
+    )
 
     metrics, control = matrix.metrics, frequent_label_scores(matrix)
     spelled = "{:.2f}" if metrics.get("score") else "{:.1%}"
@@ -147,6 +151,8 @@ def _show_matrix(title: str, matrix: "Artifact") -> None:
             f"{said} {spelled.format(row[name])}" for name, said in figures if row[name] is not None
         ]
         say(f"{row['row']}: {', '.join(known)}")
+    for sentence in below_frequent_label(matrix):
+        say(sentence)
 
 
 def _validated(model: "Artifact") -> Figures:

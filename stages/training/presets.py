@@ -104,6 +104,8 @@ def training_preset(
     preset = choose_preset(name, backbone, asked.get("method"))
     if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
         preset.pop("valid_every", None)  # like the steps, it follows from the text
+    if asked.get("method", preset["method"]) != preset["method"]:
+        preset.pop("memory", None)  # the settings of another method
     require_carried(
         model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None
     )

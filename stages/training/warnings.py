@@ -1,13 +1,17 @@
-"""Warnings about the settings of a training run. Free of torch at import."""
+"""Warnings about the settings of a training run, and what a user should know of it. Free of torch at
+import.
+"""
 
 from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.examples import STREAMS
+from stages.methods.config import TRAIN
+from stages.methods.stream.config import EpisodeSettings, ReplaySettings
 from stages.models.backbones.stream_configs import MemformerConfig, TransformerXLConfig
 from stages.models.config import BackboneConfig
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, remembers
-from stages.training.config import TrainConfig
+from stages.training.config import AUTO, TrainConfig
 
 
 def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
@@ -16,6 +20,8 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
         random_segments(config, inputs),
         untrained_memory(config),
         unlearned_memory(config),
+        queries_of_memory_alone(config),
+        draws_of_a_part(config),
         more_blocks_than_usual(config.model),
         statistics_of_padding(config, inputs),
         cost_of_vocabulary(config.model),
@@ -71,6 +77,49 @@ def unlearned_memory(config: TrainConfig) -> str | None:
     return (
         "an update reads one segment of each stream, so what writes memory learns nothing. Add --accumulate 4 to let "
         "gradients reach through four"
+    )
+
+
+def queries_of_memory_alone(config: TrainConfig) -> str | None:
+    """Warning if every query of an episode is a draw from memory, so that the stream is never one."""
+    settings = config.method_settings
+    if not isinstance(settings, EpisodeSettings):
+        return None
+    size = config.batch_segments * config.accumulate
+    if settings.interval(size) > 1:
+        return None
+    every, support = settings.every, settings.support
+    return (
+        f"every query of {config.method!r} is a draw from memory, and the stream is never one, since R_F = "
+        f"⌈({every} / {size} + 1) / ({support} + 1)⌉ = 1 (in the paper 101). Set memory.every to more than "
+        f"{support * size}"
+    )
+
+
+def draws_of_a_part(config: TrainConfig) -> str | None:
+    """Warning if the share of a draw is less than one example, so that each draw has one."""
+    settings = config.method_settings
+    if not isinstance(settings, ReplaySettings) or settings.draw is not None:
+        return None
+    if settings.rate * settings.every >= 1:
+        return None
+    return (
+        f"memory.rate {settings.rate:g} of memory.every {settings.every} is less than one document, so a draw has one. "
+        f"Set how many it has: memory.draw={config.batch_segments} is a batch"
+    )
+
+
+def draws_of_memory(config: TrainConfig, inputs: Inputs) -> str | None:
+    """Sentence with the number of documents that a method will draw from memory; None: it draws none."""
+    settings = config.method_settings
+    if not isinstance(settings, ReplaySettings) or config.steps == AUTO:
+        return None
+    counts = inputs["tokens"].metrics["splits"][TRAIN]["task_documents"]
+    size = config.accumulate * min(config.batch_segments, *counts)
+    draws, read = settings.draws(config.steps, size), config.steps * size
+    return (
+        f"{config.method} will draw {draws:,} times from memory, {settings.drawn:,} documents at most: "
+        f"{draws * settings.drawn:,} in addition to the {read:,} that it reads"
     )
 
 

@@ -17,7 +17,7 @@ from stages.training.outputs import bytes_to_write, metrics, write_outputs
 from stages.training.ranks import world_size
 from stages.training.resolve import require_memory
 from stages.training.training_data import open_run
-from stages.training.warnings import training_warnings
+from stages.training.warnings import draws_of_memory, training_warnings
 
 DONE = "training"
 
@@ -29,6 +29,8 @@ class TrainWork(SerialWork[TrainConfig]):
         done = job.draft.done(DONE)
         for warning in training_warnings(job.config, job.inputs):
             job.reporter.warning(warning)
+        if (draws := draws_of_memory(job.config, job.inputs)) is not None:
+            job.reporter.info(draws)
         if not done:
             _require(job.config, job.inputs, job.execution)
             job.draft.expect(bytes_to_write(job))

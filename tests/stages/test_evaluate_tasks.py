@@ -30,7 +30,7 @@ from stages.models.weights import load_model
 from stages.needs import evaluate_tasks_needs
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
-from stages.tasks import reader
+from stages.tasks import answering, reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
@@ -432,14 +432,15 @@ def test_a_memory_that_never_has_k_documents_is_refused(
         MetaMbpa.neighbors,
     )
     for memory in ({}, {"block": 10, "k": 13}, {"block": 10, "k": 8, "size": 2}):
+        config = stream_config("meta-mbpa", memory={"write": 0.1} | memory)
         with pytest.raises(UsageError, match=r"memory\.k"):
-            make(Train(), stream_config("meta-mbpa", memory=memory), references, store, Execution())
+            make(Train(), config, references, store, Execution())
     monkeypatch.setattr(
         MetaMbpa, "neighbors", lambda self, rows: sought.append(len(rows)) or neighbors(self, rows)
     )
     make(
         Train(),
-        stream_config("meta-mbpa", memory={"block": 10, "k": 12}),
+        stream_config("meta-mbpa", memory={"block": 10, "k": 12, "write": 0.1}),
         references,
         store,
         Execution(),
@@ -630,13 +631,13 @@ def test_near_documents_weigh_more(
     store: Store, sequential: Artifact, episodes: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = ("mbpa:k=4,steps=3,lr=0.2", "mbpa:k=4,steps=3,lr=0.2,weight=distance")
-    seen, adapting = [], reader.adapted
+    seen, adapting = [], answering.adapted
 
-    def watched(*given: object, weights: torch.Tensor | None = None) -> object:
-        seen.append(weights)
-        return adapting(*given, weights=weights)
+    def watched(*given: object) -> object:
+        seen.append(given[-1])
+        return adapting(*given)
 
-    monkeypatch.setattr(reader, "adapted", watched)
+    monkeypatch.setattr(answering, "adapted", watched)
     scored(store, sequential, memory=memory, examples=2, episodes=episodes)
     assert seen[:6] == [None] * 6
     assert (

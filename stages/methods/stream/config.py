@@ -1,7 +1,7 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -127,12 +127,23 @@ class ReplaySettings(BoundedSettings):
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2.
     """
 
-    every: Positive = 400
+    every: Positive = 64
     """Examples of the stream between two draws, R_I (in the paper 10,000)."""
-    rate: Annotated[float, Field(gt=0, le=1)] = 0.08
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Examples of a draw, as a share of `every`: r (in the paper 0.01)."""
+    draw: Positive | None = None
+    """Examples of a draw, whatever `every` is; None: `rate` · `every`, but at least one."""
     write: Share = 1.0
     """Probability that an example is written."""
+
+    @property
+    def drawn(self) -> int:
+        """Examples of a draw from a memory that has as many."""
+        return self.draw or max(1, int(self.rate * self.every))
+
+    def draws(self, updates: int, size: int) -> int:
+        """Number of draws in so many updates of `size` examples of the stream."""
+        return updates * size // self.every
 
 
 class ReplayConfig(ReplaySettings):
@@ -148,6 +159,13 @@ class AGemConfig(ReplaySettings):
     """
 
     method: Literal["a-gem"] = "a-gem"
+    reference: Literal["projected", "added"] = "projected"
+    """Use of the gradient of a draw: the update's own loses its part against it, or, as a control,
+    both are added."""
+
+    def draws(self, updates: int, size: int) -> int:
+        # An update has one gradient, so that it draws once at most.
+        return min(updates, super().draws(updates, size))
 
 
 class GemConfig(TaskSettings):
@@ -204,10 +222,30 @@ class EpisodeSettings(ReplaySettings):
     Source: Holla et al. 2020 (arXiv:2009.04891), section 4.
     """
 
+    every: Positive = 176
+    """Examples of the stream between two draws, R_I (in the paper 9,600); every second query is a
+    draw where a batch has 16 examples."""
     support: Positive = 5
     """Batches of the stream that the fast weights learn before the batch of a query, m."""
     inner_lr: Annotated[float, Field(gt=0)] = 1e-2
     """α, learning rate of the fast weights (in the paper 0.001)."""
+
+    def interval(self, size: int) -> int:
+        """Number of episodes between two queries from memory, with batches of `size` examples:
+        R_F = ⌈(R_I / b + 1) / (m + 1)⌉.
+
+        >>> EpisodeSettings(method="", every=9600).interval(16)
+        101
+        >>> EpisodeSettings(method="", every=1600).interval(4)
+        67
+        """
+        return ceil((self.every / size + 1) / (self.support + 1))
+
+    def draws(self, updates: int, size: int) -> int:
+        interval = self.interval(size)
+        # An episode whose query is a draw reads one batch of the stream less than the others.
+        cycle = interval * (self.support + 1) - 1
+        return updates // cycle
 
 
 class OmlErConfig(EpisodeSettings):
@@ -237,8 +275,8 @@ class MetaMbpaConfig(ReplaySettings):
     takes: ClassVar[tuple[str, ...]] = ("episodes",)
 
     method: Literal["meta-mbpa"] = "meta-mbpa"
-    write: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Share of each block that is written (in the paper 0.01)."""
+    write: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of each block that is written (in the paper 0.01, of a far longer stream)."""
     block: Positive = 1000
     """Examples of a block, from which those that are written are chosen."""
     beta: Annotated[float, Field(gt=0)] | None = None

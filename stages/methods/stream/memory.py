@@ -95,8 +95,7 @@ class DrawsDocuments(KeepsDocuments[R]):
 
     def draw(self, update: Update, number: int) -> np.ndarray:
         """The documents of one draw of an update; none while memory is empty."""
-        drawn = max(1, int(self.settings.rate * self.settings.every))
-        return self.memory.draw(drawn, self.random(DRAW, update.number, number))
+        return self.memory.draw(self.settings.drawn, self.random(DRAW, update.number, number))
 
 
 def learnt(update: Update) -> list[nn.Parameter]:

@@ -1,6 +1,5 @@
 """OML-ER and ANML-ER: fast weights learn a support; then all weights learn from a query."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,15 +16,6 @@ from stages.models.backbone import named_below
 from stages.models.language_model import LanguageModel
 
 FAST = "fast/"
-
-
-def replay_interval(every: int, size: int, support: int) -> int:
-    """Number of episodes between two queries from memory, R_F = ⌈(R_I / b + 1) / (m + 1)⌉.
-
-    >>> replay_interval(9600, 16, 5), replay_interval(1600, 4, 5)
-    (101, 67)
-    """
-    return math.ceil((every / size + 1) / (support + 1))
 
 
 class OmlEr(DrawsDocuments[EpisodeSettings]):
@@ -78,9 +68,9 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
             self._learn(update)
             return loss
         self._adapt(update)
-        size, support = sum(len(one.labels) for one in batches), self.settings.support
-        asks = (self._episodes + 1) % replay_interval(self.settings.every, size, support) == 0
-        if self._support == support and asks and len(self.memory):
+        size = sum(len(batch.labels) for batch in batches)
+        asks = (self._episodes + 1) % self.settings.interval(size) == 0
+        if self._support == self.settings.support and asks and len(self.memory):
             with self._adapted():
                 self.add_gradients_of(update, self.draw(update, 0), len(batches[0].labels))
             self._learn(update)

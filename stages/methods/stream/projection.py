@@ -108,7 +108,7 @@ def set_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
 
 class AGem(DrawsDocuments[AGemConfig]):
     """A-GEM. With `every` 1 it projects at each step, as in the paper; else rarely, as in papers on
-    language.
+    language. Its control adds the gradient of the draw instead.
 
     Source: Chaudhry et al. 2019 (arXiv:1812.00420), algorithm 2.
     """
@@ -120,7 +120,10 @@ class AGem(DrawsDocuments[AGemConfig]):
             gradient = pop_gradient(weights)
             self.add_gradients_of(update, self.draw(update, 0), len(batches[0].labels))
             reference = pop_gradient(weights)
-            set_gradient(weights, a_gem_projection(gradient, reference))
+            if self.settings.reference == "added":
+                set_gradient(weights, gradient + reference)
+            else:
+                set_gradient(weights, a_gem_projection(gradient, reference))
         update.change_weights()
         self.write(update, batches)
         return loss

@@ -8,7 +8,13 @@ from stages.models import NAMED, trainable_backbones
 from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
-from stages.training.presets import DEFAULT, choose_preset, load_preset, preset_names
+from stages.training.presets import (
+    DEFAULT,
+    choose_preset,
+    load_preset,
+    preset_names,
+    training_preset,
+)
 
 WIKITEXT103_TYPES = 267_735
 BYTES = 257
@@ -125,8 +131,8 @@ def test_presets_are_valid_and_complete(name):
         "wider",
         "deeper",
     }
-    assert set(table) - {"label_smoothing"} == set(TrainConfig.model_fields) - left_out
-    assert config.method == "lm"
+    assert set(table) - {"label_smoothing", "memory"} == set(TrainConfig.model_fields) - left_out
+    assert config.method == ("replay" if name == "tasks-base" else "lm")
 
 
 @pytest.mark.parametrize(
@@ -284,3 +290,9 @@ def test_nonsense_is_refused(settings, message):
 @pytest.mark.parametrize("name", preset_names())
 def test_no_preset_is_slow_where_the_processor_has_no_bf16(name):
     assert load_preset(name)["precision"] in ("auto", "fp32")
+
+
+def test_settings_of_a_presets_method_are_of_no_other_method():
+    own, other = (training_preset("tasks-base", {"method": m}, None) for m in ("replay", "a-gem"))
+    assert own["memory"] == {"every": 10_000, "rate": 0.01} and "memory" not in other
+    assert TrainConfig.model_validate(own).memory.drawn == 100

@@ -11,7 +11,10 @@ from stages.models.config import parse_model
 from stages.training.config import TrainConfig
 from stages.training.warnings import (
     cost_of_vocabulary,
+    draws_of_a_part,
+    draws_of_memory,
     more_blocks_than_usual,
+    queries_of_memory_alone,
     random_segments,
     statistics_of_padding,
     untrained_memory,
@@ -101,3 +104,35 @@ def test_a_norm_over_a_batch_that_counts_padding_is_named(examples, norm, warned
     layer = {"name": "product-keys", "sub_keys": 4, "neighbors": 2, "query_norm": norm}
     config = TrainConfig.model_validate({"method": "seq", "model": {"feed_forward": layer}})
     assert (statistics_of_padding(config, Inputs({"tokens": tokens})) is not None) == warned
+
+
+@pytest.mark.parametrize("method", ["oml-er", "anml-er"])
+def test_queries_that_are_never_of_the_stream_are_named(method):
+    def config(**memory):
+        sizes = {"segment_length": 64, "batch_tokens": 1024}
+        return TrainConfig.model_validate({"method": method, "memory": memory} | sizes)
+
+    warning = queries_of_memory_alone(config(every=64))
+    assert "⌈(64 / 16 + 1) / (5 + 1)⌉ = 1" in warning and "more than 80" in warning
+    assert queries_of_memory_alone(config(every=80)) is not None
+    assert queries_of_memory_alone(config(every=81)) is None
+    assert queries_of_memory_alone(config()) is None, "the default"
+    assert queries_of_memory_alone(TrainConfig(method="replay")) is None
+
+
+@pytest.mark.parametrize("method", ["a-gem", "replay", "meta-mbpa"])
+def test_a_draw_of_less_than_a_document_is_named(method):
+    def warning(**memory):
+        return draws_of_a_part(TrainConfig.model_validate({"method": method, "memory": memory}))
+
+    assert "memory.draw=" in warning(every=1)
+    assert warning(every=1, draw=4) is None and warning(every=2) is None and warning() is None
+
+
+def test_the_documents_that_will_be_drawn_are_told():
+    tokens = SimpleNamespace(metrics={"splits": {"train": {"task_documents": [600, 600, 600]}}})
+    sizes = {"segment_length": 64, "batch_tokens": 1024, "steps": 100}
+    config = TrainConfig.model_validate({"method": "replay"} | sizes)
+    told = draws_of_memory(config, {"tokens": tokens})
+    assert "25 times" in told and "32 documents" in told and "800 in addition to the 1,600" in told
+    assert draws_of_memory(TrainConfig(method="seq", steps=100), {"tokens": tokens}) is None

@@ -59,6 +59,23 @@ def test_no_step_raises_the_loss_on_what_was_kept(method: str, settings: dict) -
     assert raised  # some would have raised it
 
 
+def test_the_control_of_a_gem_adds_the_gradient_of_the_draw() -> None:
+    model, made = model_for("a-gem", every=SIZE, draw=3, reference="added")
+    update, examples = Watched(model, made, lr=0.05), stream()[0].examples
+    made.begin_stream(model, stream(), 3)
+    update.read(examples.batch(np.arange(SIZE)))
+    update.learnt.clear()
+    before, own = weights(model), examples.batch(np.arange(SIZE, 2 * SIZE))
+    plain = gradient(model, own)
+    update.read(own)
+    (drawn,) = update.learnt[1:]
+    assert len(drawn) == 3
+    step = torch.cat([(before[name] - now).flatten() for name, now in weights(model).items()])
+    model.load_state_dict(before, strict=False)
+    reference = gradient(model, made._split.batch(np.array(drawn)))
+    torch.testing.assert_close(step / 0.05, plain + reference, rtol=1e-8, atol=1e-10)
+
+
 def test_gem_keeps_a_share_of_each_task() -> None:
     model, made = model_for("gem", share=0.25)
     read_stream(Watched(model, made), stream())

@@ -28,6 +28,36 @@ def test_a_draw_follows_every_so_many_examples_and_is_of_what_was_read(
     assert update.steps == len(update.learnt)
 
 
+@pytest.mark.parametrize(("method", "every"), [("replay", 1), ("replay", 8), ("a-gem", 1)])
+def test_the_size_of_a_draw_is_a_setting_of_its_own(method: str, every: int) -> None:
+    """`every=1` is A-GEM as in its paper: its reference gradient is not of a single document."""
+    model, made = model_for(method, every=every, draw=6)
+    update = Watched(model, made)
+    tasks = stream()
+    made.begin_stream(model, tasks, 3)
+    made.begin_task(tasks[0])
+    for start in range(0, 4 * SIZE, SIZE):
+        update.learnt.clear()
+        update.read(tasks[0].examples.batch(np.arange(start, start + SIZE)))
+    drawn = [document for documents in update.learnt[1:] for document in documents]
+    times = 1 if method == "a-gem" else max(1, SIZE // every)
+    assert len(drawn) == 6 * times
+
+
+def test_the_number_of_draws_is_known_before() -> None:
+    for method, settings in {
+        "replay": {"every": 6, "draw": 3},
+        "a-gem": {"every": 1, "draw": 3},
+        "oml-er": {"every": 3 * SIZE, "support": 1, "draw": 3},
+    }.items():
+        model, made = model_for(method, **settings)
+        draws, draw = [], made.draw
+        made.draw = lambda *given, draw=draw, draws=draws: draws.append(given) or draw(*given)
+        read_stream(Watched(model, made), stream())
+        # A-GEM has nothing to draw from before its first update.
+        assert len(draws) == made.settings.draws(8, SIZE) - (method == "a-gem")
+
+
 def test_a_bounded_memory_keeps_the_first_of_each_task() -> None:
     model, method = model_for("replay", every=8, rate=0.5, size=6)
     update = Watched(model, method)
