@@ -79,7 +79,7 @@ def test_the_control_of_a_gem_adds_the_gradient_of_the_draw() -> None:
 def test_gem_keeps_a_share_of_each_task() -> None:
     model, made = model_for("gem", share=0.25)
     read_stream(Watched(model, made), stream())
-    rows, tasks = made.examples()
+    rows, tasks = made.kept_documents()
     assert np.bincount(tasks).tolist() == [5, 3] and len(set(rows.tolist())) == 8
     assert (rows[tasks == 0] < 20).all() and (rows[tasks == 1] >= 20).all()
 

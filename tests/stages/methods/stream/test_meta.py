@@ -7,8 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stages.examples.documents import LabelledBatch
-from stages.methods.method import BatchIndex
+from stages.methods.method import BatchIndex, UpdateBatch
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
 
@@ -141,9 +140,9 @@ class Halved(Watched):
 
     accumulate = 2
 
-    def batches(self) -> Iterator[LabelledBatch]:
+    def batches(self) -> Iterator[UpdateBatch]:
         for half in np.split(self.batch.documents, 2):
-            yield self.method._split.batch(half)
+            yield UpdateBatch(self.method._split.batch(half), accumulate=self.accumulate)
 
 
 def test_the_last_batch_is_a_query() -> None:
