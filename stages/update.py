@@ -3,7 +3,7 @@
 Rows that stay are copied; `stages.updating.work` does it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.artifacts.kinds import ADDED, PREVIOUS
@@ -20,6 +20,9 @@ from stages.updating.change import documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
 
 __all__ = ["UpdateConfig", "UpdateDatastore"]
+
+FORGET = "--forget"
+"""Option that names a document to forget."""
 
 
 class UpdateDatastore(Stage[UpdateConfig]):
@@ -76,3 +79,20 @@ class UpdateDatastore(Stage[UpdateConfig]):
                 **taken_over(config, inputs),
             }
         )
+
+    def recorded_command(self, words: Sequence[str], config: UpdateConfig) -> list[str]:
+        """Words of the command, with numbers for the names of forgotten documents.
+
+        A name may say as much about a person as the text that was to be forgotten.
+        """
+        recorded = list[str]()
+        typed = iter(words)
+        for word in typed:
+            if word == FORGET:
+                next(typed, None)
+            else:
+                recorded.append(word)
+
+        for number in config.forget:
+            recorded += [FORGET, number]
+        return recorded

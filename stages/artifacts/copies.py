@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 from stages.artifacts.arrays import missing_shards
-from stages.artifacts.artifact import Artifact, ancestors
+from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.bucket import Bucket
 from stages.artifacts.checksums import FileEntry, write_stamps
 from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_manifest, publish
@@ -89,7 +89,9 @@ def _mend(reference: str, bucket: Bucket) -> str:
 
 
 def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
-    """Copy an artifact, and its ancestors in the store, into a bucket.
+    """Copy an artifact, and the ancestors that are needed to read it, into a bucket.
+
+    The datastore before an update is not needed: it may hold documents that the update forgot.
 
     Returns: references of the copies that were made or completed, without those that were complete
     before.
@@ -98,11 +100,11 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
     """
     chosen = store.open(reference)
     artifacts = chosen.store.artifacts()
-    wanted = ancestors({chosen.reference}, artifacts)
+    needed = needed_for({chosen.reference}, artifacts)
     missing = [
         (a, files)
         for a in artifacts
-        if a.reference in wanted and (files := _missing(a, bucket)) is not None
+        if a.reference in needed and (files := _missing(a, bucket)) is not None
     ]
     total, done = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files), 0
 
@@ -179,28 +181,31 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
 
 
 def _with_inputs(reference: str, bucket: Bucket) -> list[Copy]:
-    """The artifact and its ancestors, each after its own inputs."""
-    found: dict[str, Copy | None] = {}
+    """The artifact and the ancestors that are needed to read it, each after its own inputs."""
+    copies: dict[str, Copy] = {}
     inputs: dict[str, list[str]] = {}
-    waiting = [(reference, True)]
+    waiting = [reference]
     while waiting:
-        one, needed = waiting.pop()
-        if one not in found:
-            found[one] = copy = Copy.find(one, bucket)
-            records = {} if copy is None else copy.manifest.inputs
-            inputs[one] = [record.reference for record in records.values()]
-            waiting += [(record.reference, role not in USED_UP) for role, record in records.items()]
-        if found[one] is None and needed:
+        needed = waiting.pop()
+        if needed in copies:
+            continue
+        copy = Copy.find(needed, bucket)
+        if copy is None:
             raise DataError(
-                f"{bucket.url} has no {one}, or not all of it: memlm artifacts push copies it there."
+                f"{bucket.url} has no {needed}, or not all of it: memlm artifacts push copies it "
+                "there."
             )
+        copies[needed] = copy
+        inputs[needed] = [
+            record.reference for role, record in copy.manifest.inputs.items() if role not in USED_UP
+        ]
+        waiting += inputs[needed]
+
     try:
         order = list(TopologicalSorter(inputs).static_order())
     except CycleError as error:
-        copy = found[error.args[1][0]]
-        assert copy is not None
-        raise copy.damaged("its inputs form a cycle") from None
-    return [copy for one in order if (copy := found[one]) is not None]
+        raise copies[error.args[1][0]].damaged("its inputs form a cycle") from None
+    return [copies[reference] for reference in order]
 
 
 def _require_new(copy: Copy, store: Store) -> None:

@@ -236,7 +236,8 @@ def make(
             # Checked again, since another process may have made it while this one waited.
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, store), "cached")
-            return _make_locked(work, store, execution, _by_id(references, store, execution))
+            command = stage.recorded_command(_by_id(references, store, execution), work.config)
+            return _make_locked(work, store, execution, command)
     except Exception as error:
         failure = disk_failure(error, store.root)
         if failure is not None:

@@ -171,6 +171,15 @@ class Stage(ABC, Generic[C]):
         """
         return set()
 
+    def recorded_command(self, words: Sequence[str], config: C) -> list[str]:
+        """Words of the command as the manifest records them, by default as they were typed.
+
+        Args:
+            words: the words, with ids for names of artifacts.
+            config: the resolved settings.
+        """
+        return list(words)
+
     def work(self, config: C) -> "SerialWork[C] | ShardedWork[C, Any, Any, Any]":
         """The work of the stage, which is imported now: the one in `STAGES`, by default.
 
