@@ -31,8 +31,8 @@ app()
 FIRST_SHARD = """
 import os, sys
 from memlm_cli.app import main
-from stages.evaluate import Evaluate
-Evaluate.run_shard = lambda *_: os._exit(0)
+from stages.evaluation.work import EvaluateWork
+EvaluateWork.run_shard = lambda *_: os._exit(0)
 sys.exit(main(sys.argv[1:]))
 """
 STAGES = [

@@ -20,6 +20,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.work import EvaluateWork
 from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
@@ -530,7 +531,7 @@ def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
 
 def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
-    ran, original, budget = [], Evaluate.run_shard, [4]
+    ran, original, budget = [], EvaluateWork.run_shard, [4]
 
     def run_shard(self, job, work, shard):
         if not budget[0]:
@@ -540,7 +541,7 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
         ran.append(shard.key)
         return original(self, job, work, shard)
 
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     spec = "external:k=5,lambda=tune,temperature=tune"
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, index, spec)
@@ -558,7 +559,7 @@ def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors,
     whole = evaluated(store, neighbors, spec, **settings)
     told, files = metrics(whole), whole.manifest.files
     store.remove(whole.reference)
-    ran, original, end = [], Evaluate.run_shard, ["score-000001"]
+    ran, original, end = [], EvaluateWork.run_shard, ["score-000001"]
 
     def run_shard(self, job, work, shard):
         if shard.key in end:
@@ -566,7 +567,7 @@ def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors,
         ran.append(shard.key)
         return original(self, job, work, shard)
 
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, neighbors, spec, **settings)
     end[:], ran[:] = [], []

@@ -51,9 +51,7 @@ def test_bleu_chooses_what_perplexity_does_not(
     by_perplexity = evaluated(index, **settings)
     assert "bleu" not in by_perplexity.json("metrics.json")["tuning"]
     scores = iter([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0])
-    monkeypatch.setattr(
-        "stages.evaluation.translations.try_candidate", lambda *_: {"bleu": next(scores)}
-    )
+    monkeypatch.setattr("stages.evaluation.phases.try_candidate", lambda *_: {"bleu": next(scores)})
     by_bleu = evaluated(index, tune_by="bleu", **settings)
     chosen = [report.metrics["rows"][1]["memories"][0] for report in (by_perplexity, by_bleu)]
     assert [chosen[1][name] for name in ("k", "temperature", "lambda")] == [

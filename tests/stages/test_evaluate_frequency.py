@@ -9,7 +9,7 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
-from stages.evaluate import Evaluate
+from stages.evaluation.work import EvaluateWork
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.oracles.frequency import RANGES, by_frequency
 from tests.stages.slow_evaluation import evaluated, metrics
@@ -76,7 +76,7 @@ def test_without_a_training_split_nothing_is_counted_there(store):
 
 
 def test_an_interrupted_evaluation_adds_up_the_same(store, model, monkeypatch):
-    ran, original = [], Evaluate.run_shard
+    ran, original = [], EvaluateWork.run_shard
 
     def run_shard(self, job, work, shard):
         if len(ran) == 2:
@@ -85,7 +85,7 @@ def test_an_interrupted_evaluation_adds_up_the_same(store, model, monkeypatch):
         ran.append(shard.key)
         return original(self, job, work, shard)
 
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     spec = "long:size=7,theta=0.5,lambda=0.3"
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, model, spec)

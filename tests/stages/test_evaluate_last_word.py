@@ -12,8 +12,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
+from stages.evaluation.work import EvaluateWork
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.oracles import last_word as words_oracle
 from tests.oracles import neural_cache as oracle
@@ -269,7 +269,7 @@ def test_the_likeliest_word_of_an_adaptive_softmax(store, tokens, backbone):
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_an_interrupted_evaluation_of_last_words_goes_on(store, tokens, backbone, monkeypatch):
-    model, original, budget = model_of(store, tokens["bpe"], backbone), Evaluate.run_shard, [0]
+    model, original, budget = model_of(store, tokens["bpe"], backbone), EvaluateWork.run_shard, [0]
 
     def run_shard(self, job, work, shard):
         if not budget[0]:
@@ -289,7 +289,7 @@ def test_an_interrupted_evaluation_of_last_words_goes_on(store, tokens, backbone
     whole = run()
     told, scores = metrics(whole), array(whole, "scores.zarr", "logp")
     store.remove(whole.reference)
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     for budget[0] in (3, shards(tokens["bpe"], "valid")):
         with pytest.raises(KeyboardInterrupt):
             run()

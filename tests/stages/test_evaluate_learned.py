@@ -11,8 +11,8 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
-from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
+from stages.evaluation.work import EvaluateWork
 from stages.generation.generate import dense_log_probs
 from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_passages
@@ -217,7 +217,7 @@ def test_last_words_are_ranked_by_the_same_distribution(store, index):
 
 
 def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monkeypatch):
-    spec, ran, original, budget = SPEC.replace("k=6", "k=9"), [], Evaluate.run_shard, [7]
+    spec, ran, original, budget = SPEC.replace("k=6", "k=9"), [], EvaluateWork.run_shard, [7]
 
     def run_shard(self, job, work, shard):
         if not budget[0]:
@@ -230,7 +230,7 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monk
     whole = evaluated(store, index, spec)
     told, network = metrics(whole), whole.json("weight-network.json")
     store.remove(whole.reference)
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, index, spec)
     again = evaluated(store, index, spec)

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate
+from stages.evaluation.work import EvaluateWork
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import (
     REMEMBERING,
@@ -217,7 +217,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(
     store, tmp_path, request, backbone, monkeypatch
 ):
     model = request.getfixturevalue(backbone)
-    spec, original = "long:size=25,theta=0.2/0.7,lambda=0.2/0.4", Evaluate.run_shard
+    spec, original = "long:size=25,theta=0.2/0.7,lambda=0.2/0.4", EvaluateWork.run_shard
     budget, ran = [3], []
 
     def run_shard(self, job, work, shard):
@@ -234,7 +234,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_history_it_left(
         if name.startswith("scores")
     }
     store.remove(whole.reference)
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             evaluated(store, model, spec)

@@ -16,6 +16,7 @@ from stages.diagnostics import options as passages
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.work import EvaluateWork
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
@@ -334,7 +335,7 @@ def test_an_interrupted_evaluation_counts_every_gate_once(store, model, monkeypa
     whole = metrics(evaluated(store, model, gate_k=(2, 4), split="valid"))
     passage = evaluated(store, model, gate_k=(2, 4), split="valid").file("passage.json").read_text()
     store.remove(evaluated(store, model, gate_k=(2, 4), split="valid").reference)
-    original, budget = Evaluate.run_shard, [1]
+    original, budget = EvaluateWork.run_shard, [1]
 
     def run_shard(self, job, work, shard):
         if not budget[0]:
@@ -342,7 +343,7 @@ def test_an_interrupted_evaluation_counts_every_gate_once(store, model, monkeypa
         budget[0] -= 1
         return original(self, job, work, shard)
 
-    monkeypatch.setattr(Evaluate, "run_shard", run_shard)
+    monkeypatch.setattr(EvaluateWork, "run_shard", run_shard)
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, model, gate_k=(2, 4), split="valid")
     budget[0] = 100

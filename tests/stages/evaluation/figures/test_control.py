@@ -211,7 +211,9 @@ def test_own_rows_of_the_split_that_the_weight_is_fitted_on_are_no_help(read):
     """
     held = stored(read, read["tokens"], split="valid")
     without = Counting(read, "test").control(Reads(past="stream"))
-    assert Counting(read, "test").control(Reads((held,), "stream"))["weight"] == without["weight"]
+    assert (
+        Counting(read, "test").control(Reads((held,), past="stream"))["weight"] == without["weight"]
+    )
 
 
 def test_every_row_has_the_control_of_what_it_reads(read, other, store):
@@ -222,7 +224,7 @@ def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     ).artifact
     found = json.loads(report.file("metrics.json").read_text())
     counting, held = Counting(read, "test"), (index.input("datastore"),)
-    expected = [Reads(), Reads(held, "stream"), Reads(held), Reads(past="stream")]
+    expected = [Reads(), Reads(held, past="stream"), Reads(held), Reads(past="stream")]
     outside = np.isin(np.arange(35), np.flatnonzero(_outside(read, other)))
     counting.outside = outside
     assert [row["control"] for row in found["rows"]] == [
