@@ -42,8 +42,8 @@ def remove_all(root: Path) -> None:
 
 def collect(root: Path) -> None:
     store = Store(root / "store")
-    remove_garbage(store, find_garbage(store))
-    assert not find_garbage(store)
+    remove_garbage(store, find_garbage(store, interrupted=True))
+    assert not find_garbage(store, interrupted=True)
 
 
 def goes_on(root: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stages.artifacts.store import Store
 
 MEGABYTE = 10**6
+RESUMES = "the same command resumes it, and --interrupted removes it"
 app = Commands(
     help="Look after the store: list, show, verify, graph, rm, gc; push and pull copies.",
     no_args_is_help=True,
@@ -205,14 +206,18 @@ def gc(
     unnamed: Annotated[
         bool, typer.Option("--unnamed", help="Also artifacts that no name and no report leads to.")
     ] = False,
+    interrupted: Annotated[
+        bool,
+        typer.Option("--interrupted", help="Also interrupted work that could still be resumed."),
+    ] = False,
     *,
     asked: Asked,
 ) -> None:
-    """Remove what interrupted work left behind (it could not be resumed afterwards)."""
-    from stages.artifacts.garbage import find_garbage, remove_garbage
+    """Remove what no command can resume or read: leftovers, and work interrupted over a week ago."""
+    from stages.artifacts.garbage import find_garbage, remove_garbage, unfinished
 
     opened = asked.open_store()
-    garbage = find_garbage(opened, unnamed=unnamed)
+    garbage = find_garbage(opened, unnamed=unnamed, interrupted=interrupted)
     folders = [str(g.path.relative_to(opened.root)) for g in garbage]
     if asked.json:
         rows = zip(folders, garbage, strict=True)
@@ -224,6 +229,12 @@ def gc(
         answer_table(
             ("folder", "size", "why"), zip(folders, sizes, (g.why for g in garbage), strict=True)
         )
+    garbage_paths = {item.path for item in garbage}
+    for draft in unfinished(opened):
+        if draft.path not in garbage_paths:
+            folder = draft.path.relative_to(opened.root)
+            advice = "" if draft.alive else f"; {RESUMES}"
+            say(f"kept: {folder}, {size(draft.bytes)}, {draft.state}{advice}")
     if not dry_run:
         with resumable("what was removed is gone, and the same command removes the rest"):
             remove_garbage(opened, garbage)

@@ -133,7 +133,7 @@ class ArrayLayout:
         if any(found.get(part) != wanted[part] for part in ("shape", "data_type", "chunk_grid")):
             raise ArtifactError(
                 f"{root} was begun by a memlm that cut {self.name} into other shards; remove it with "
-                "memlm artifacts gc, and the same command begins anew."
+                "memlm artifacts gc --interrupted, and the same command begins anew."
             )
 
 

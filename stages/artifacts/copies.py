@@ -256,7 +256,7 @@ def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
     if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
             f"{copy.reference} is unfinished in {store.root}: finish it with the command that began it "
-            f"({copy.manifest.stage}), or discard it with memlm artifacts gc."
+            f"({copy.manifest.stage}), or discard it with memlm artifacts gc --interrupted."
         )
     draft = Draft(folder, work)
     try:

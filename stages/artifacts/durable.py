@@ -137,7 +137,10 @@ def _raise_unless_gone(function: Any, path: str, error: Any) -> None:
         raise error[1]
 
 
-MAKE_ROOM = "What is done is kept; make room and run the same command again."
+MAKE_ROOM = (
+    "What is done is kept; make room and run the same command again. memlm artifacts gc removes "
+    "only what no command can use; gc --unnamed --dry-run lists artifacts that nothing needs."
+)
 """Advice for a full disk."""
 _KEPT = "What is done is kept; the same command goes on from there."
 _FULL_IN_WORDS = re.compile(r"Not enough free space to write|\d+ requested and \d+ written")

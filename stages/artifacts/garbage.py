@@ -1,10 +1,13 @@
 """Garbage in a store: abandoned drafts, and artifacts that neither a name nor a report needs."""
 
+import json
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import needed_for
+from stages.artifacts.draft import WORK
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
@@ -12,6 +15,9 @@ from stages.artifacts.references import REMOVE, advised, draft_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent
+
+RESUMABLE_SECONDS = 7 * 24 * 3600
+"""Seconds for which interrupted work is kept, from its last write: the user was told that it is."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,32 @@ class Unfinished:
         return folder_bytes(self.path)
 
     @property
+    def promised(self) -> bool:
+        """Whether its command can resume it, and it was written in the last week.
+
+        A draft that holds a link cannot be resumed, since `Draft` refuses it.
+        """
+        written = 0.0
+        for path in (self.path, *self.path.rglob("*")):
+            # Another process may resume the draft and remove files meanwhile.
+            with suppress(FileNotFoundError):
+                if path.is_symlink():
+                    return False
+                written = max(written, path.lstat().st_mtime)
+        # A time in the future, from a wrong clock, counts as now.
+        recent = time.time() - written < RESUMABLE_SECONDS
+        return recent and (self.path / WORK).is_file()
+
+    @property
+    def inputs(self) -> set[str]:
+        """References of the artifacts that its work reads; empty if they are not recorded."""
+        try:
+            records = json.loads((self.path / WORK).read_text(encoding="utf-8"))["inputs"]
+            return {f"{record['kind']}/{record['id']}" for record in records.values()}
+        except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            return set()
+
+    @property
     def state(self) -> str:
         """State and last attempt, such as `interrupted (memlm train tokens/a, begun 2026-11-22
         02:30 UTC)`.
@@ -62,42 +94,54 @@ def unfinished(store: Store) -> list[Unfinished]:
     ]
 
 
-def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
+def find_garbage(
+    store: Store, *, unnamed: bool = False, interrupted: bool = False
+) -> list[Garbage]:
     """Find the folders that garbage collection would remove.
 
     Args:
         store: the store to search.
-        unnamed: include artifacts that no name and no report needs, directly or through artifacts
-        made from them.
+        unnamed: include artifacts that no name, no report and no kept draft needs, directly or
+        through artifacts made from them.
+        interrupted: include drafts that could still be resumed.
     Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for
     garbage.
     """
-    found = [
-        Garbage(draft.path, draft.state, draft.bytes)
-        for draft in unfinished(store)
-        if not draft.alive
+    drafts = unfinished(store)
+    kept = [draft for draft in drafts if draft.alive or (draft.promised and not interrupted)]
+    garbage = [
+        Garbage(draft.path, draft.state, draft.bytes) for draft in drafts if draft not in kept
     ]
-    found += [
+    garbage += [
         Garbage(path, "left over from an interrupted removal", folder_bytes(path))
         for kind in KINDS
         for path in sorted(store.root.glob(f"{kind}/.*-removed"))
     ]
     if unnamed:
-        folders = set(
-            store.references()
-        )  # listed first, so an artifact published meanwhile is not called unreadable
-        artifacts = store.artifacts()
-        _require_readable(store, folders - {artifact.reference for artifact in artifacts})
-        named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
-        reached = needed_for(
-            named | {a.reference for a in artifacts if a.kind == "report"}, artifacts
+        garbage += _unneeded(store, kept)
+    return garbage
+
+
+def _unneeded(store: Store, drafts: list[Unfinished]) -> list[Garbage]:
+    """Artifacts that no name, no report and none of these drafts needs."""
+    # Listed first, so an artifact published meanwhile is not called unreadable.
+    folders = set(store.references())
+    artifacts = store.artifacts()
+    _require_readable(store, folders - {artifact.reference for artifact in artifacts})
+
+    roots = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
+    roots |= {artifact.reference for artifact in artifacts if artifact.kind == "report"}
+    # Without its inputs, work that is kept could not be resumed.
+    for draft in drafts:
+        roots |= draft.inputs
+    needed = needed_for(roots, artifacts)
+    return [
+        Garbage(
+            artifact.path, "no name and no report leads to it", artifact.bytes, artifact.reference
         )
-        found += [
-            Garbage(a.path, "no name and no report leads to it", a.bytes, a.reference)
-            for a in artifacts
-            if a.reference not in reached
-        ]
-    return found
+        for artifact in artifacts
+        if artifact.reference not in needed
+    ]
 
 
 def remove_garbage(store: Store, garbage: list[Garbage]) -> None:

@@ -146,7 +146,7 @@ class Manifest(BaseModel):
         ) as error:  # a rate nested a thousand levels deep: digests leave rates out
             raise ArtifactError(
                 f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
-                "gc, and the same command begins anew."
+                "gc --interrupted, and the same command begins anew."
             ) from None
 
     @property

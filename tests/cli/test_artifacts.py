@@ -10,8 +10,10 @@ import pytest
 
 from memlm_cli.lineage_tree import parents_first
 from stages.artifacts.draft import Draft
+from stages.artifacts.garbage import folder_bytes
 from stages.artifacts.lock import held
 from stages.artifacts.store import Store
+from stages.numbers import size
 from stages.reporting import Silent
 from tests.cli.conftest import Memlm
 
@@ -214,6 +216,7 @@ def test_a_draft_says_whose_it_is(
     monkeypatch.setattr("sys.argv", ["memlm", "train", "tokens/my text", "--steps", "9"])
     draft = Draft(left, {})
     draft.commit("weights")
+    draft.flush()
     with held(
         store.lock_file("model", "0123456789ab"),
         "model/0123456789ab",
@@ -229,7 +232,12 @@ def test_a_draft_says_whose_it_is(
     assert "unfinished: model/.0123456789ab-partial" in dead
     assert f"({words}, " in dead
     assert memlm("artifacts", "list", "tokens").err.startswith("nothing in")
-    assert f"({words}, " in memlm("artifacts", "gc").out
+    kept = memlm("artifacts", "gc")
+    assert kept.out.strip() == "0 B was freed" and left.is_dir()
+    assert f"kept: model/.0123456789ab-partial, {size(folder_bytes(left))}, interrupted" in kept.err
+    assert f"({words}, " in kept.err and "--interrupted" in kept.err
+    assert f"({words}, " in memlm("artifacts", "gc", "--interrupted").out
+    assert not left.exists()
 
 
 def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(

@@ -21,6 +21,7 @@ def remove_elsewhere(case: Case) -> Verdict:
         ["rm", "--force", reference, reference],
         ["gc"],
         ["gc", "--unnamed"],
+        ["gc", "--interrupted"],
         ["gc", "--dry-run"],
     ]
     command = case.random.choice(commands)

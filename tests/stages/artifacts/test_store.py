@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -463,13 +464,60 @@ def test_garbage_is_what_serves_nobody(store: Store, squares: Artifact, cubes: A
         make(Squares(2, RuntimeError()), SquaresConfig(length=9), {}, store, Execution())
     lost = make(Squares(), SquaresConfig(length=3), {}, store, Execution()).artifact
     store.name(cubes, "kept")
-    (draft,) = find_garbage(store)
+    assert find_garbage(store) == []
+    (draft,) = find_garbage(store, interrupted=True)
     assert draft.bytes > 0 and draft.artifact is None
-    found = find_garbage(store, unnamed=True)
+    found = find_garbage(store, unnamed=True, interrupted=True)
     assert [g.artifact for g in found if g.artifact] == [lost.reference]
     remove_garbage(store, found)
     assert {a.reference for a in store.artifacts()} == {squares.reference, cubes.reference}
     assert not find_garbage(store, unnamed=True)
+
+
+def test_interrupted_work_goes_after_a_week_or_if_it_cannot_be_resumed(
+    store: Store, squares: Artifact
+) -> None:
+    with pytest.raises(RuntimeError):
+        make(Squares(2, RuntimeError()), SquaresConfig(length=9), {}, store, Execution())
+    (draft,) = (garbage.path for garbage in find_garbage(store, interrupted=True))
+
+    def write_all(days: float) -> None:
+        moment = time.time() - days * 24 * 3600
+        for path in (*draft.rglob("*"), draft):
+            os.utime(path, (moment, moment))
+
+    write_all(6.9)
+    assert find_garbage(store) == []
+    write_all(-1)  # the clock was wrong
+    assert find_garbage(store) == []
+    write_all(7.1)
+    assert [garbage.path for garbage in find_garbage(store)] == [draft]
+    write_all(0)
+    (draft / "link").symlink_to(store.root)
+    assert [garbage.path for garbage in find_garbage(store)] == [draft]
+    (draft / "link").unlink()
+    (draft / "work.json").unlink()
+    assert [garbage.path for garbage in find_garbage(store)] == [draft]
+
+
+def test_what_interrupted_work_reads_is_kept_with_it(
+    store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = {"source": squares.reference}
+    cube = Cubes.run_shard
+
+    def crash_at_third(stage: Cubes, job: Any, resources: Any, shard: Any) -> Any:
+        if shard.key == "002":
+            raise RuntimeError
+        return cube(stage, job, resources, shard)
+
+    monkeypatch.setattr(Cubes, "run_shard", crash_at_third)
+    with pytest.raises(RuntimeError):
+        make(Cubes(), SquaresConfig(), source, store, Execution())
+    monkeypatch.undo()
+    remove_garbage(store, find_garbage(store, unnamed=True))
+    made = make(Cubes(), SquaresConfig(), source, store, Execution())
+    assert made.status == "resumed"
 
 
 def test_nothing_goes_for_want_of_a_name_while_an_artifact_does_not_say_what_it_was_made_from(

@@ -123,12 +123,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def collects(self, who: int) -> None:
-        remove_garbage(self.stores[who], find_garbage(self.stores[who]))
-        assert not find_garbage(self.stores[1 - who])
+        remove_garbage(self.stores[who], find_garbage(self.stores[who], interrupted=True))
+        assert not find_garbage(self.stores[1 - who], interrupted=True)
 
     @rule(who=WHO)
     def collects_what_has_no_name(self, who: int) -> None:
-        remove_garbage(self.stores[who], find_garbage(self.stores[who], unnamed=True))
+        remove_garbage(
+            self.stores[who], find_garbage(self.stores[who], unnamed=True, interrupted=True)
+        )
         reached = set(self.names.values())
         parents = {
             self.there["tokens", n]
