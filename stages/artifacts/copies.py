@@ -14,12 +14,12 @@ from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.bucket import Bucket
 from stages.artifacts.checksums import FileEntry, write_stamps
-from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_manifest, publish
+from stages.artifacts.draft import PROGRESS, SCRATCH, Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.lock import ATTEMPT, held
 from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest, wrong_manifest
-from stages.artifacts.references import REMOVE, advised, is_id, split_reference
+from stages.artifacts.references import REMOVE, WORK, advised, is_id, split_reference
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter

@@ -24,12 +24,12 @@ from stages.artifacts.durable import (
 from stages.artifacts.lock import Attempt
 from stages.artifacts.manifest import MANIFEST, Manifest
 from stages.artifacts.output import Background, ProgressLog, ShardOutput, Written, settled
+from stages.artifacts.references import WORK
 from stages.errors import ArtifactError, DataError, ResourceError
 
 if TYPE_CHECKING:
     import numpy as np
 
-WORK = "work.json"
 PROGRESS = "progress.jsonl"
 SCRATCH = "scratch"
 

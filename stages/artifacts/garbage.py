@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.artifact import needed_for
-from stages.artifacts.draft import WORK
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
-from stages.artifacts.references import REMOVE, advised, draft_id
+from stages.artifacts.references import REMOVE, WORK, advised, draft_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent

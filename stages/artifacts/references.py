@@ -117,6 +117,9 @@ def _entries(folder: Path) -> list[str]:
         return []
 
 
+WORK = "work.json"
+"""File in a draft that describes its work."""
+
 DEFAULT_STORE = Path("memlm-store")
 """Default folder of artifacts."""
 
