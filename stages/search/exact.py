@@ -5,7 +5,6 @@ shard after shard.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +12,16 @@ from stages.search.keys import StoredKeys, widen
 from stages.search.ranking import allowed_rows, pick
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, squared_lengths
 from stages.search.searcher import Attempt, Searcher
+from stages.search.tensor_search import (
+    Comparison,
+    KeysOnDevice,
+    TensorQueries,
+    WithAll,
+    search_on_device,
+)
+from stages.search.tensors import MemoryBudget
 from stages.search.top_k import TopKBuffer
 from stages.threads import ThreadPool, in_turn, slices, thread_pool
-
-if TYPE_CHECKING:
-    from stages.search.tensor_search import Comparison, KeysOnDevice, TensorQueries
-    from stages.search.tensors import MemoryBudget
 
 FEW_QUERIES = 32
 """Most queries that are searched in a single thread."""
@@ -42,9 +45,7 @@ class ScanningSearcher(Searcher):
             with thread_pool(small=self.is_small(len(queries))) as pool:
                 scores, ids = self.nearest(queries, k, exclude, effort, pool)
         else:
-            from stages.search.tensor_search import find
-
-            scores, ids = find(self, queries, k, exclude, effort)
+            scores, ids = search_on_device(self, queries, k, exclude, effort)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
 
     @property
@@ -82,11 +83,11 @@ class ScanningSearcher(Searcher):
 
     @property
     @abstractmethod
-    def memory(self) -> "MemoryBudget":
+    def memory(self) -> MemoryBudget:
         """Memory that a search on `device` may take, if that is not the CPU."""
 
     @abstractmethod
-    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
+    def comparisons(self, queries: TensorQueries, effort: int) -> Iterator[Comparison]:
         """Comparisons of queries on `device` with the keys that this effort reaches."""
 
 
@@ -172,18 +173,14 @@ class ExactSearcher(ScanningSearcher):
     # On another device
 
     @cached_property
-    def _on_device(self) -> "KeysOnDevice":
-        from stages.search.tensor_search import KeysOnDevice
-
+    def _on_device(self) -> KeysOnDevice:
         return KeysOnDevice(self.keys, self.device)
 
     @property
-    def memory(self) -> "MemoryBudget":
+    def memory(self) -> MemoryBudget:
         return self._on_device.budget
 
-    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
-        from stages.search.tensor_search import WithAll
-
+    def comparisons(self, queries: TensorQueries, effort: int) -> Iterator[Comparison]:
         seen = 0
         for keys in self._on_device:
             yield WithAll(queries, keys, self.memory.scores)

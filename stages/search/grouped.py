@@ -6,7 +6,7 @@ decoded once for a whole block of queries.
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import faiss
 import numpy as np
@@ -19,13 +19,11 @@ from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_ax
 from stages.search.ranking import pick
 from stages.search.scan import QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
+from stages.search.tensor_lists import TensorLists
+from stages.search.tensor_search import Comparison, TensorQueries
+from stages.search.tensors import MemoryBudget
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
-
-if TYPE_CHECKING:
-    from stages.search.tensor_lists import TensorLists
-    from stages.search.tensor_search import Comparison, TensorQueries
-    from stages.search.tensors import MemoryBudget
 
 BOUND_KEYS = 4
 """Times k: number of keys of the nearest lists that are ranked to bound the scores of the
@@ -328,16 +326,14 @@ class GroupedSearcher(ScanningSearcher):
     # On another device
 
     @cached_property
-    def _on_device(self) -> "TensorLists":
-        from stages.search.tensor_lists import TensorLists
-
+    def _on_device(self) -> TensorLists:
         return TensorLists(self.lists, self._centres(), self._lists_by_faiss, self.device)
 
     @property
-    def memory(self) -> "MemoryBudget":
+    def memory(self) -> MemoryBudget:
         return self._on_device.budget
 
-    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
+    def comparisons(self, queries: TensorQueries, effort: int) -> Iterator[Comparison]:
         return self._on_device.comparisons(queries, self._probed(effort))
 
     def _centres(self) -> np.ndarray | None:

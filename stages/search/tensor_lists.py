@@ -6,19 +6,16 @@ row of scores for all blocks that it reads.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.search.lists import InvertedLists
 from stages.search.ranking import NO_ROW
 from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, WithAll
 from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, rows_of, smallest
 from stages.threads import slices
-
-if TYPE_CHECKING:
-    from stages.search.lists import InvertedLists
 
 BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
 """Blocks in a list of mean length, at least; the smallest and largest number of keys in a block."""
@@ -55,7 +52,7 @@ class BlocksOnDevice:
 
     def __init__(
         self,
-        lists: "InvertedLists",
+        lists: InvertedLists,
         blocks: range,
         width: int,
         dtype: torch.dtype,
@@ -82,7 +79,7 @@ class BlocksOnDevice:
 
     def _fill(
         self,
-        lists: "InvertedLists",
+        lists: InvertedLists,
         places: np.ndarray,
         firsts: np.ndarray,
         lasts: np.ndarray,
@@ -219,7 +216,7 @@ class TensorLists:
 
     def __init__(
         self,
-        lists: "InvertedLists",
+        lists: InvertedLists,
         centres: np.ndarray | None,
         nearest: Callable[[np.ndarray, int], np.ndarray],
         device: str,

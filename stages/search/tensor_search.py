@@ -10,7 +10,7 @@ with more candidates.
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
 from stages.search.tensors import (
     AsyncResults,
+    MemoryBudget,
     TensorKeys,
     memory_budget,
     moved,
@@ -31,9 +32,6 @@ from stages.search.tensors import (
     smallest,
 )
 from stages.threads import slices
-
-if TYPE_CHECKING:
-    from stages.search.exact import ScanningSearcher
 
 SPARE = 28
 """Candidates beyond k at the first try, unless `slack(k)` is more."""
@@ -231,8 +229,31 @@ class TensorSearch:
         return out
 
 
-def find(
-    searcher: "ScanningSearcher",
+class SearcherOnDevice(Protocol):
+    """Searcher whose keys are compared on a device other than the CPU.
+
+    Attributes:
+        rows: number of its keys.
+        metric: `l2` or `ip`.
+        device: name of the device.
+        origin: [dim] float32, a point among the keys.
+    """
+
+    rows: int
+    metric: str
+    device: str
+    origin: np.ndarray
+
+    @property
+    def memory(self) -> MemoryBudget:
+        """Memory that a search on the device may take."""
+
+    def comparisons(self, queries: TensorQueries, effort: int) -> Iterator[Comparison]:
+        """Comparisons of queries with the keys that this effort reaches."""
+
+
+def search_on_device(
+    searcher: SearcherOnDevice,
     queries: np.ndarray,
     k: int,
     exclude: np.ndarray | None,
