@@ -6,18 +6,19 @@ decoded once for a whole block of queries.
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import faiss
 import numpy as np
 
 from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
 from stages.search.exact import ScanningSearcher
+from stages.search.faiss_lists import CANDIDATE_BYTES, FaissLists
 from stages.search.keys import widened
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.ranking import pick
-from stages.search.scan import QueryBlock, Scratch, Tile, smallest_of
+from stages.search.scan import NARROW, QueryBlock, Scratch, Tile, smallest_of, widest
 from stages.search.searcher import block_bytes
 from stages.search.tensor_lists import TensorLists
 from stages.search.tensor_search import Comparison, TensorQueries
@@ -67,18 +68,42 @@ KEY_SCORES = 16
 """Scores that can be computed in the time it takes to decode a key."""
 
 
+Engine = Literal["auto", "lists", "faiss"]
+"""What compares queries with keys: matrix products list by list, FAISS's loops, or what is faster.
+"""
+
+FAISS_THREADS = 8
+"""Fewest threads on which `auto` takes FAISS's loops.
+
+Products were 1.3 to 4.4 times as fast on two threads. On sixteen they had .62 of FAISS's speed at
+k = 4, .52 at 64 and .34 at 1,024 (docs/results/data/speed/search.toml). Between them nothing was
+measured; 8 is about where a straight line between the logarithms crosses 1.
+"""
+
+
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
     A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched
     again in four times the lists, up to all of them.
+
+    Args:
+        engine: how queries are compared with whole keys on the CPU, by `l2`; neighbours and
+            distances are the same. All else is compared by `lists`.
     """
 
     def __init__(
-        self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu"
+        self,
+        ivf: Any,
+        metric: str,
+        probe: int,
+        lossless: bool,
+        device: str = "cpu",
+        engine: Engine = "auto",
     ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
+        self.engine = engine
         # the mean of all centroids is near the keys, so products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = InvertedLists(ivf)
@@ -113,14 +138,55 @@ class GroupedSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
+        if self._takes_faiss(exclude, pool.threads):
+            return self._nearest_by_faiss(queries, k, exclude, effort, pool)
+        return self._nearest_by_lists(queries, k, exclude, effort, pool)
+
+    def _takes_faiss(self, exclude: np.ndarray | None, threads: int) -> bool:
+        """Whether FAISS's loops compare a block of queries; see `engine`."""
+        if self.engine == "lists" or (self.engine == "auto" and threads < FAISS_THREADS):
+            return False
+        # lists on the disk are read once for a block of queries, not once for each of them
+        holds_keys = self.metric == "l2" and self.lossless and not self.lists.mapped
+        # FAISS fetches excluded rows, which are dropped: a long range would cost more than it saves
+        return holds_keys and widest(exclude) <= NARROW
+
+    def _nearest_by_faiss(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `nearest`. Queries with too many equal rows are compared by lists."""
+        scores = np.empty((len(queries), k), np.float32)
+        rows = np.empty((len(queries), k), np.int64)
+        engine = FaissLists(self.ivf, self.lists)
+        probe = self._probed(effort)
+        query_bytes = CANDIDATE_BYTES * (engine.candidates(k, exclude) + probe)
+
+        for part in slices(len(queries), max(1, block_bytes() // query_bytes)):
+            excluded = pick(exclude, part)
+            nearest_lists = self._nearest_lists(queries[part], probe, pool)
+            result = engine.nearest(queries[part], nearest_lists, k, excluded, pool)
+            scores[part] = result.scores
+            rows[part] = result.ids
+
+            pending = np.flatnonzero(~result.complete)
+            if len(pending):
+                pending_rows = part.start + pending
+                scores[pending_rows], rows[pending_rows] = self._nearest_by_lists(
+                    queries[pending_rows], k, pick(exclude, pending_rows), effort, pool
+                )
+        return scores, rows
+
+    def _nearest_by_lists(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `nearest`; keys of a list are compared with all queries that probe it."""
         try:
             return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
-            middle = (
-                len(queries) // 2
-            )  # many keys are equal, so fewer queries are searched at a time
+            # many keys are equal, so fewer queries are searched at a time
+            middle = len(queries) // 2
         halves = [
-            self.nearest(queries[part], k, pick(exclude, part), effort, pool)
+            self._nearest_by_lists(queries[part], k, pick(exclude, part), effort, pool)
             for part in (slice(None, middle), slice(middle, None))
         ]
         scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))

@@ -15,7 +15,7 @@ from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index
 from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
-from stages.search.grouped import GroupedSearcher
+from stages.search.grouped import Engine, GroupedSearcher
 from stages.search.keys import StoredKeys
 from stages.search.lists import KINDS_OF_KEYS, InvertedLists, holds_whole_keys
 from stages.search.ranking import allowed_rows, best_first, score_to_distance, slack, without
@@ -204,7 +204,13 @@ def read_index(path: Path, mapped: bool = False) -> Any:
         ) from error
 
 
-def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu") -> Searcher:
+def searcher_of(
+    index: Any,
+    metric: str,
+    probe: int | None,
+    device: str = "cpu",
+    engine: Engine = "auto",
+) -> Searcher:
     """The searcher for an opened index; if it has lists, a query reads `probe` of them.
 
     On `cuda` the products of exact and grouped search are computed on the GPU; other kinds stay on
@@ -216,7 +222,7 @@ def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu")
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if type(index) in KINDS_OF_KEYS:
-        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device)
+        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device, engine)
     ivf = faiss.try_extract_index_ivf(index)
     codes: Any = None if ivf is None else faiss.downcast_index(ivf)
     if hasattr(codes, "precompute_table"):

@@ -55,6 +55,11 @@ def grouped(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(index, metric, probe=8)
 
 
+def by_faiss(keys: np.ndarray, metric: str) -> Searcher:
+    index = built("IVF8,SQfp16", keys, metric)
+    return searcher_of(index, metric, probe=8, engine="faiss")
+
+
 def on_tensors(keys: np.ndarray, metric: str) -> Searcher:
     """The path of a GPU: PyTorch names the CPU like this too."""
     return searcher_of(built("IVF8,Flat", keys, metric), metric, probe=8, device="cpu:0")
@@ -68,7 +73,9 @@ def flat(keys: np.ndarray, metric: str) -> Searcher:
     return searcher_of(built("Flat", keys, metric), metric, None)
 
 
-COMPLETE = pytest.mark.parametrize("make", [exact, flat, grouped, on_tensors, exact_on_tensors])
+COMPLETE = pytest.mark.parametrize(
+    "make", [exact, flat, grouped, by_faiss, on_tensors, exact_on_tensors]
+)
 """Searchers that look at every row."""
 
 
@@ -149,14 +156,14 @@ def test_a_query_that_is_not_finite_ends_and_spoils_no_other(
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 def test_what_all_keys_have_in_common_costs_no_digits(make: Any, metric: str) -> None:
     keys = smooth_keys(300) * np.float32(0.01) + np.float32(100)
-    if make is grouped:
+    if make in (grouped, by_faiss):
         keys = keys.astype(np.float16).astype(np.float32)
     ids, _ = make(keys, metric).search(keys[:50], 5)
     want, _ = nearest(keys[:50], keys, 5, metric)
     assert (ids == want).mean() > (0.99 if metric == "l2" else 0.9)
 
 
-@pytest.mark.parametrize("make", [exact, grouped])
+@pytest.mark.parametrize("make", [exact, grouped, by_faiss])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("width", [1, 101])
 def test_several_threads_find_what_one_finds(
@@ -325,7 +332,7 @@ def test_other_kinds_give_up_only_when_no_allowed_row_is_left(factory: str) -> N
     assert (distances[:, 290:] == np.inf).all()
 
 
-@pytest.mark.parametrize("make", [grouped, on_tensors])
+@pytest.mark.parametrize("make", [grouped, by_faiss, on_tensors])
 @pytest.mark.parametrize("metric", ["l2", "ip"])
 @pytest.mark.parametrize("k", [1, 9, 400])
 @pytest.mark.parametrize("width", [0, 1, 151])
