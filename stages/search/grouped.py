@@ -69,8 +69,7 @@ KEY_SCORES = 16
 
 
 Engine = Literal["auto", "lists", "faiss"]
-"""What compares queries with keys: matrix products list by list, FAISS's loops, or what is faster.
-"""
+"""Comparison of queries with keys: matrix products list by list, FAISS's loops, or the faster one."""
 
 FAISS_THREADS = 8
 """Fewest threads on which `auto` takes FAISS's loops.

@@ -53,13 +53,19 @@ def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
     [[1, 0, 3, 3]]
     """
     # each query gets its own range of numbers, so that one search finds the ranks for all queries
-    apart = max(int(found.max(initial=0)), int(true.max(initial=0))) + 1
-    queries = np.arange(len(true))[:, None] * apart
-    places = np.where(true < 0, -1, true + queries)
-    order = np.argsort(places, axis=None, kind="stable")
-    rising, wanted = places.ravel()[order], np.where(found < 0, -2, found + queries)
-    at = np.searchsorted(rising, wanted).clip(max=rising.size - 1)
-    return np.where(rising[at] == wanted, order[at] % true.shape[1], true.shape[1])
+    range_size = max(int(found.max(initial=0)), int(true.max(initial=0))) + 1
+    range_starts = np.arange(len(true))[:, None] * range_size
+
+    # two different numbers for missing rows, so that a missing row is never a true neighbour
+    true_numbers = np.where(true < 0, -1, true + range_starts)
+    found_numbers = np.where(found < 0, -2, found + range_starts)
+
+    order = np.argsort(true_numbers, axis=None, kind="stable")
+    sorted_numbers = true_numbers.ravel()[order]
+    index = np.searchsorted(sorted_numbers, found_numbers).clip(max=sorted_numbers.size - 1)
+    is_neighbor = sorted_numbers[index] == found_numbers
+    num_neighbors = true.shape[1]
+    return np.where(is_neighbor, order[index] % num_neighbors, num_neighbors)
 
 
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:

@@ -9,6 +9,7 @@ without cancellation, within a bound that allows for rounding.
 
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -89,10 +90,12 @@ class Scratch(threading.local):
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """An uninitialised array; it shares its memory with earlier arrays of this name."""
-        size, held = prod(shape), self._arrays.get(name)
-        if held is None or len(held) < size:
-            held = self._arrays[name] = np.empty(size, dtype)
-        return held[:size].reshape(shape)
+        size = prod(shape)
+        array = self._arrays.get(name)
+        if array is None or len(array) < size:
+            array = np.empty(size, dtype)
+            self._arrays[name] = array
+        return array[:size].reshape(shape)
 
 
 Tile = tuple[Int64[np.ndarray, " q"], slice]
@@ -159,22 +162,23 @@ class QueryBlock:
         self.hides = widest(exclude) > NARROW
         self.factors = np.empty((len(queries), queries.shape[1]), np.float32)
         self.constant = np.zeros(len(queries), np.float32)
-        self.lengths, self.far = np.empty(len(queries), np.float32), np.linalg.norm(origin)
+        self.lengths = np.empty(len(queries), np.float32)
+        self.far = np.linalg.norm(origin)
 
-        def make_ready(part: slice) -> None:
-            own = self.factors[part]
+        def prepare(part: slice) -> None:
+            factors = self.factors[part]
             if metric != "l2":
-                np.negative(queries[part], out=own)
-                self.lengths[part] = np.linalg.norm(own, axis=1)
+                np.negative(queries[part], out=factors)
+                self.lengths[part] = np.linalg.norm(factors, axis=1)
                 return
-            np.subtract(queries[part], origin, out=own)
-            self.lengths[part] = np.linalg.norm(own, axis=1)
+            np.subtract(queries[part], origin, out=factors)
+            self.lengths[part] = np.linalg.norm(factors, axis=1)
             # |k - q|² = |k - o|² - 2 (k - o)·(q - o) + |q - o|²: the last term is the same for all
             # keys of a query
-            own *= -2
-            self.constant[part] = self.lengths[part] ** 2 - own @ origin
+            factors *= -2
+            self.constant[part] = self.lengths[part] ** 2 - factors @ origin
 
-        pool(make_ready, slices(len(queries), QUERIES))
+        pool(prepare, slices(len(queries), QUERIES))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -235,11 +239,13 @@ class QueryBlock:
         the next item. If long ranges are hidden, scores are sorted, so that the allowed ones come
         first.
         """
+        small = chain.from_iterable(map(_tiles, tiles))
         first = 0
-        for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
-            scores = self._table(some, keys, scratch)
-            yield slice(first, first + len(scores)), smallest_of(scores, depth, rising=self.hides)
-            first += len(scores)
+        for group in _side_by_side(small, depth):
+            scores = self._table(group, keys, scratch)
+            stop = first + len(scores)
+            yield slice(first, stop), smallest_of(scores, depth, rising=self.hides)
+            first = stop
 
     def within(
         self,
@@ -253,8 +259,9 @@ class QueryBlock:
 
         They come tile after tile, in the order of the queries.
         """
-        for some in small_tiles(tiles, FLAGS):
-            yield from self.pairs(some, keys, self._near(some, keys, bounds, scratch))
+        for group in small_tiles(tiles, FLAGS):
+            flags = self._near(group, keys, bounds, scratch)
+            yield from self.pairs(group, keys, flags)
 
     def _table(
         self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch
@@ -263,21 +270,20 @@ class QueryBlock:
 
         Rows in long excluded ranges are +inf, too; rows in short ones keep their scores.
         """
-        which = np.concatenate([which for which, _ in tiles])
-        own, first = self._taken(which, scratch), 0
-        table = scratch.array(
-            "scores", (len(which), max(part.stop - part.start for _, part in tiles))
-        )
+        which = np.concatenate([queries for queries, _ in tiles])
+        factors = self._taken(which, scratch)
+        width = max(part.stop - part.start for _, part in tiles)
+        table = scratch.array("scores", (len(which), width))
+
+        first = 0
         for queries, part in tiles:
-            rows, size = slice(first, first + len(queries)), part.stop - part.start
-            self._score(own[rows], keys.part(part), table[rows, :size])
+            rows = slice(first, first + len(queries))
+            size = part.stop - part.start
+            self._score(factors[rows], keys.part(part), table[rows, :size])
             table[rows, size:] = np.inf
             if self.hides and self.exclude is not None:
-                hide(
-                    table[rows],
-                    np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])),
-                    np.inf,
-                )
+                columns = np.searchsorted(keys.rows[part], self.exclude[queries])
+                hide(table[rows], np.asarray(columns), np.inf)
             first = rows.stop
         return table
 
@@ -285,9 +291,10 @@ class QueryBlock:
         self, which: Int64[np.ndarray, " q"], scratch: Scratch
     ) -> Float32[np.ndarray, "q d"]:
         """Factors of some of the queries, copied to working memory."""
-        own = scratch.array("queries", (len(which), self.factors.shape[1]))
-        self.factors.take(which, axis=0, out=own, mode="clip")
-        return own
+        factors = scratch.array("queries", (len(which), self.factors.shape[1]))
+        # with the mode "raise", NumPy would fill a copy of `out` first
+        self.factors.take(which, axis=0, out=factors, mode="clip")
+        return factors
 
     def _score(
         self, factors: Float32[np.ndarray, "q d"], keys: KeyBlock, out: Float32[np.ndarray, "q m"]
@@ -300,36 +307,53 @@ class QueryBlock:
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs within the bounds, of all tiles end to end."""
-        flags, first = scratch.array("flags", (sum(map(_scores, tiles)),), bool), 0
+        flags = scratch.array("flags", (sum(map(_scores, tiles)),), bool)
         # rounding of inner products grows with the longest key of these tiles, not with that of the
         # bound
         if self.metric != "l2":
-            bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
-        for which, part in tiles:
-            scores = scratch.array("scores", (len(which), part.stop - part.start))
-            self._score(self._taken(which, scratch), keys.part(part), scores)
+            radius = max(keys.part(part).radius for _, part in tiles)
+            bounds = self.allowed(bounds, radius)
+
+        first = 0
+        for queries, part in tiles:
+            scores = scratch.array("scores", (len(queries), part.stop - part.start))
+            self._score(self._taken(queries, scratch), keys.part(part), scores)
             near = flags[first : first + scores.size].reshape(scores.shape)
-            np.less_equal(scores, bounds[which, None], out=near)
+            np.less_equal(scores, bounds[queries, None], out=near)
             if self.hides and self.exclude is not None:
-                hide(near, np.asarray(np.searchsorted(keys.rows[part], self.exclude[which])), False)
+                columns = np.searchsorted(keys.rows[part], self.exclude[queries])
+                hide(near, np.asarray(columns), False)
             first += scores.size
         return flags
 
     def pairs(
         self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]
     ) -> Iterator["Pairs"]:
-        """The flagged pairs of some tiles, excluded ones at +inf; flags lie end to end."""
-        which = np.concatenate([which for which, _ in tiles])
-        queries = np.array([len(which) for which, _ in tiles])
-        widths = runs(np.array([part.stop - part.start for _, part in tiles]), queries, step=0)
-        starts, found = np.cumsum(widths) - widths, np.flatnonzero(flags)
-        shifts = runs(np.array([part.start for _, part in tiles]), queries, step=0) - starts
-        limits = np.append(np.searchsorted(found, starts), len(found))
-        for some in _parts(limits):
-            counts = np.diff(limits[some.start : some.stop + 1])
-            own = runs(np.arange(some.start, some.stop), counts, step=0)
-            places = found[limits[some.start] : limits[some.stop]] + shifts.take(own)
-            yield Pairs(which[some], counts, self._compared(which.take(own), keys, places))
+        """The flagged pairs of some tiles, excluded ones at +inf.
+
+        Args:
+            tiles: t tiles, with q queries in all.
+            flags: the flags of each query's keys, tile after tile, end to end.
+        """
+        queries = np.concatenate([tile_queries for tile_queries, _ in tiles])
+        queries_of_tile = np.array([len(tile_queries) for tile_queries, _ in tiles])
+        keys_of_tile = np.array([part.stop - part.start for _, part in tiles])
+        first_key_of_tile = np.array([part.start for _, part in tiles])
+
+        # the flags of a query are a run; a flag's place in it, and its tile, give the key
+        run_lengths = runs(keys_of_tile, queries_of_tile, step=0)
+        run_starts = np.cumsum(run_lengths) - run_lengths
+        flag_to_key = runs(first_key_of_tile, queries_of_tile, step=0) - run_starts
+
+        flagged = np.flatnonzero(flags)
+        limits = np.append(np.searchsorted(flagged, run_starts), len(flagged))
+        for part in _parts(limits):
+            counts = np.diff(limits[part.start : part.stop + 1])
+            owners = runs(np.arange(part.start, part.stop), counts, step=0)
+            positions = flagged[limits[part.start] : limits[part.stop]] + flag_to_key.take(owners)
+            yield Pairs(
+                queries[part], counts, self._compared(queries.take(owners), keys, positions)
+            )
 
     def _compared(
         self, owners: np.ndarray, keys: "Keys", places: np.ndarray
@@ -358,10 +382,10 @@ class Pairs(NamedTuple):
 
 def _tiles(whole: Tile) -> Iterator[Tile]:
     """A tile cut by queries into tiles of at most TILE_SCORES scores, or of a single query."""
-    which, part = whole
+    queries, part = whole
     step = max(1, TILE_SCORES // max(1, part.stop - part.start))
-    for some in slices(len(which), step):
-        yield which[some], part
+    for rows in slices(len(queries), step):
+        yield queries[rows], part
 
 
 def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
@@ -369,18 +393,23 @@ def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
     alone.
     """
     # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
-    some, queries, width = list[Tile](), 0, 0
-    for tile in tiles:
-        own = tile[1].stop - tile[1].start
-        if some and (
-            min(own, width) < least or (queries + len(tile[0])) * max(own, width) > TILE_SCORES
-        ):
-            yield some
-            some, queries, width = [], 0, 0
-        some.append(tile)
-        queries, width = queries + len(tile[0]), max(own, width)
-    if some:
-        yield some
+    group: list[Tile] = []
+    num_queries = 0
+    width = 0
+    for queries, part in tiles:
+        tile_width = part.stop - part.start
+        table_scores = (num_queries + len(queries)) * max(tile_width, width)
+        is_padding = min(tile_width, width) < least
+        if group and (is_padding or table_scores > TILE_SCORES):
+            yield group
+            group = []
+            num_queries = 0
+            width = 0
+        group.append((queries, part))
+        num_queries += len(queries)
+        width = max(tile_width, width)
+    if group:
+        yield group
 
 
 def _scores(tile: Tile) -> int:
@@ -389,24 +418,30 @@ def _scores(tile: Tile) -> int:
 
 def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
     """Groups of small tiles with at most `most` scores together, or of a single tile."""
-    some, scores = list[Tile](), 0
-    for tile in (small for whole in tiles for small in _tiles(whole)):
-        if some and scores + _scores(tile) > most:
-            yield some
-            some, scores = [], 0
-        some.append(tile)
-        scores += _scores(tile)
-    if some:
-        yield some
+    group: list[Tile] = []
+    group_scores = 0
+    for whole in tiles:
+        for tile in _tiles(whole):
+            tile_scores = _scores(tile)
+            if group and group_scores + tile_scores > most:
+                yield group
+                group = []
+                group_scores = 0
+            group.append(tile)
+            group_scores += tile_scores
+    if group:
+        yield group
 
 
 def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
     """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each
     query's pairs.
     """
-    first, last = 0, len(limits) - 1
+    first = 0
+    last = len(limits) - 1
     while first < last:
-        stop = max(first + 1, int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1)
+        fits = int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1
+        stop = max(first + 1, fits)
         yield slice(first, stop)
         first = stop
 
