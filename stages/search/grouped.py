@@ -101,7 +101,9 @@ class GroupedSearcher(ScanningSearcher):
         engine: Engine = "auto",
     ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
-        self.ivf, self.probe, self.device = ivf, probe, device
+        self.ivf = ivf
+        self.probe = probe
+        self.device = device
         self.engine = engine
         # the mean of all centroids is near the keys, so products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
@@ -121,10 +123,9 @@ class GroupedSearcher(ScanningSearcher):
             return None
         filled = np.flatnonzero(lists.sizes)
         # every n-th list, so that the sample is spread over all lists
-        some = filled[:: max(1, self.rows // SAMPLE)]
-        axes = learn_axes(
-            np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin
-        )
+        sample = filled[:: max(1, self.rows // SAMPLE)].tolist()
+        keys = np.concatenate([widened(lists.keys(number)) for number in sample])
+        axes = learn_axes(keys, self.origin)
         return None if axes is None else ShortBlocks(lists, self.origin, axes)
 
     def reaches_all(self, effort: int) -> bool:
@@ -188,46 +189,65 @@ class GroupedSearcher(ScanningSearcher):
             self._nearest_by_lists(queries[part], k, pick(exclude, part), effort, pool)
             for part in (slice(None, middle), slice(middle, None))
         ]
-        scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
+        scores = np.concatenate([half_scores for half_scores, _ in halves])
+        rows = np.concatenate([half_rows for _, half_rows in halves])
         return scores, rows
 
     def _find(self, queries: QueryBlock, k: int, effort: int, pool: ThreadPool) -> TopKBuffer:
         """Candidate pairs that include the k best of each query. Raises: TooMany if memory cannot
         hold them.
         """
-        probe, scratch = self._probed(effort), Scratch()
-        lists = self._nearest_lists(queries.vectors, probe, pool)
-        bounds = self._bounds(queries, lists, k, pool, scratch)
-        visits = ListQueries(lists, self.ivf.nlist, pool)
-        most = int(visits.counts @ self.lists.sizes)
-        if len(queries) > 1:  # all pairs of a single query are held in any case
-            most = min(most, MOST_PAIRS, block_bytes() // PAIR_BYTES)
-        found = TopKBuffer(len(queries), most)
+        probe = self._probed(effort)
+        scratch = Scratch()
+        nearest_lists = self._nearest_lists(queries.vectors, probe, pool)
+        bounds = self._bounds(queries, nearest_lists, k, pool, scratch)
+        visits = ListQueries(nearest_lists, self.ivf.nlist, pool)
+
+        max_pairs = int(visits.counts @ self.lists.sizes)
+        # all pairs of a single query are held in any case, since it cannot be halved
+        if len(queries) > 1:
+            max_pairs = min(max_pairs, MOST_PAIRS, block_bytes() // PAIR_BYTES)
+        buffer = TopKBuffer(len(queries), max_pairs)
+
         blocks = self._short if k <= MOST_NEAREST else None
         short = None if blocks is None else ShortQueries(queries, bounds, blocks)
         if blocks is not None and short is not None and not blocks.compared:
-            visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
-            for number in visited[:: max(1, len(visited) // TRIED_LISTS)].tolist():
-                ready, lying = blocks.short([number], scratch)
-                short.try_out(
-                    visits.of([number])[:TRIED_QUERIES] // probe, lying[0], ready, scratch
-                )
+            self._try_out(blocks, short, visits, probe, scratch)
 
         def scan(numbers: list[int]) -> None:
-            which, counts = visits.of(numbers) // probe, visits.counts[numbers]
+            which = visits.of(numbers) // probe
+            counts = visits.counts[numbers]
             if blocks is not None and short is not None and blocks.pays:
-                ready, places = blocks.short(numbers, scratch)
-                for some in short.within(_tiles(which, counts, places), ready, scratch):
-                    found.add(*some)
+                short_keys, places = blocks.short(numbers, scratch)
+                tiles = _tiles(which, counts, places)
+                for pairs in short.within(tiles, short_keys, scratch):
+                    buffer.add(*pairs)
                 return
             for keys, places in self.blocks.each(numbers, scratch):
-                for some in queries.within(_tiles(which, counts, places), keys, bounds, scratch):
-                    found.add(*some)
+                tiles = _tiles(which, counts, places)
+                for pairs in queries.within(tiles, keys, bounds, scratch):
+                    buffer.add(*pairs)
 
         pool(scan, self._groups(visits, pool, more=1 if blocks is None else SHORT_GROUPS))
         if blocks is not None and not blocks.pays:
             self._short = None
-        return found
+        return buffer
+
+    def _try_out(
+        self,
+        blocks: ShortBlocks,
+        short: ShortQueries,
+        visits: ListQueries,
+        probe: int,
+        scratch: Scratch,
+    ) -> None:
+        """Count the pairs that short vectors leave in a few lists; see TRIED_LISTS."""
+        visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
+        step = max(1, len(visited) // TRIED_LISTS)
+        for number in visited[::step].tolist():
+            keys, places = blocks.short([number], scratch)
+            queries = visits.of([number])[:TRIED_QUERIES] // probe
+            short.try_out(queries, places[0], keys, scratch)
 
     def _groups(self, visits: ListQueries, pool: ThreadPool, more: int = 1) -> list[list[int]]:
         """Groups of visited lists with keys; a thread compares the lists of a group together.
@@ -237,21 +257,35 @@ class GroupedSearcher(ScanningSearcher):
         Args:
             more: factor on the keys of a group.
         """
-        blocks, sizes, counts = self.blocks, self.lists.sizes, visits.counts
-        scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
-        groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
-        wanted = np.flatnonzero(scores)
-        for number, own, size in zip(
-            wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True
-        ):
+        sizes = self.lists.sizes
+        is_visited = visits.counts > 0
+        work = np.where(is_visited, sizes * (visits.counts + KEY_SCORES), 0)
+        remaining_work = int(work.sum())
+
+        groups: list[list[int]] = []
+        group_work = 0
+        group_keys = 0
+        group_kind = 0
+        for number in np.flatnonzero(work).tolist():
+            list_work = int(work[number])
+            list_keys = int(sizes[number])
             # a long list has a kind of its own, so no other list joins it
-            kind = -1 - number if blocks.parts[number] > 1 else 1 + (number < blocks.kept)
-            most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
-            if kind != last or taken + own > most or keys + size > more * GROUP_KEYS:
+            is_long = self.blocks.parts[number] > 1
+            kind = -1 - number if is_long else 1 + (number < self.blocks.kept)
+
+            max_work = min(GROUP_SCORES, remaining_work // (GROUPS * pool.threads))
+            has_room = group_work + list_work <= max_work
+            has_room = has_room and group_keys + list_keys <= more * GROUP_KEYS
+            if kind != group_kind or not has_room:
                 groups.append([])
-                left, taken, keys, last = left - taken, 0, 0, kind
+                remaining_work -= group_work
+                group_work = 0
+                group_keys = 0
+                group_kind = kind
+
             groups[-1].append(number)
-            taken, keys = taken + own, keys + size
+            group_work += list_work
+            group_keys += list_keys
         return groups
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, pool: ThreadPool) -> np.ndarray:
@@ -285,16 +319,17 @@ class GroupedSearcher(ScanningSearcher):
             rows: [n, m].
         """
         # index -1 reaches an extra entry, which belongs to no list
-        list_of = np.full(self.rows + 1, self.ivf.nlist)
+        list_of_row = np.full(self.rows + 1, self.ivf.nlist)
         for number in self.lists.filled:
-            list_of[self.lists.ids(number)] = number
+            list_of_row[self.lists.ids(number)] = number
         with thread_pool() as pool:
-            nearest = self._nearest_lists(queries, self.probe, pool)
+            nearest_lists = self._nearest_lists(queries, self.probe, pool)
+
         ranks = np.empty(rows.shape, np.int64)
-        for own, lists, out in zip(list_of[rows], nearest, ranks, strict=True):
-            of_list = np.full(self.ivf.nlist + 1, self.probe)
-            of_list[lists[lists >= 0]] = np.flatnonzero(lists >= 0)
-            out[:] = of_list[own]
+        for query, lists in enumerate(nearest_lists):
+            rank_of_list = np.full(self.ivf.nlist + 1, self.probe)
+            rank_of_list[lists[lists >= 0]] = np.flatnonzero(lists >= 0)
+            ranks[query] = rank_of_list[list_of_row[rows[query]]]
         return ranks
 
     def _bounds(
@@ -306,19 +341,22 @@ class GroupedSearcher(ScanningSearcher):
         ranked, until they hold BOUND_KEYS * depth allowed rows. Each query keeps at most
         (BOUND_KEYS + 1) * depth of their best scores.
         """
-        depth, radii = queries.depth(k), [np.float32(0)]
+        depth = queries.depth(k)
+        radii = [np.float32(0)]
         sizes = self._scores_to_rank(queries, nearest, depth, pool)
-        table, most = ScoreTable(sizes, depth), sizes.shape[1]
+        table = ScoreTable(sizes, depth)
+        num_ranked = sizes.shape[1]
         # lists without a score are left out, so that none is compared in vain
-        visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
+        ranked_lists = np.where(sizes > 0, nearest[:, :num_ranked], -1)
+        visits = ListQueries(ranked_lists, self.ivf.nlist, pool)
 
         def score(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
-            which, counts = pairs // most, visits.counts[numbers]
-            for some, scores in self._smallest(
-                queries, numbers, which, counts, depth, radii, scratch
-            ):
-                table.put(pairs[some], scores)
+            which = pairs // num_ranked
+            counts = visits.counts[numbers]
+            smallest = self._smallest(queries, numbers, which, counts, depth, radii, scratch)
+            for part, scores in smallest:
+                table.put(pairs[part], scores)
 
         pool(score, self._groups(visits, pool))
         return queries.reach(table.ranked(pool), max(radii))
@@ -330,13 +368,15 @@ class GroupedSearcher(ScanningSearcher):
         seen = self._rows_to_see(queries, nearest, pool)
 
         def choose(part: slice) -> None:
-            own = seen[part]
-            is_ranked = np.cumsum(own, axis=1) - own < BOUND_KEYS * depth
-            own[:] = np.where(is_ranked, np.minimum(own, depth), 0)
+            visible = seen[part]
+            visible_before = np.cumsum(visible, axis=1) - visible
+            is_ranked = visible_before < BOUND_KEYS * depth
+            seen[part] = np.where(is_ranked, np.minimum(visible, depth), 0)
 
         pool(choose, slices(len(seen), QUERIES_SORTED))
-        some = np.flatnonzero(seen.any(axis=0))
-        return seen[:, : some[-1] + 1 if len(some) else 1]
+        ranked = np.flatnonzero(seen.any(axis=0))
+        num_ranked = ranked[-1] + 1 if len(ranked) else 1
+        return seen[:, :num_ranked]
 
     def _smallest(
         self,
@@ -357,12 +397,14 @@ class GroupedSearcher(ScanningSearcher):
         best = np.empty((len(which), 0), np.float32)
         for keys, places in self.blocks.each(numbers, scratch):
             radii.append(max(keys.part(place).radius for place in places))
-            found = queries.smallest(_tiles(which, counts, places), keys, depth, scratch)
+            smallest = queries.smallest(_tiles(which, counts, places), keys, depth, scratch)
             if self.blocks.parts[numbers[0]] == 1:
-                yield from found
+                yield from smallest
                 return
-            own = np.concatenate([scores.copy() for _, scores in found])
-            best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
+            # a long list comes in parts: the smallest scores of those before are joined
+            part_scores = np.concatenate([scores.copy() for _, scores in smallest])
+            scores = np.concatenate([best, part_scores], axis=1)
+            best = smallest_of(scores, depth, rising=queries.hides)
         yield slice(None), best
 
     def _rows_to_see(
@@ -371,21 +413,27 @@ class GroupedSearcher(ScanningSearcher):
         """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are
         not subtracted.
         """
-        seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
+        seen = np.empty(nearest.shape, np.int64)
+        exclude = queries.exclude
 
         def count(part: slice) -> None:
-            seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
+            sizes = self.lists.sizes[nearest[part]]
+            seen[part] = np.where(nearest[part] < 0, 0, sizes)
 
         pool(count, slices(len(nearest), QUERIES_SORTED))
-        if queries.hides and exclude is not None:
-            visits = ListQueries(nearest, self.ivf.nlist, pool)
+        if not queries.hides or exclude is None:
+            return seen
 
-            def take_off(number: int) -> None:
-                pairs = visits.of([number])
-                hidden = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
-                seen.reshape(-1)[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
+        visits = ListQueries(nearest, self.ivf.nlist, pool)
 
-            pool(take_off, np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist())
+        def subtract_hidden(number: int) -> None:
+            pairs = visits.of([number])
+            # rows rise within a list, so a range of them is a slice
+            limits = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
+            seen.reshape(-1)[pairs] -= (limits[:, 1] - limits[:, 0]).clip(0)
+
+        visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
+        pool(subtract_hidden, visited.tolist())
         return seen
 
     # On another device

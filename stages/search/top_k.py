@@ -18,14 +18,18 @@ def runs(
     >>> runs(np.array([5, 9]), np.array([3, 2])).tolist()
     [5, 6, 7, 9, 10]
     """
-    some = lengths > 0
-    starts, lengths = starts[some], lengths[some]
+    is_filled = lengths > 0
+    starts = starts[is_filled]
+    lengths = lengths[is_filled]
     ends = np.cumsum(lengths)
-    out = np.full(int(ends[-1]) if len(ends) else 0, step, np.int64)
-    if len(ends):
-        out[0] = starts[0]
-        out[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
-    return np.cumsum(out)  # in place it would block other threads
+    if not len(ends):
+        return np.zeros(0, np.int64)
+
+    # steps from each number to the next; between two runs the step is a jump
+    steps = np.full(int(ends[-1]), step, np.int64)
+    steps[0] = starts[0]
+    steps[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
+    return np.cumsum(steps)  # in place it would block other threads
 
 
 TABLE_PAIRS, TABLES = 1 << 18, 4
@@ -49,7 +53,8 @@ class TopKBuffer:
     """
 
     def __init__(self, queries: int, most: int | None = None) -> None:
-        self.queries, self._most = queries, most
+        self.queries = queries
+        self._most = most
         # pages take memory only once they are written; `take` refuses an empty array
         self._pairs = np.empty(max(1, most or 0), np.int64)
         self._adding = Lock()
@@ -57,8 +62,9 @@ class TopKBuffer:
 
     def _forget(self) -> None:
         # each query begins with an empty run, which `best` fills up
-        none = np.zeros(self.queries, np.int64)
-        self.number, self._runs = 0, [(np.arange(self.queries), none, none)]
+        zeros = np.zeros(self.queries, np.int64)
+        self.number = 0
+        self._runs = [(np.arange(self.queries), zeros, zeros)]
 
     def add(
         self,
@@ -71,58 +77,60 @@ class TopKBuffer:
         """
         # only the position is shared: threads then write to separate pairs
         with self._adding:
-            start, stop = self.number, self.number + len(pairs)
+            start = self.number
+            stop = start + len(pairs)
             if self._most is not None and stop > self._most:
                 raise TooMany
             if stop > len(self._pairs):
-                more = np.empty(2 * stop, np.int64)
-                more[:start] = self._pairs[:start]
-                self._pairs = more
+                larger = np.empty(2 * stop, np.int64)
+                larger[:start] = self._pairs[:start]
+                self._pairs = larger
             self.number = stop
         self._pairs[start:stop] = pairs
         # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the
         # memory
-        some = np.flatnonzero(counts)
-        if len(some):
+        filled = np.flatnonzero(counts)
+        if len(filled):
             starts = np.cumsum(counts) - counts + start
-            self._runs.append((which[some], counts[some], starts[some]))
+            self._runs.append((which[filled], counts[filled], starts[filled]))
 
     def best(
         self, k: int, pool: ThreadPool
     ) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
-        which, counts, starts = (np.concatenate(parts) for parts in zip(*self._runs, strict=True))
-        totals = np.bincount(which, counts, self.queries).astype(np.int64)
-        # NumPy sorts 16-bit numbers by radix sort, which is several times faster
-        order = np.argsort(
-            which.astype(np.uint16) if self.queries <= 1 << 16 else which, kind="stable"
-        )
-        counts, starts, number = (
-            counts[order],
-            starts[order],
-            np.bincount(which, minlength=self.queries),
-        )
-        firsts = np.cumsum(number) - number
-        scores, rows = (
-            np.empty((self.queries, k), np.float32),
-            np.empty((self.queries, k), np.int64),
-        )
+        which, counts, starts = (np.concatenate(arrays) for arrays in zip(*self._runs, strict=True))
+        num_pairs = np.bincount(which, counts, self.queries).astype(np.int64)
+        num_runs = np.bincount(which, minlength=self.queries)
 
-        def sort(some: np.ndarray) -> None:
-            own, width = runs(firsts[some], number[some]), max(k, int(totals[some].max()))
-            pads, lengths = width - totals[some], counts[own]
-            lengths[np.cumsum(number[some]) - number[some]] = pads
-            table = self._pairs.take(runs(starts[own], lengths), mode="clip").reshape(
-                len(some), width
-            )
-            table[np.arange(width) < pads[:, None]] = MISSING
+        # the runs of a query are brought together; NumPy sorts 16-bit numbers by radix sort, which
+        # is several times faster
+        sortable = which.astype(np.uint16) if self.queries <= 1 << 16 else which
+        order = np.argsort(sortable, kind="stable")
+        counts = counts[order]
+        starts = starts[order]
+        first_run = np.cumsum(num_runs) - num_runs
+
+        scores = np.empty((self.queries, k), np.float32)
+        rows = np.empty((self.queries, k), np.int64)
+
+        def sort(group: np.ndarray) -> None:
+            width = max(k, int(num_pairs[group].max()))
+            padding = width - num_pairs[group]
+            group_runs = runs(first_run[group], num_runs[group])
+            lengths = counts[group_runs]
+            # the empty run of each query, its first, becomes as long as the padding of its row
+            lengths[np.cumsum(num_runs[group]) - num_runs[group]] = padding
+            places = runs(starts[group_runs], lengths)
+
+            table = self._pairs.take(places, mode="clip").reshape(len(group), width)
+            table[np.arange(width) < padding[:, None]] = MISSING
             if width > k:
                 table.partition(k - 1, axis=1)
             table = table[:, :k]
             table.sort(axis=1)
-            scores[some], rows[some] = unpacked(table)
+            scores[group], rows[group] = unpacked(table)
 
-        pool(sort, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
+        pool(sort, _alike(num_pairs, k, -(-self.queries // (TABLES * pool.threads))))
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
@@ -141,12 +149,15 @@ def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
     """
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
-    parts, stop = [], len(order)
+    groups = []
+    stop = len(order)
     while stop:
-        start = max(0, stop - max(1, min(most, TABLE_PAIRS // int(widths[stop - 1]))))
-        parts.append(order[start:stop])
+        # the last query has the most pairs, so it decides on the width of the table
+        num_rows = max(1, min(most, TABLE_PAIRS // int(widths[stop - 1])))
+        start = max(0, stop - num_rows)
+        groups.append(order[start:stop])
         stop = start
-    return parts
+    return groups
 
 
 TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
@@ -164,16 +175,21 @@ class ScoreTable:
 
     def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
         ends = np.cumsum(sizes, axis=1)
-        self._rank, self._totals = rank, ends[:, -1].copy()
-        self._table = np.empty(
-            (len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32
-        )
-        ends += np.arange(0, self._table.size, self._table.shape[1])[:, None]
-        self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
+        self._rank = rank
+        self._totals = ends[:, -1].copy()
+        width = max(rank, int(self._totals.max(initial=0)))
+        self._table = np.empty((len(sizes), width), np.float32)
+
+        # offsets of cells in the flat table
+        ends += np.arange(0, self._table.size, width)[:, None]
+        self._sizes = sizes.ravel()
+        self._starts = (ends - sizes).ravel()
 
     def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
         """Put the scores of each row into its cell; scores beyond the cell's size are dropped."""
-        sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
+        sizes = self._sizes[cells]
+        starts = self._starts[cells]
+        width = scores.shape[1]
         # rows of one width are copied at once; uneven ones need a mask, which costs another pass
         if (sizes == width).all():
             self._from_any_place(width)[starts] = scores
@@ -197,14 +213,18 @@ class ScoreTable:
         >>> table.ranked(lambda work, parts: [*map(work, parts)]).tolist()
         [4.0, inf]
         """
-        out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
+        out = np.empty(len(self._table), np.float32)
+        width = self._table.shape[1]
 
         def rank(part: slice) -> None:
-            own, totals = self._table[part], self._totals[part]
-            least = int(totals.min())
-            own[:, least:][np.arange(least, width) >= totals[:, None]] = np.inf
-            own.partition(self._rank - 1, axis=1)
-            out[part] = own[:, self._rank - 1]
+            scores = self._table[part]
+            totals = self._totals[part]
+            # columns before the smallest total are filled in every row
+            filled = int(totals.min())
+            is_empty = np.arange(filled, width) >= totals[:, None]
+            scores[:, filled:][is_empty] = np.inf
+            scores.partition(self._rank - 1, axis=1)
+            out[part] = scores[:, self._rank - 1]
 
         step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
         pool(rank, slices(len(out), step))
