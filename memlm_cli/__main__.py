@@ -2,6 +2,6 @@
 
 import sys
 
-from memlm_cli.app import main
+from memlm_cli.entry import main
 
 sys.exit(main())

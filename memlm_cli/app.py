@@ -20,10 +20,11 @@ from typer.core import TyperGroup
 
 from memlm_cli.command import Commands
 from memlm_cli.console import answer, open_closed_streams
+from memlm_cli.entry import OTHERS, leave_at_once
 from memlm_cli.exit_codes import guarded
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
-from stages.interrupts import raise_terminated
+from stages.interrupts import Interruption
 
 COMPLETION = "_MEMLM_COMPLETE"
 """Environment variable that a shell sets to ask for completions."""
@@ -205,7 +206,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Objects of options live until the end. A search for garbage at exit takes a fifth of a
         # help page's time.
         atexit.register(gc.freeze)
-    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    interruption = Interruption()
+
+    def invoke_stoppably() -> None:
+        _invoke_stoppably(arguments, interruption, at_the_end=argv is None)
+
+    code = guarded(invoke_stoppably, name, interruption)
     if argv is None:
         end_zarr()
     return code
@@ -229,21 +235,19 @@ def end_zarr() -> None:
         threads[0].join(timeout=10)
 
 
-def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
+def _invoke_stoppably(
+    arguments: Sequence[str], interruption: Interruption, *, at_the_end: bool
+) -> None:
     """SIGINT and SIGTERM end the command by an exception.
 
     Args:
+        interruption: remembers the signal.
         at_the_end: the process ends when this has returned. Later signals are ignored: the work is
             done, and its exit code stands.
     """
-    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated}
-    # A shell without job control starts `memlm … &` with SIGINT ignored; memlm handles it all the
-    # same.
-    if signal.getsignal(signal.SIGINT) in (
-        signal.SIG_IGN,
-        signal.default_int_handler,
-    ):  # else it is somebody else's
-        handlers[signal.SIGINT] = signal.default_int_handler
+    handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: interruption.handle}
+    if signal.getsignal(signal.SIGINT) in (*OTHERS, leave_at_once):
+        handlers[signal.SIGINT] = interruption.handle
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         invoke(arguments)

@@ -3,6 +3,7 @@ stderr.
 """
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -19,7 +20,7 @@ from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
 from stages.errors import ArtifactError, MemlmError, causes, first_line, shortened
-from stages.interrupts import Terminated
+from stages.interrupts import Interruption, Terminated
 from stages.registry import OUTSIDE
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
@@ -37,8 +38,12 @@ class Failure(NamedTuple):
     message: str
 
 
-def guarded(work: Callable[[], object], name: str) -> int:
-    """Run `work` and return the exit code; a failure prints `name: message` on stderr."""
+def guarded(work: Callable[[], object], name: str, interruption: Interruption | None = None) -> int:
+    """Run `work` and return the exit code; a failure prints `name: message` on stderr.
+
+    Args:
+        interruption: remembers a signal that came while `work` ran.
+    """
     try:
         work()
     except typer.Exit as end:
@@ -49,6 +54,11 @@ def guarded(work: Callable[[], object], name: str) -> int:
             return 0
         if isinstance(error, SystemExit):  # Typer ends shell completion this way.
             return error.code if isinstance(error.code, int) else 0
+        if interruption is not None:
+            error = interruption.cause_of(error)
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            # Tasks of zarr that the signal cut short would be reported with tracebacks at exit.
+            logging.getLogger("asyncio").disabled = True
         failure = failure_of(error)
         if failure.message:
             say(f"{name}: {failure.message}")
@@ -124,7 +134,7 @@ BEGINNING = 5
 def _suggestion(option: str, context: Any) -> str:
     """Suggestion for an unknown option: an option that help shows, or a setting of a memory."""
     if option == "--dry-run":
-        return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
+        return f"; memlm plan {context.info_name} … says what would be made, and how much disk and memory it needs"
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
     spelled = {
         n.lstrip("-"): n

@@ -7,6 +7,8 @@ from threading import Event, Thread
 from types import FrameType
 from typing import TypeVar
 
+from stages.errors import causes
+
 T = TypeVar("T")
 SECONDS_TO_HEAR = 1.0
 
@@ -33,9 +35,28 @@ class StopRequest:
             raise Terminated
 
 
-def raise_terminated(signum: int, frame: FrameType | None) -> None:
-    """Signal handler that turns SIGTERM into `Terminated`."""
-    raise Terminated
+class Interruption:
+    """Signal handlers that raise, and remember the signal: a library may raise another error then."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """Raise `KeyboardInterrupt` for SIGINT, and `Terminated` for SIGTERM."""
+        self.signal = signum
+        raise KeyboardInterrupt if signum == signal.SIGINT else Terminated
+
+    def cause_of(self, error: BaseException) -> BaseException:
+        """The interruption, if an error came after a signal; otherwise the error.
+
+        It may be no `Exception`: pydantic's core panics if a signal meets it.
+        """
+        if self.signal is None or isinstance(error, SystemExit):
+            return error
+        for link in causes(error):
+            if isinstance(link, KeyboardInterrupt | Terminated):
+                return link
+        return KeyboardInterrupt() if self.signal == signal.SIGINT else Terminated()
 
 
 @contextmanager

@@ -236,3 +236,74 @@ def test_an_interrupt_amid_code_that_is_executed_ends_with_130_too(tmp_path: Pat
         assert process.stdout is not None and process.stdout.readline() == b"begun\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+MISTAKEN = """
+import sys, time
+from memlm_cli import app
+
+class SchemaError(Exception):
+    pass
+
+def work(arguments):
+    print("ready", flush=True)
+    try:
+        time.sleep(60)
+    except BaseException as error:
+        raise SchemaError("a library's own") from ERROR
+
+app.invoke, sys.argv = work, ["memlm", "evaluate"]
+sys.exit(app.main())
+"""
+
+
+@pytest.mark.parametrize("cause", ["error", "None"])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(
+    signum: int, code: int, cause: str
+) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    script = MISTAKEN.replace("ERROR", cause)
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signum)
+        said = process.stderr.read()
+    assert (process.returncode, said.count("\n")) == (code, 1), said
+    assert "bug" not in said
+
+
+IMPORTING = """
+import builtins, os, signal, sys
+
+imports = builtins.__import__
+count = 0
+
+def counted(name, *rest, **more):
+    global count
+    if "memlm_cli.entry" in sys.modules and signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        count += 1
+        if count == AT:
+            os.kill(os.getpid(), SIGNUM)
+    return imports(name, *rest, **more)
+
+builtins.__import__ = counted
+sys.argv = ["memlm", "evaluate", "model/000000000000"]
+from memlm_cli.entry import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("at", [1, 10, 40, 160, 500, 1000, 1500, 2000])
+def test_a_signal_amid_the_imports_ends_with_its_code(at: int, tmp_path: Path) -> None:
+    """Libraries turn the exception of a signal into errors of their own while they are imported."""
+    signum, code = (signal.SIGINT, 130) if at % 3 else (signal.SIGTERM, 143)
+    script = IMPORTING.replace("AT", str(at)).replace("SIGNUM", str(int(signum)))
+    environment = os.environ | {"MEMLM_STORE": str(tmp_path / "store")}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    # Later ones may come after the command, which finds no such model.
+    assert ended.returncode in (code, 4 if at > 1000 else code), ended.stderr
+    # pydantic's core may print lines of its own before.
+    assert ended.stderr.splitlines()[-1].startswith("memlm") and "bug" not in ended.stderr

@@ -14,7 +14,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import ResourceError
-from stages.interrupts import Terminated, raise_terminated
+from stages.interrupts import Interruption, Terminated
 from stages.reporting import Silent
 from tests.stages.artifacts.executors.contract import ExecutorContract
 from tests.stages.artifacts.executors.test_processes import processes_of
@@ -120,7 +120,7 @@ class TestRay(ExecutorContract):
             assert not cluster.left_behind("tokens-")
 
     def test_a_signal_is_heard_while_all_wait(self, store: Store, trace: Path) -> None:
-        before = signal.signal(signal.SIGTERM, raise_terminated)
+        before = signal.signal(signal.SIGTERM, Interruption().handle)
         began, alarm = time.monotonic(), threading.Timer(8, os.kill, [os.getpid(), signal.SIGTERM])
         try:
             alarm.start()
