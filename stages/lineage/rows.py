@@ -80,6 +80,11 @@ class DatastoreRows:
         )
 
     @property
+    def has_split_text(self) -> bool:
+        """Whether `text` is that of a whole split, even if only a part has rows."""
+        return not is_updated(self.datastore)
+
+    @property
     def text_name(self) -> str:
         """Name of the text, as for a split."""
         return ROWS if is_updated(self.datastore) else str(self.datastore.config["split"])

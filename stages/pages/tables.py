@@ -21,7 +21,7 @@ from stages.pages.headline import (
 from stages.pages.source import Source
 from stages.reports import tables
 from stages.reports.fields import COUNTING
-from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated
+from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated, wholly_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 
 
@@ -96,7 +96,8 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         return f"No memory gains on {text}"
     if nearly_ties(*lowest.against_counting):
         return f"{lowest.name} is hardly better than counting on {text}"
-    return f"{lowest.name} is best on {text}, {tenths(-change)}% below {rows[0].name}"
+    read_before = ", read before" if wholly_repeated(lowest.source.metrics) else ""
+    return f"{lowest.name} is best on {text}{read_before}, {tenths(-change)}% below {rows[0].name}"
 
 
 def _text(sources: Sequence[Source]) -> str:
@@ -131,9 +132,14 @@ def _against(row: Row, first: Row) -> str:
 
 
 def _on_new_text(row: Row, gain: str) -> str:
-    """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds."""
+    """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds.
+
+    If all of it was, there is no new text.
+    """
     change = row.change_on_new_text
     falls = gain and not row.over_seeds and (row.change or 0) < 0
+    if falls and wholly_repeated(row.source.metrics):
+        return "; all of this text was read before"
     if not falls or change is None or not notably_repeated(row.source.metrics):
         return ""
     return f"; on new text {tenths(-change)}%"

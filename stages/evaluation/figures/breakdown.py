@@ -182,7 +182,7 @@ def find_breakdown(
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    inside = [repeated_tokens(read["tokens"], split, text.hashes()) for text in texts]
+    inside = repeated_tokens(read["tokens"], split, texts)
     matched = find_matched(read, split)
     parts = {
         "outside": ~np.logical_or.reduce(inside) if inside else None,

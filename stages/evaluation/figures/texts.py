@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.figures.lines import LinedText, LineVocabulary, repeated_lines
 from stages.evaluation.figures.ngram import Pieces
-from stages.lineage.corpus import array_digests
+from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.rows import DatastoreRows
 from stages.registry import CODE
@@ -86,6 +87,29 @@ class KnownText:
             return np.asarray(self.held.arrays.paragraph_hashes[:])
         rows, source = self.held
         return rows.paragraph_hashes(source)
+
+    def lined(self) -> LinedText:
+        """The tokens that `hashes` is of, with the ends of their documents and paragraphs."""
+        if isinstance(self.held, WholeSplit):
+            return lined_split(self.held.arrays)
+        rows, source = self.held
+        return lined_split(rows.text) if rows.has_split_text else lined_rows(rows, source)
+
+
+def lined_split(split: TokenSplit) -> LinedText:
+    """All tokens of a split."""
+    return LinedText(
+        split.ids, np.asarray(split.doc_offsets[1:]), np.asarray(split.paragraph_ends[:])
+    )
+
+
+def lined_rows(rows: DatastoreRows, source: int) -> LinedText:
+    """The rows of a source, in a datastore with a text of its own."""
+    start, stop = rows.runs.block(source)
+    ends, _ = rows.paragraphs(start, stop)
+    documents = rows.doc_offsets
+    inside = documents[(documents > start) & (documents <= stop)]
+    return LinedText(np.asarray(rows.text.ids[start:stop]), inside - start, ends - start)
 
 
 def digests_of(tokens: Artifact, split: str) -> Digests:
@@ -189,15 +213,28 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
     ]
 
 
-def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
-    """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T].
+def repeated_tokens(scored: Artifact, split: str, texts: Sequence[KnownText]) -> list[np.ndarray]:
+    """Whether each token of a split is in a paragraph of a known text, bool [T] for each text.
 
     A paragraph is a run of lines that are not blank; each line of a long run is one
-    (`stages.text.documents.mark`).
+    (`stages.text.documents.mark`). Where one side has lines, the other is read by lines, too.
     """
-    arrays: Any = scored.zarr("tokens.zarr")
-    repeated = np.isin(np.asarray(arrays[f"{split}/{HASHES}"][:]), known)
-    return np.repeat(repeated, np.diff(np.asarray(arrays[f"{split}/paragraph_ends"][:]), prepend=0))
+    if not texts:
+        return []
+    arrays = open_split(scored.zarr("tokens.zarr"), split)
+    vocabulary = LineVocabulary(token_text(scored), scored.metrics.get("unk_id"))
+    repeated = []
+    for text in texts:
+        inside = in_paragraphs(arrays, text.hashes())
+        lines = repeated_lines(lined_split(arrays), text.lined(), vocabulary)
+        repeated.append(inside if lines is None else inside | lines)
+    return repeated
+
+
+def in_paragraphs(split: TokenSplit, known: np.ndarray) -> np.ndarray:
+    """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T]."""
+    repeated = np.isin(np.asarray(split.paragraph_hashes[:]), known)
+    return np.repeat(repeated, np.diff(np.asarray(split.paragraph_ends[:]), prepend=0))
 
 
 # Matches

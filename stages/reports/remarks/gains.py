@@ -34,6 +34,11 @@ def notably_repeated(report: Figures) -> bool:
     return repeated_share(report) >= NOTABLY_REPEATED
 
 
+def wholly_repeated(report: Figures) -> bool:
+    """Whether all of the text was read before, so that no gain on new text is known."""
+    return repeated_share(report) == 1
+
+
 # The gate
 
 

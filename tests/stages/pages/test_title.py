@@ -105,6 +105,10 @@ def titles(store: Store) -> Iterator[tuple[str, str]]:
     yield told(
         "hardly any text read before", outside_repeated_paragraphs={**ours, "repeated_share": 0.01}
     )
+    all_read = {**ours, "repeated_share": 1.0, "tokens": 0}
+    all_read["rows"] = [{**row, "perplexity": None} for row in ours["rows"]]
+    yield told("all text read before", outside_repeated_paragraphs=all_read)
+    yield "short, all text read before", short(store, "report/all-text-read-before")
     ties = {"a": None, "b": [-0.01, 0.02], "c": [0.1, 0.3]}
     rows = [
         {"row": row, "interval": None, "on_new_text": None, "above_lowest": edges}

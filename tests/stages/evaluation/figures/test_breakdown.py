@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,11 +15,12 @@ from stages.evaluation.figures.breakdown import (
     buckets,
     chance_accuracy,
     find_accuracy,
-    repeated_tokens,
     type_counts,
 )
+from stages.evaluation.figures.texts import in_paragraphs
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
+from stages.text.tokens import TokenSplit
 from tests.oracles.frequency import RANGES, place
 
 
@@ -62,22 +62,11 @@ def test_where_searches_are_left_out_there_is_none() -> None:
     assert find_accuracy([row(8, searched=0.5)]) == (0, ())
 
 
-class Tokens:
-    def __init__(self, folder, **splits):
-        self.group = zarr.open_group(folder, mode="w")
-        for split, (ends, hashes) in splits.items():
-            self.group.create_array(f"{split}/paragraph_ends", data=np.array(ends, np.int64))
-            self.group.create_array(f"{split}/paragraph_hashes", data=np.array(hashes, np.uint64))
-
-    def zarr(self, name):
-        assert name == "tokens.zarr"
-        return self.group
-
-
-def test_tokens_of_paragraphs_that_train_has_are_marked(tmp_path):
+def test_tokens_of_paragraphs_that_train_has_are_marked():
     big = 2**64 - 1
-    tokens = Tokens(tmp_path, test=([3, 4, 6], [big, 8, 7]))
-    repeated = repeated_tokens(tokens, "test", np.array([7, big], np.uint64))
+    ends = np.array([3, 4, 6], np.int64)
+    split = TokenSplit(None, None, ends, np.array([big, 8, 7], np.uint64))
+    repeated = in_paragraphs(split, np.array([7, big], np.uint64))
     assert repeated.tolist() == [True, True, True, False, True, True]
 
 
