@@ -11,7 +11,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from stages.artifacts.durable import fsync, write_atomically
+from stages.artifacts.durable import fsync, write_inside
+from stages.errors import ArtifactError
 
 LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
 """Files that hold rates and times as well as results, so their bytes differ between equal runs; see
@@ -101,8 +102,9 @@ def _stamp(path: Path) -> list[int]:
 def write_stamps(stamp_file: Path, folder: Path, files: Iterable[str]) -> None:
     """Record that all `files` of `folder` are intact in their present state."""
     stamps = {relative: _stamp(folder / relative) for relative in files}
-    with suppress(OSError):
-        write_atomically(stamp_file, json.dumps(stamps))
+    # Stamps only save time. `stamp_file` is ROOT/.stamps/KIND/ID.json.
+    with suppress(OSError, ArtifactError):
+        write_inside(stamp_file.parents[2], stamp_file, json.dumps(stamps))
 
 
 def find_damage(

@@ -4,6 +4,7 @@ name.
 Also messages with advice for failures of the disk, which are never a bug of memlm."""
 
 import errno
+import glob
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stages.errors import MemlmError
+from stages.errors import ArtifactError, MemlmError
 from stages.numbers import size
 
 REMOVED = "-removed"
@@ -65,6 +66,24 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def write_inside(root: Path, path: Path, content: bytes | str) -> None:
+    """Replace a file of a store like `write_atomically`, but follow no link below its root.
+
+    A link at the very path is replaced, and its target stays as it is. Raises: ArtifactError if a
+    folder on the way is a link.
+    """
+    for folder in path.parents:
+        if folder == root:
+            break
+        if folder.is_symlink():
+            raise ArtifactError(
+                f"{folder} is a link, and inside a store none is followed: remove it."
+            )
+    if path.is_symlink():
+        path.unlink()
+    write_atomically(path, content)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file next to `path`, which replaces it once its content is on the disk.
@@ -100,7 +119,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def replacing_by_name(path: Path) -> Iterator[Path]:
     """Like `replacing`, for a library that opens the file itself: yields the path of the new file."""
-    unfinished = path.with_name(f".{path.name}.tmp")
+    # A killed process leaves a file as large as the one it wrote.
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+    # Libraries follow links, but nobody can lay one at a name that cannot be guessed.
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         yield unfinished
         fsync(unfinished)

@@ -33,6 +33,7 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     from filelock import FileLock, Timeout
 
     make_folder(lock_file.parent)
+    _remove_link(lock_file)
     # The system frees the lock even if its holder is killed, so no lock is ever left behind.
     lock = FileLock(lock_file)
     try:
@@ -53,14 +54,24 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     try:
         yield
     finally:
+        # Only a holder removes the file, and before it frees the lock. Who waits for the removed
+        # file gets its lock, sees that it has no name any more, and begins anew: filelock does so.
+        lock_file.unlink(missing_ok=True)
         lock.release()
+
+
+def _remove_link(lock_file: Path) -> None:
+    """Remove a link at the place of a lock, which filelock refuses to follow."""
+    if lock_file.is_symlink():
+        lock_file.unlink(missing_ok=True)
 
 
 def is_held(lock_file: Path) -> bool:
     """Whether a process holds the lock now; True, too, if the lock file cannot be opened to find
     out.
     """
-    if not lock_file.exists():
+    # A link is no lock.
+    if lock_file.is_symlink() or not lock_file.exists():
         return False
     from filelock import FileLock, Timeout
 
@@ -69,6 +80,7 @@ def is_held(lock_file: Path) -> bool:
         lock.acquire(timeout=0)
     except (Timeout, OSError):
         return True
+    lock_file.unlink(missing_ok=True)
     lock.release()
     return False
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
-from stages.artifacts.durable import delete, fsync, place_of, remove_folder, write_atomically
+from stages.artifacts.durable import delete, fsync, place_of, remove_folder, write_inside
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, Manifest, wrong_manifest
 from stages.artifacts.references import (
@@ -213,7 +213,8 @@ class Store:
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Give an artifact the name `kind/name`; a name already in use moves to it."""
-        write_atomically(name_file(self.root, artifact.kind, check_name(name)), artifact.id + "\n")
+        file = name_file(self.root, artifact.kind, check_name(name))
+        write_inside(self.root, file, artifact.id + "\n")
 
     # Removing
 

@@ -1,4 +1,4 @@
-"""Speed of training on this machine, measured on a few updates for forecasts. No artifact depends
+"""Speed of training on this machine, measured on a few updates. No artifact depends
 on it.
 """
 

@@ -20,11 +20,6 @@ from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
 
 
 @pytest.fixture
-def squares(store: Store) -> Artifact:
-    return make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
-
-
-@pytest.fixture
 def cubes(store: Store, squares: Artifact) -> Artifact:
     return make(
         Cubes(), SquaresConfig(), {"source": squares.reference}, store, Execution()
