@@ -74,12 +74,26 @@ def list_(
     readable = {artifact.reference for artifact in found}
     for reference in opened.references():
         if reference not in readable and kind in (None, reference.partition("/")[0]):
-            say(f"damaged: {reference}, which memlm artifacts verify {reference} tells more of")
+            fault = _unreadable(opened, reference)
+            say(f"{fault}: {reference}, which memlm artifacts verify {reference} tells more of")
     for draft in unfinished(opened):
         if kind in (None, draft.path.parent.name):
             say(
                 f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}"
             )
+
+
+def _unreadable(store: "Store", reference: str) -> str:
+    """Word for an artifact whose manifest cannot be read: damage, or another version's work."""
+    from stages.artifacts.manifest import UncheckedArtifact
+
+    try:
+        store.open(reference)
+    except UncheckedArtifact:
+        return "of another version"
+    except ArtifactError:
+        return "damaged"
+    return "made just now"
 
 
 @app.command()

@@ -24,7 +24,13 @@ from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
+from stages.artifacts.manifest import (
+    MANIFEST,
+    InputRecord,
+    Manifest,
+    identity,
+    require_same_defaults,
+)
 from stages.artifacts.output import Written
 from stages.artifacts.references import REMOVE, advised
 from stages.artifacts.stage import (
@@ -259,6 +265,8 @@ def _require_folder(store: Store) -> None:
 
 def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
     artifact = store.get(work.reference)
+    # An id leaves out defaults: after a default has changed, the same id may name other work.
+    require_same_defaults(artifact.manifest)
     for role, read in work.inputs.artifacts.items():
         if not read.matches(artifact.manifest.inputs.get(role)):
             raise ArtifactError(

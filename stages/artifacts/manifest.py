@@ -231,12 +231,12 @@ def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> 
     known = KINDS[kind].format_version
     if not isinstance(version, int) or version > known:
         maker = producer.get("memlm", "unknown") if isinstance(producer, Mapping) else "unknown"
-        raise ArtifactError(
+        raise UncheckedArtifact(
             f"{folder} has format {shortened(repr(version))} of {kind!r}, written by memlm {shortened(str(maker))}; "
             f"this memlm reads up to {known}. Upgrade memlm."
         )
     if version < known:
-        raise ArtifactError(
+        raise UncheckedArtifact(
             f"{folder} has format {version} of {kind!r}, older than {known}, which this memlm reads; {mend}."
         )
 
@@ -251,8 +251,8 @@ def wrong_manifest(manifest: Manifest) -> str | None:
     """Message about a setting or metric of a manifest that its stage does not write; None: there is
     none.
 
-    Raises: UncheckedArtifact for a part or setting that is not known here, since that is not
-    damage.
+    Raises: UncheckedArtifact for a part or setting that is not known here, and for other defaults,
+        since that is not damage.
     """
     try:
         stage = STAGES.load(manifest.stage)
@@ -293,13 +293,31 @@ def wrong_manifest(manifest: Manifest) -> str | None:
     if other is not None:
         return f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
     # Ids leave out defaults, so the id stays right if a setting was added later, and not if one was
-    # removed.
-    return None if stored == manifest.config else manifest.wrong_id
+    # removed, or has another default now. The digest is intact: a version wrote it so.
+    if stored != manifest.config:
+        require_same_defaults(manifest)
+    return None
+
+
+def require_same_defaults(manifest: Manifest) -> None:
+    """Check that the id still names the work in the manifest.
+
+    Raises: UncheckedArtifact if the version that made it had other settings or defaults.
+    """
+    wrong = manifest.wrong_id
+    if wrong is not None:
+        maker = shortened(str(manifest.producer.get("memlm", "unknown")))
+        reference = f"{manifest.kind}/{manifest.id}"
+        raise UncheckedArtifact(
+            f"{reference} was made by another version (memlm {maker}), with other defaults: {wrong} here. "
+            f"Remove it with memlm artifacts rm --force {reference} and make it again with memlm {manifest.stage}."
+        )
 
 
 class UncheckedArtifact(ArtifactError):
-    """An artifact with settings that this memlm cannot read: a part is missing here, or another
-    version made it.
+    """An artifact that this memlm cannot read, though its bytes may be intact.
+
+    It has another format, or other settings or defaults, or a part that is missing here.
     """
 
 

@@ -67,6 +67,17 @@ def test_list_names_what_it_cannot_read(memlm: Memlm, store: Store, made: Lineag
     assert made.model not in memlm("artifacts", "list", "tokens").err, "of another kind"
 
 
+def test_list_and_verify_tell_another_format_from_damage(
+    memlm: Memlm, store: Store, made: Lineage
+) -> None:
+    path = store.root / made.model / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 0}))
+    assert f"of another version: {made.model}" in memlm("artifacts", "list").err
+    ended = memlm("artifacts", "verify", made.model)
+    assert ended.code == 4 and "older than" in ended.err and "make it again" in ended.err
+    assert "damaged" not in ended.err
+
+
 def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     manifest = json.loads(memlm("artifacts", "show", "tokens/small").out)
     assert f"{manifest['kind']}/{manifest['id']}" == made.tokens

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
+from stages.artifacts.manifest import UncheckedArtifact
 from stages.artifacts.output import ShardOutput, read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
@@ -48,6 +50,31 @@ def test_same_work_is_not_done_twice(store: Store) -> None:
     second = make(again, SquaresConfig(verbose=True), {}, store, Execution())
     assert (first.status, second.status) == ("made", "cached")
     assert first.artifact.id == second.artifact.id
+
+
+def test_a_default_that_has_changed_is_told_and_nothing_else_is_read(store: Store) -> None:
+    """Ids leave out defaults, so work of another default may have the id of today's."""
+    artifact = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+    restate(artifact.path, lambda content: content["config"].update(rows=4))
+    with pytest.raises(UncheckedArtifact, match="other defaults") as refused:
+        make(Squares(), SquaresConfig(), {}, store, Execution())
+    assert f"rm --force {artifact.reference} and make it again" in str(refused.value)
+    assert "damaged" not in str(refused.value)
+
+
+def test_a_default_that_has_changed_beside_a_setting_that_is_new_is_no_damage(store: Store) -> None:
+    artifact = make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
+
+    def as_before(content: dict[str, Any]) -> None:
+        del content["config"]["length"]
+        content["config"]["rows"] = 4
+
+    restate(artifact.path, as_before)
+    with pytest.raises(UncheckedArtifact, match="other defaults"):
+        store.get(artifact.reference)
+    for every_byte in (False, True):
+        with pytest.raises(UncheckedArtifact):
+            store.check_files(store.open(artifact.reference), every_byte=every_byte)
 
 
 def test_id_covers_settings_and_file_digests_but_no_paths(store: Store) -> None:

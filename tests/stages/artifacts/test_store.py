@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry, write_stamps
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import make
+from stages.artifacts.manifest import UncheckedArtifact
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
@@ -177,6 +178,15 @@ def test_missing_and_shortened_files_are_found(store: Store, squares: Artifact) 
     note.unlink()
     with pytest.raises(ArtifactError, match=r"note\.txt"):
         store.get(squares.reference)
+
+
+@pytest.mark.parametrize("version", [0, 99])
+def test_another_format_is_no_damage(store: Store, squares: Artifact, version: int) -> None:
+    path = squares.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": version}))
+    with pytest.raises(UncheckedArtifact) as refused:
+        store.get(squares.reference)
+    assert "damaged" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
