@@ -34,6 +34,8 @@ Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 TRANSLATION = "translation"
 """Field of a record that may hold both sentences under their languages."""
+MAX_CHARACTERS = 2**20
+"""Maximum number of characters of a sentence. A longer line is rather a file without line breaks."""
 
 
 class AlignedFiles(NamedTuple):
@@ -84,6 +86,12 @@ class Pairs:
         for number, source, target in (
             _records(files) if files.source.format == "jsonl" else _lines(files)
         ):
+            for file, sentence in zip(files, (source, target), strict=True):
+                if len(sentence) > MAX_CHARACTERS:
+                    raise DataError(
+                        f"{file.path}, line {number}: {len(sentence):,} characters, and a sentence has at most "
+                        f"{MAX_CHARACTERS:,}. Put one sentence in each line, or remove the pair from both files."
+                    )
             blank = [not one.strip() for one in (source, target)]
             if any(blank):
                 if self.scored and not all(blank):

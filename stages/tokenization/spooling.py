@@ -88,6 +88,9 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
     def may_end(piece: MarkedPiece, following: MarkedPiece) -> bool:
         # Shards are encoded separately, so a cut is allowed only where no token could span it.
         closed = piece.marks & ENDS_DOCUMENT
+        if job.config.is_aligned:
+            # A shard counts the tokens of its sentences, so each must be whole.
+            return bool(closed)
         return bool(closed) or tokenizer is None or tokenizer.may_cut(piece.text, following.text)
 
     record: dict[str, list[dict[str, int]]] = {}

@@ -316,3 +316,21 @@ def test_a_translation_model_is_refused_where_there_is_no_source(
     ):
         ended = memlm(*arguments)
         assert ended.code == code, (arguments, ended.err)
+
+
+def test_a_line_that_is_too_long_for_a_sentence_is_named(memlm: Memlm, tmp_path: Path) -> None:
+    (tmp_path / "pairs.de").write_text("ein satz\n" + "wort " * 300_000 + "\n", "utf-8")
+    (tmp_path / "pairs.en").write_text("a line\nword\n", "utf-8")
+    languages = ["--source", "de", "--target", "en"]
+    ended = memlm("tokenize", *languages, "--train", tmp_path / "pairs")
+    assert ended.code == 3
+    assert f"{tmp_path}/pairs.de, line 2: 1,500,000 characters" in ended.err
+    assert "Put one sentence in each line, or remove the pair from both files." in ended.err
+
+
+def test_a_long_sentence_at_the_edge_of_a_shard_stays_whole(memlm: Memlm, tmp_path: Path) -> None:
+    long = "wort " * 100_000 + "\n"
+    (tmp_path / "pairs.de").write_text(long * 3, "utf-8")
+    (tmp_path / "pairs.en").write_text("word\n" * 3, "utf-8")
+    languages = ["--source", "de", "--target", "en", "--tokenizer", "word"]
+    assert memlm("tokenize", *languages, "--train", tmp_path / "pairs").code == 0
