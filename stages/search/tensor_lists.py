@@ -60,11 +60,15 @@ class BlocksOnDevice:
     ) -> None:
         ends = np.cumsum(-(-lists.sizes // width))
         starts = np.append(0, ends[:-1])
-        firsts, lasts = (limit.clip(blocks.start, blocks.stop) for limit in (starts, ends))
-        self.width, device, keys = width, like.device, len(blocks) * width
-        self.counts, self.firsts = (
-            moved(np.append(own, 0), device) for own in (lasts - firsts, firsts - blocks.start)
-        )
+        # the blocks of each list, from which to which of those that are here
+        firsts = starts.clip(blocks.start, blocks.stop)
+        lasts = ends.clip(blocks.start, blocks.stop)
+        self.width = width
+        device = like.device
+        keys = len(blocks) * width
+        # the last entry stands for no list
+        self.counts = moved(np.append(lasts - firsts, 0), device)
+        self.firsts = moved(np.append(firsts - blocks.start, 0), device)
         vectors = torch.zeros((keys, len(like.origin)), dtype=dtype, device=device)
         self.keys = TensorKeys(torch.full((keys,), NO_ROW, device=device), vectors)
         self.bias = torch.full((len(blocks), width), torch.inf, device=device)
@@ -86,27 +90,31 @@ class BlocksOnDevice:
         like: TensorQueries,
     ) -> None:
         """Copy keys `firsts` to `lasts` - 1 of each list, or to its end, to `places` onwards."""
-        some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        num_keys = 0
         for number in np.flatnonzero(lasts > firsts).tolist():
             part = slice(firsts[number], lasts[number])
             rows = lists.ids(number, part)
-            some.append((places[number] + np.arange(len(rows)), rows, lists.keys(number, part)))
-            many += len(rows)
-            if many >= BROUGHT:
-                self._put(some, like)
-                some, many = [], 0
-        if some:
-            self._put(some, like)
+            positions = places[number] + np.arange(len(rows))
+            parts.append((positions, rows, lists.keys(number, part)))
+            num_keys += len(rows)
+            if num_keys >= BROUGHT:
+                self._put(parts, like)
+                parts = []
+                num_keys = 0
+        if parts:
+            self._put(parts, like)
 
     def _put(
-        self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries
+        self, parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries
     ) -> None:
         """Copy rows and keys of some lists to their places on the device."""
         places, rows, vectors = (
-            moved(np.concatenate(own), like.device) for own in zip(*some, strict=True)
+            moved(np.concatenate(arrays), like.device) for arrays in zip(*parts, strict=True)
         )
         centred = vectors.float() - like.origin
-        self.keys.rows[places], self.keys.vectors[places] = rows, vectors
+        self.keys.rows[places] = rows
+        self.keys.vectors[places] = vectors
         self.bias.view(-1)[places] = like.bias(centred)
         self.radius = torch.maximum(self.radius, centred.square().sum(dim=1).amax().sqrt())
 
@@ -137,20 +145,30 @@ class WithLists:
         """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b
         blocks [q, b].
         """
-        lists, device = self._lists[which], self._queries.device
+        lists = self._lists[which]
+        device = self._queries.device
+        block_width = self._blocks.width
         counts = self._blocks.counts[lists]
         ends = counts.cumsum(dim=1)
-        many = max(1, int(ends[:, -1].amax()))
-        starts = (ends - counts + many * torch.arange(len(lists), device=device)[:, None]).flatten()
+        max_blocks = max(1, int(ends[:, -1].amax()))
+
+        # the row of a query's first block, and from there of the first block of each of its lists
+        query_starts = max_blocks * torch.arange(len(lists), device=device)[:, None]
+        starts = (ends - counts + query_starts).flatten()
+
         # the extra row receives the scores of padding in blocks of queries
-        scores = torch.full((len(lists) * many + 1, self._blocks.width), torch.inf, device=device)
-        numbers = torch.zeros(len(scores), dtype=torch.int64, device=device)
-        for pairs, real, blocks, within in self._products(lists):
+        num_rows = len(lists) * max_blocks + 1
+        scores = torch.full((num_rows, block_width), torch.inf, device=device)
+        numbers = torch.zeros(num_rows, dtype=torch.int64, device=device)
+        for pairs, is_real, blocks, position in self._products(lists):
             queries = pairs // lists.shape[1] + which.start
-            places = torch.where(real, starts[pairs] + within[:, None], len(scores) - 1).flatten()
-            scores[places] = self._product(queries, blocks).flatten(0, 1)
-            numbers[places] = blocks.repeat_interleave(pairs.shape[1])
-        return scores[:-1].view(len(lists), -1), numbers[:-1].view(len(lists), -1)
+            row_of_pair = starts[pairs] + position[:, None]
+            rows = torch.where(is_real, row_of_pair, num_rows - 1).flatten()
+            scores[rows] = self._product(queries, blocks).flatten(0, 1)
+            numbers[rows] = blocks.repeat_interleave(pairs.shape[1])
+
+        scores_of_queries = scores[:-1].view(len(lists), -1)
+        return scores_of_queries, numbers[:-1].view(len(lists), -1)
 
     def _products(self, lists: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Pairs of a block of queries and a block of keys of the same list, p at a time.
@@ -161,42 +179,52 @@ class WithLists:
             for padding [p, height]; the block of keys [p]; and its position among the blocks of its
             list [p].
         """
-        device, (firsts, blocks) = lists.device, (self._blocks.firsts, self._blocks.counts[:-1])
+        device = lists.device
+        first_block = self._blocks.firsts
+        num_blocks = self._blocks.counts[:-1]
+
+        # pairs of a list are a run once they are sorted; a run is cut into blocks of one height
         probed, pairs = lists.flatten().sort()
-        limits = torch.searchsorted(probed, torch.arange(len(blocks) + 1, device=device))
-        height = _power_of_two(lists.numel() // len(blocks) // 2, HEIGHTS)
-        products = -(-limits.diff() // height) * blocks
-        ends, total = products.cumsum(0), int(products.sum())
+        numbers = torch.arange(len(num_blocks) + 1, device=device)
+        limits = torch.searchsorted(probed, numbers)
+        height = _power_of_two(lists.numel() // len(num_blocks) // 2, HEIGHTS)
+        num_products = -(-limits.diff() // height) * num_blocks
+        ends = num_products.cumsum(0)
+        total = int(num_products.sum())
+
         for part in slices(total, self._at_once(height)):
-            number = torch.arange(part.start, part.stop, device=device)
-            own = torch.searchsorted(ends, number, right=True)
-            number -= (ends - products)[own]
-            within = number % blocks[own]
-            places = (limits[own] + number // blocks[own] * height)[:, None] + torch.arange(
-                height, device=device
-            )
-            real = places < limits[own + 1][:, None]
-            yield pairs[places.clamp_(max=len(pairs) - 1)], real, firsts[own] + within, within
+            product = torch.arange(part.start, part.stop, device=device)
+            list_number = torch.searchsorted(ends, product, right=True)
+            product -= (ends - num_products)[list_number]
+            # all blocks of keys come for a block of queries, then those for the next
+            key_block = product % num_blocks[list_number]
+            query_block = product // num_blocks[list_number]
+
+            start = limits[list_number] + query_block * height
+            places = start[:, None] + torch.arange(height, device=device)
+            is_real = places < limits[list_number + 1][:, None]
+            block_pairs = pairs[places.clamp_(max=len(pairs) - 1)]
+            yield block_pairs, is_real, first_block[list_number] + key_block, key_block
 
     def _at_once(self, height: int) -> int:
         """Products in one batch, limited by their scores and by the elements of their queries and
         keys.
         """
-        width, dim = self._blocks.width, self.keys.vectors.shape[1]
-        return max(
-            1, min(BATCH // (height * width), self._queries.numbers // (max(height, width) * dim))
-        )
+        width = self._blocks.width
+        dim = self.keys.vectors.shape[1]
+        by_scores = BATCH // (height * width)
+        by_elements = self._queries.numbers // (max(height, width) * dim)
+        return max(1, min(by_scores, by_elements))
 
     def _product(self, queries: Tensor, blocks: Tensor) -> Tensor:
         """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
-        width, dim = self._blocks.width, self.keys.vectors.shape[1]
-        vectors = (
-            self.keys.vectors.view(-1, width * dim).index_select(0, blocks).view(-1, width, dim)
-        )
+        width = self._blocks.width
+        dim = self.keys.vectors.shape[1]
+        blocks_of_keys = self.keys.vectors.view(-1, width * dim)
+        vectors = blocks_of_keys.index_select(0, blocks).view(-1, width, dim)
         centred = vectors.float().sub_(self._queries.origin)
-        scores = torch.bmm(rows_at(self._queries.factors, queries), centred.mT).add_(
-            self._blocks.bias[blocks][:, None]
-        )
+        factors = rows_at(self._queries.factors, queries)
+        scores = torch.bmm(factors, centred.mT).add_(self._blocks.bias[blocks][:, None])
         if self._queries.hides:
             rows = self.keys.rows.view(-1, self._blocks.width)[blocks]
             hidden = self._queries.hidden(queries, rows[:, None])
@@ -221,26 +249,28 @@ class TensorLists:
         nearest: Callable[[np.ndarray, int], np.ndarray],
         device: str,
     ) -> None:
-        self.lists, self.device, self.budget, self._nearest = (
-            lists,
-            device,
-            memory_budget(device),
-            nearest,
-        )
+        self.lists = lists
+        self.device = device
+        self.budget = memory_budget(device)
+        self._nearest = nearest
         self.width = block_width(lists.sizes)
+
         filled = np.flatnonzero(lists.sizes)
-        one = lists.keys(int(filled[0]), slice(1)) if len(filled) else np.empty((0, 1), np.float16)
-        self._dtype = torch.from_numpy(one[:0].copy()).dtype
+        # one key shows the width and the dtype of all
+        key = lists.keys(int(filled[0]), slice(1)) if len(filled) else np.empty((0, 1), np.float16)
+        dim = key.shape[1]
+        self._dtype = torch.from_numpy(key[:0].copy()).dtype
+
         self._total = int((-(-lists.sizes // self.width)).sum())
-        block_bytes = self.width * (one.shape[1] * one.dtype.itemsize + 12)
+        block_bytes = self.width * (dim * key.dtype.itemsize + 12)
         self._staying = min(self._total, self.budget.held // block_bytes)
-        self._step = max(1, self.budget.piece // (self.width * one.shape[1]))
+        self._step = max(1, self.budget.piece // (self.width * dim))
         self._held: BlocksOnDevice | None = None
-        self._centres = (
-            None
-            if centres is None
-            else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))
-        )
+
+        self._centres: TensorKeys | None = None
+        if centres is not None:
+            numbers = torch.arange(len(centres), device=device)
+            self._centres = TensorKeys(numbers, moved(centres, device))
 
     def comparisons(self, queries: TensorQueries, probe: int) -> Iterator[WithLists]:
         """Comparisons of queries with the `probe` lists that each of them reads."""
@@ -266,7 +296,10 @@ class TensorLists:
         if self._centres is None:
             return moved(self._nearest(queries.vectors.cpu().numpy(), probe), self.device)
         search = TensorSearch(queries.seeing_all(), probe, SPARE, len(self._centres.rows))
-        found = torch.empty((len(queries), probe), dtype=torch.int64, device=self.device)
-        some = WithAll(search.queries, self._centres, self.budget.scores)
-        search.run([some], lambda part, pairs: found.__setitem__(part, rows_of(pairs, probe)))
-        return found
+        lists = torch.empty((len(queries), probe), dtype=torch.int64, device=self.device)
+
+        def put(part: slice, pairs: Tensor) -> None:
+            lists[part] = rows_of(pairs, probe)
+
+        search.run([WithAll(search.queries, self._centres, self.budget.scores)], put)
+        return lists
