@@ -16,7 +16,7 @@ NUMBERS_AT_ONCE = 1 << 18
 """
 
 
-class Located(NamedTuple):
+class SuffixRange(NamedTuple):
     """Places of n contexts in the order. `place` int64 [n]: the first context that is not smaller.
     `before` and `after` uint8 [n]: symbols shared with the context before that place, and with the
     one at it."""
@@ -30,12 +30,12 @@ class Located(NamedTuple):
         """Length of the longest match of each context in symbols, uint8 [n]."""
         return np.maximum(self.before, self.after)
 
-    def taken(self, part: np.ndarray) -> "Located":
+    def taken(self, part: np.ndarray) -> "SuffixRange":
         """The entries at the indices `part`."""
-        return Located(self.place[part], self.before[part], self.after[part])
+        return SuffixRange(self.place[part], self.before[part], self.after[part])
 
 
-class Matched(NamedTuple):
+class LongestMatches(NamedTuple):
     """The best matches, longest first. `places` int64 [n, k]: tokens of the text, -1 where missing.
     `shared` uint8 [n, k]: symbols that their contexts share with the query, 0 where missing."""
 
@@ -67,7 +67,7 @@ class SortedContexts:
         """Sort all contexts of a text at once."""
         return cls(text, *sort_contexts(text, np.arange(len(text))))
 
-    def locate(self, asked: Text, places: np.ndarray) -> Located:
+    def locate(self, asked: Text, places: np.ndarray) -> SuffixRange:
         """Find the places of contexts in this order by binary search; both texts have one
         vocabulary; places int64 [n].
 
@@ -97,7 +97,7 @@ class SortedContexts:
             up, down = asking[smaller], asking[~smaller]
             state.low[up], state.before[up] = middle[smaller] + 1, shared[smaller]
             state.high[down], state.after[down] = middle[~smaller], shared[~smaller]
-        return Located(state.low, state.before.astype(np.uint8), state.after.astype(np.uint8))
+        return SuffixRange(state.low, state.before.astype(np.uint8), state.after.astype(np.uint8))
 
     def _compare(
         self, asked: Text, places: np.ndarray, others: np.ndarray, depth: np.ndarray
@@ -129,12 +129,12 @@ class SortedContexts:
 
     def best(
         self,
-        located: Located,
+        located: SuffixRange,
         k: int,
         *,
         within: np.ndarray | None = None,
         without: np.ndarray | None = None,
-    ) -> Matched:
+    ) -> LongestMatches:
         """The k tokens whose contexts share most symbols; ties go to later tokens, among the
         contexts near the place.
 
@@ -151,7 +151,7 @@ class SortedContexts:
         ([[3, 4]], [[3, 2]])
         """
         n = len(located.place)
-        found = Matched(np.full((n, k), -1), np.zeros((n, k), np.uint8))
+        found = LongestMatches(np.full((n, k), -1), np.zeros((n, k), np.uint8))
         open_, width = np.arange(n if len(self.order) else 0), k
         while len(open_):
             # double the width only for queries whose best matches may be farther away
@@ -167,8 +167,13 @@ class SortedContexts:
         return found
 
     def _nearby(
-        self, at: Located, k: int, width: int, within: np.ndarray | None, without: np.ndarray | None
-    ) -> tuple[Matched, np.ndarray]:
+        self,
+        at: SuffixRange,
+        k: int,
+        width: int,
+        within: np.ndarray | None,
+        without: np.ndarray | None,
+    ) -> tuple[LongestMatches, np.ndarray]:
         """The k best of `width` contexts on each side, and bool [n]: True if no context farther
         away can be better.
         """
@@ -185,7 +190,7 @@ class SortedContexts:
         by = np.argsort(-places, axis=1, kind="stable")
         falling = 255 - np.take_along_axis(shared, by, 1)  # 8 bits, so NumPy uses radix sort
         by = np.take_along_axis(by, np.argsort(falling, axis=1, kind="stable")[:, :k], 1)
-        best = Matched(np.take_along_axis(places, by, 1), np.take_along_axis(shared, by, 1))
+        best = LongestMatches(np.take_along_axis(places, by, 1), np.take_along_axis(shared, by, 1))
         best.places[best.shared == 0] = -1
         return best, (ends == 0) | (best.shared[:, -1] >= ends)
 

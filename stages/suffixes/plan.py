@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Shard, ShardPlan
-from stages.suffixes.shards import Staying, Stretches
+from stages.suffixes.shards import DocumentRanges, KeptDocuments
 
 KEEP, CUT, SORT, WRITE = "keep", "cut", "sort", "write"
 """Phases: copy the order of kept documents, group the other contexts by shard, sort each shard, and
@@ -30,8 +30,8 @@ class ContextPlan(ShardPlan[ContextPart]):
 
     order: ArrayLayout
     shared: ArrayLayout
-    sorted: Stretches
-    stay: Staying | None
+    sorted: DocumentRanges
+    stay: KeptDocuments | None
 
     def parts(self, phase: str) -> list[ContextPart]:
         return [part for part in self.shards if part.phase == phase]

@@ -28,7 +28,7 @@ SAMPLED = 256
 
 
 @dataclass(frozen=True)
-class Stretches:
+class DocumentRanges:
     """Ranges of tokens from `starts` up to `stops`, both int64 [ranges], in order; M tokens in all."""
 
     starts: np.ndarray
@@ -46,14 +46,14 @@ class Stretches:
         """Places in the text of these tokens, int64; `numbers` count the tokens of the ranges from
         0 to M - 1.
 
-        >>> Stretches(np.array([2, 7]), np.array([4, 9])).places(np.arange(4)).tolist()
+        >>> DocumentRanges(np.array([2, 7]), np.array([4, 9])).places(np.arange(4)).tolist()
         [2, 3, 7, 8]
         """
         stretch = np.searchsorted(self.before, numbers, side="right") - 1
         return self.starts[stretch] + numbers - self.before[stretch]
 
 
-def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
+def borders(text: Text, held: DocumentRanges, shards: int) -> SortedContexts:
     """Contexts that divide the contexts of some tokens into shards of about equal size.
 
     Each border is the last context of its shard. The same text gives the same borders.
@@ -69,7 +69,7 @@ def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
     return SortedContexts(text, order[kept], shared[kept])
 
 
-def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def group_by_shard(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places grouped by shard, in their given order, and the number for each shard, int64 [shards].
 
     The first word of most contexts is between those of two borders. Only the others are compared
@@ -82,8 +82,8 @@ def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.
     return places[np.argsort(shard, kind="stable")], np.bincount(shard, minlength=len(limits) + 1)
 
 
-def taken(parts: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> np.ndarray:
-    """The places of one shard, from all parts that `grouped` gave."""
+def places_of_shard(parts: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> np.ndarray:
+    """The places of one shard, from all parts that `group_by_shard` gave."""
     starts = [int(counts[:shard].sum()) for _, counts in parts]
     pieces = [
         places[n : n + int(counts[shard])]
@@ -96,7 +96,7 @@ RANKED_AT_ONCE = 1 << 18
 """Contexts that are ranked at a time, so that ranking takes no more memory than sorting."""
 
 
-class Staying(NamedTuple):
+class KeptDocuments(NamedTuple):
     """Documents that both texts have, in the same order: their numbers in the old and new text,
     both int64 [S].
     """
@@ -105,7 +105,9 @@ class Staying(NamedTuple):
     now: np.ndarray
 
 
-def staying(before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.ndarray]) -> Staying:
+def match_documents(
+    before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.ndarray]
+) -> KeptDocuments:
     """The longest common subsequence of documents with the same tokens.
 
     If several documents have the same tokens, the first of each text are paired, then the second.
@@ -114,15 +116,19 @@ def staying(before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.nda
         before, now: tokens of each text, and offsets of its documents, int64 [D + 1].
     """
     # documents are compared by their tokens, since their names may have changed
-    held = defaultdict[bytes, deque[int]](deque)
+    numbers_before = defaultdict[bytes, deque[int]](deque)
     for number, digest in enumerate(_digests(*before)):
-        held[digest].append(number)
-    pairs = [
-        (held[one].popleft(), number) for number, one in enumerate(_digests(*now)) if held[one]
-    ]
-    rising = [pairs[place] for place in _longest_rising([old for old, _ in pairs])]
-    olds, news = np.array(rising, np.int64).reshape(-1, 2).T
-    return Staying(olds, news)
+        numbers_before[digest].append(number)
+
+    pairs = []
+    for number, digest in enumerate(_digests(*now)):
+        if numbers_before[digest]:
+            pairs.append((numbers_before[digest].popleft(), number))
+
+    # only documents whose order is the same in both texts keep the order of their contexts
+    in_order = _longest_rising([number_before for number_before, _ in pairs])
+    kept_pairs = np.array([pairs[index] for index in in_order], np.int64).reshape(-1, 2)
+    return KeptDocuments(kept_pairs[:, 0], kept_pairs[:, 1])
 
 
 def _digests(ids: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
@@ -136,26 +142,32 @@ def _longest_rising(numbers: Sequence[int]) -> list[int]:
     >>> _longest_rising([4, 1, 2, 0, 3])
     [1, 2, 4]
     """
-    ends, at, previous = list[int](), list[int](), list[int]()
-    for place, number in enumerate(numbers):
-        length = bisect_left(ends, number)
-        previous.append(at[length - 1] if length else -1)
-        ends[length : length + 1], at[length : length + 1] = [number], [place]
-    run = at[-1:]
-    while run and previous[run[-1]] >= 0:
-        run.append(previous[run[-1]])
+    # of all rising runs of each length: the smallest last number, and its index
+    last_numbers: list[int] = []
+    last_indices: list[int] = []
+    previous_index: list[int] = []
+    for index, number in enumerate(numbers):
+        length = bisect_left(last_numbers, number)
+        previous_index.append(last_indices[length - 1] if length else -1)
+        last_numbers[length : length + 1] = [number]
+        last_indices[length : length + 1] = [index]
+
+    # backwards from the end of a longest run
+    run = last_indices[-1:]
+    while run and previous_index[run[-1]] >= 0:
+        run.append(previous_index[run[-1]])
     return run[::-1]
 
 
-def others(offsets: np.ndarray, stay: np.ndarray) -> Stretches:
+def new_ranges(offsets: np.ndarray, stay: np.ndarray) -> DocumentRanges:
     """The tokens of all documents that are not in `stay`."""
     new = np.setdiff1d(np.arange(len(offsets) - 1), stay)
-    return Stretches(offsets[new], offsets[new + 1])
+    return DocumentRanges(offsets[new], offsets[new + 1])
 
 
-def kept(
+def keep_order(
     blocks: Iterable[tuple[np.ndarray, np.ndarray]],
-    documents: Staying,
+    documents: KeptDocuments,
     before: np.ndarray,
     now: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -168,20 +180,25 @@ def kept(
         blocks: places and shared symbols of the previous order.
         before, now: offsets of the documents in each text, int64 [D + 1].
     """
-    shift, stays = np.zeros(len(before), np.int64), np.zeros(len(before), bool)
+    shift = np.zeros(len(before), np.int64)
     shift[documents.before] = now[documents.now] - before[documents.before]
-    stays[documents.before] = True
-    least = np.uint8(LONGEST)
+    is_kept = np.zeros(len(before), bool)
+    is_kept[documents.before] = True
+
+    # symbols shared since the last kept context, across the blocks
+    shared_since = np.uint8(LONGEST)
     for order, shared in blocks:
         document = np.searchsorted(before, order, side="right") - 1
-        here = np.flatnonzero(stays[document])
-        folded = np.minimum.reduceat(np.append(shared, np.uint8(LONGEST)), np.append(0, here + 1))
-        folded[0] = min(folded[0], least)
-        least = folded[-1]
-        yield order[here] + shift[document[here]], folded[:-1]
+        kept = np.flatnonzero(is_kept[document])
+        # the minimum over each run that ends at a kept context, and over what follows the last one
+        padded = np.append(shared, np.uint8(LONGEST))
+        minima = np.minimum.reduceat(padded, np.append(0, kept + 1))
+        minima[0] = min(minima[0], shared_since)
+        shared_since = minima[-1]
+        yield order[kept] + shift[document[kept]], minima[:-1]
 
 
-class Ranked(NamedTuple):
+class RankedContexts(NamedTuple):
     """New contexts in order: `places`, symbols `shared` with the new context before, and ranks
     among old contexts.
 
@@ -196,39 +213,54 @@ class Ranked(NamedTuple):
     after: np.ndarray
 
 
-def ranked(text: Text, order: Order, old: SortedContexts) -> Ranked:
+def rank_contexts(text: Text, order: Order, old: SortedContexts) -> RankedContexts:
     """New contexts and their ranks among old contexts of the same text."""
     parts = np.array_split(order.places, 1 + len(order.places) // RANKED_AT_ONCE)
     located = [old.locate(text, part) for part in parts]
     rank, before, after = (np.concatenate(pieces) for pieces in zip(*located, strict=True))
-    return Ranked(*order, rank, before, after)
+    return RankedContexts(*order, rank, before, after)
 
 
-def merged(text: Text, start: int, stop: int, new: Sequence[Ranked], old: Order) -> Order:
+def merge_orders(
+    text: Text, start: int, stop: int, new: Sequence[RankedContexts], old: Order
+) -> Order:
     """Rows `start` to `stop` - 1 of the merged order of new and old contexts.
 
     Args:
         new: consecutive parts of the new contexts.
     """
     first = _number_before(new, start)
-    before = min(first, 1)  # one context more, since the first row shares symbols with it
-    window = _window(text, new, first - before, _number_before(new, stop))
-    rows = window.rank + np.arange(len(window.rank)) + first - before - start
-    places, shared = np.empty(stop - start, np.int64), np.empty(stop - start, np.uint8)
-    is_old = np.ones(stop - start, bool)
-    is_old[rows[before:]] = False
-    held = slice(start - first, start - first + int(is_old.sum()))
-    places[is_old], shared[is_old] = old.places[held], old.shared[held]
-    behind_new = np.diff(window.rank, prepend=-1) == 0
-    places[rows[before:]] = window.places[before:]
-    shared[rows[before:]] = np.where(behind_new, window.shared, window.before)[before:]
-    beside = np.flatnonzero((rows + 1 >= 0) & (rows + 1 < stop - start))
-    beside = beside[is_old[rows[beside] + 1]]
-    shared[rows[beside] + 1] = window.after[beside]
+    # one context more, since the first row shares symbols with it
+    extra = min(first, 1)
+    window = _window(text, new, first - extra, _number_before(new, stop))
+    num_rows = stop - start
+    # a new context stands behind all old ones of its rank and all new ones before it
+    rows = window.rank + np.arange(len(window.rank)) + first - extra - start
+    new_rows = rows[extra:]
+
+    is_old = np.ones(num_rows, bool)
+    is_old[new_rows] = False
+    first_old = start - first
+    old_part = slice(first_old, first_old + int(is_old.sum()))
+
+    places = np.empty(num_rows, np.int64)
+    places[is_old] = old.places[old_part]
+    places[new_rows] = window.places[extra:]
+
+    shared = np.empty(num_rows, np.uint8)
+    shared[is_old] = old.shared[old_part]
+    # equal ranks: no old context lies between a new one and the new one before
+    follows_new = np.diff(window.rank, prepend=-1) == 0
+    shared[new_rows] = np.where(follows_new, window.shared, window.before)[extra:]
+
+    # old contexts that follow a new one share symbols with that one now
+    has_next = np.flatnonzero((rows + 1 >= 0) & (rows + 1 < num_rows))
+    before_old = has_next[is_old[rows[has_next] + 1]]
+    shared[rows[before_old] + 1] = window.after[before_old]
     return Order(places, shared)
 
 
-def _number_before(new: Sequence[Ranked], row: int) -> int:
+def _number_before(new: Sequence[RankedContexts], row: int) -> int:
     """Number of new contexts before a row of the merged order."""
     count = 0
     for part in new:
@@ -239,28 +271,21 @@ def _number_before(new: Sequence[Ranked], row: int) -> int:
     return count
 
 
-def _window(text: Text, new: Sequence[Ranked], start: int, stop: int) -> Ranked:
+def _window(text: Text, new: Sequence[RankedContexts], start: int, stop: int) -> RankedContexts:
     """New contexts `start` to `stop` - 1; the first of a part, too, has the symbols shared with the
     one before it.
     """
-    pieces, count = (
-        [
-            Ranked(
-                *(
-                    np.zeros(0, dtype)
-                    for dtype in (np.int64, np.uint8, np.int64, np.uint8, np.uint8)
-                )
-            )
-        ],
-        0,
-    )
+    dtypes = (np.int64, np.uint8, np.int64, np.uint8, np.uint8)
+    pieces = [RankedContexts(*(np.zeros(0, dtype) for dtype in dtypes))]
+    count = 0
     for part in new:
-        wanted = slice(max(start - count, 0), max(stop - count, 0))
-        piece = Ranked(*(np.array(array[wanted]) for array in part))
-        if wanted.start == 0 and len(piece.places) and len(pieces[-1].places):
-            ends = np.array([pieces[-1].places[-1], piece.places[0]], np.int64)
-            piece.shared[0] = sort_contexts(text, np.sort(ends)).shared[1]
+        window = slice(max(start - count, 0), max(stop - count, 0))
+        piece = RankedContexts(*(np.array(array[window]) for array in part))
+        # parts were sorted apart, so symbols across their border are still to be counted
+        if window.start == 0 and len(piece.places) and len(pieces[-1].places):
+            border = np.array([pieces[-1].places[-1], piece.places[0]], np.int64)
+            piece.shared[0] = sort_contexts(text, np.sort(border)).shared[1]
         if len(piece.places):
             pieces.append(piece)
         count += len(part.places)
-    return Ranked(*map(np.concatenate, zip(*pieces, strict=True)))
+    return RankedContexts(*map(np.concatenate, zip(*pieces, strict=True)))

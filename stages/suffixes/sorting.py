@@ -18,17 +18,17 @@ from stages.suffixes.indexing import GROUP, TEXT
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.plan import CUT, KEEP, SORT, WRITE, ContextPart, ContextPlan
 from stages.suffixes.shards import (
-    Ranked,
-    Staying,
-    Stretches,
+    DocumentRanges,
+    KeptDocuments,
+    RankedContexts,
     borders,
-    grouped,
-    kept,
-    merged,
-    others,
-    ranked,
-    staying,
-    taken,
+    group_by_shard,
+    keep_order,
+    match_documents,
+    merge_orders,
+    new_ranges,
+    places_of_shard,
+    rank_contexts,
 )
 from stages.suffixes.text import Order, Text, opened, sort_contexts
 from stages.text.tokens import TokenSplit, open_split
@@ -67,23 +67,26 @@ class SortedParts:
         return [(places, counts) for places, counts in files]
 
     @cached_property
-    def new(self) -> list[Ranked]:
+    def new(self) -> list[RankedContexts]:
         """New contexts in order, one item for each sorted shard."""
-        return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.parts(SORT)]
+        return [
+            RankedContexts(*map_arrays(self.folder / _file(part), 5))
+            for part in self.plan.parts(SORT)
+        ]
 
 
 def _file(part: ContextPart) -> Path:
     return Path("scratch", f"{part.key}.npy")
 
 
-def staying_documents(job: ShardJob[IndexConfig]) -> tuple[Staying | None, Stretches]:
+def staying_documents(job: ShardJob[IndexConfig]) -> tuple[KeptDocuments | None, DocumentRanges]:
     """The documents that stay from the previous index, and the tokens to sort."""
     rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
     if PREVIOUS not in job.inputs:
-        return None, Stretches(np.array([0]), np.array([rows]))
+        return None, DocumentRanges(np.array([0]), np.array([rows]))
     before, now = ((opened(text.ids), np.asarray(text.doc_offsets[:])) for text in _both(job))
-    stay = staying(before, now)
-    return stay, others(now[1], stay.now)
+    stay = match_documents(before, now)
+    return stay, new_ranges(now[1], stay.now)
 
 
 def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
@@ -107,7 +110,7 @@ def _keep(
     )
     offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
     with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
-        for order, shared in kept(blocks, parts.plan.stay, *offsets):
+        for order, shared in keep_order(blocks, parts.plan.stay, *offsets):
             orders.write(order.astype(parts.plan.order.dtype).tobytes())
             links.write(shared.tobytes())
 
@@ -117,7 +120,7 @@ def _cut(
 ) -> None:
     plan = parts.plan
     bounds = borders(parts.text, plan.sorted, len(plan.parts(SORT)))
-    places, counts = grouped(
+    places, counts = group_by_shard(
         bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop))
     )
     save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
@@ -128,11 +131,11 @@ def _sort(
 ) -> None:
     plan, place = parts.plan, parts.plan.order.dtype
     places = (
-        taken(parts.cut, part.number)
+        places_of_shard(parts.cut, part.number)
         if parts.cut
         else plan.sorted.places(np.arange(len(plan.sorted)))
     )
-    found = ranked(parts.text, sort_contexts(parts.text, places), parts.kept)
+    found = rank_contexts(parts.text, sort_contexts(parts.text, places), parts.kept)
     narrow = found._replace(places=found.places.astype(place), rank=found.rank.astype(place))
     save_arrays(output.add(_file(part)), *narrow)
 
@@ -141,7 +144,7 @@ def _write(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
     plan, rows = parts.plan, parts.plan.order.rows(part.number)
-    order, shared = merged(
+    order, shared = merge_orders(
         parts.text, rows.start, rows.stop, parts.new, Order(parts.kept.order, parts.kept.shared)
     )
     output.write(plan.order, part.number, order.astype(plan.order.dtype))

@@ -20,7 +20,7 @@ from stages.memory.entries import Entries, LogSums, StoredTokens
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Opening, Source
 from stages.search.config import forbidden_rows
-from stages.suffixes.matches import Located, Matched, SortedContexts
+from stages.suffixes.matches import LongestMatches, SortedContexts, SuffixRange
 from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import LONGEST, Text
 from stages.text.tokens import open_split
@@ -47,7 +47,7 @@ class MatchSource(Source):
         return tuple(1 / (temperature * spread) for temperature in TEMPERATURES)
 
     def _entries(
-        self, block: ScoredRange, part: slice, matches: Matched, ids: np.ndarray, role: str
+        self, block: ScoredRange, part: slice, matches: LongestMatches, ids: np.ndarray, role: str
     ) -> Retrieved:
         """Matches as entries; places of `matches` refer to `ids`, and to the text that `role`
         names.
@@ -167,7 +167,7 @@ class ExactStreamSource(MatchSource):
         def retrieve_within(positions: np.ndarray, size: int | None, part: slice) -> Retrieved:
             """The matches of some positions, in as many positions before each."""
             ranks = rank[positions]
-            located = Located(ranks, contexts.shared[ranks], whole[positions])
+            located = SuffixRange(ranks, contexts.shared[ranks], whole[positions])
             earliest = np.maximum(positions - (len(ids) if size is None else size), 0)
             within = np.stack([earliest, positions], axis=1)
             matches = contexts.best(located, self._matches, within=within)

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.shards import (
-    Stretches,
+    DocumentRanges,
     borders,
-    grouped,
-    kept,
-    merged,
-    others,
-    ranked,
-    staying,
-    taken,
+    group_by_shard,
+    keep_order,
+    match_documents,
+    merge_orders,
+    new_ranges,
+    places_of_shard,
+    rank_contexts,
 )
 from stages.suffixes.text import Order, Text, sort_contexts
 
@@ -29,16 +29,16 @@ def corpus(documents: list[tuple[int, ...]]) -> Corpus:
     )
 
 
-def sorted_apart(text: Text, held: Stretches, shards: int) -> list[Order]:
+def sorted_apart(text: Text, held: DocumentRanges, shards: int) -> list[Order]:
     """Contexts cut in pieces of seven, and sorted by shard."""
     if not len(held):
         return []
     bounds = borders(text, held, shards)
     parts = [
-        grouped(bounds, held.places(np.arange(n, min(n + 7, len(held)))))
+        group_by_shard(bounds, held.places(np.arange(n, min(n + 7, len(held)))))
         for n in range(0, len(held), 7)
     ]
-    return [sort_contexts(text, taken(parts, shard)) for shard in range(shards)]
+    return [sort_contexts(text, places_of_shard(parts, shard)) for shard in range(shards)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -55,17 +55,20 @@ def test_merging_what_stays_and_what_is_new_is_sorting_all(
     old, text = (Text.of(*one, 4) for one in (before, now))
     order, shared = sort_contexts(old, np.arange(len(old)))
     blocks = [(order[n : n + step], shared[n : n + step]) for n in range(0, len(order), step)]
-    stay = staying(before, now)
-    left = [*kept(blocks, stay, before[1], now[1])] or [(np.zeros(0, int), np.zeros(0, np.uint8))]
-    stays, held = Order(*map(np.concatenate, zip(*left, strict=True))), others(now[1], stay.now)
+    stay = match_documents(before, now)
+    left = [*keep_order(blocks, stay, before[1], now[1])] or [
+        (np.zeros(0, int), np.zeros(0, np.uint8))
+    ]
+    stays, held = Order(*map(np.concatenate, zip(*left, strict=True))), new_ranges(now[1], stay.now)
     assert len(stays.places) + len(held) == len(text)
 
     parts = [
-        ranked(text, part, SortedContexts(text, *stays))
+        rank_contexts(text, part, SortedContexts(text, *stays))
         for part in sorted_apart(text, held, shards)
     ]
     rows = [
-        merged(text, n, min(n + step, len(text)), parts, stays) for n in range(0, len(text), step)
+        merge_orders(text, n, min(n + step, len(text)), parts, stays)
+        for n in range(0, len(text), step)
     ]
     want = sort_contexts(text, np.arange(len(text)))
     for at, whole in enumerate(want):
@@ -74,7 +77,9 @@ def test_merging_what_stays_and_what_is_new_is_sorting_all(
 
 def test_what_stays_are_all_documents_that_kept_their_order() -> None:
     one, two, three, four = ((n,) * 3 for n in range(4))
-    stay = staying(corpus([one, two, two, three, four]), corpus([four, two, (), three, one]))
+    stay = match_documents(
+        corpus([one, two, two, three, four]), corpus([four, two, (), three, one])
+    )
     assert (stay.before.tolist(), stay.now.tolist()) == ([1, 3], [1, 3])
 
 
@@ -84,6 +89,6 @@ def test_shards_are_about_as_large_even_of_one_token_that_is_repeated() -> None:
         np.random.default_rng(0).integers(0, 50, 4000).astype(np.uint16),
     ):
         text = Text.of(ids, np.array([0, 4000]), 50)
-        bounds = borders(text, Stretches(np.array([0]), np.array([4000])), 8)
-        _, counts = grouped(bounds, np.arange(4000))
+        bounds = borders(text, DocumentRanges(np.array([0]), np.array([4000])), 8)
+        _, counts = group_by_shard(bounds, np.arange(4000))
         assert counts.sum() == 4000 and counts.max() < 1.3 * 500
