@@ -35,7 +35,7 @@ from stages.tokenization.sources import (
     pretrained_tokenizer,
     text_files,
 )
-from stages.tokenization.tasks import read_tasks
+from stages.tokenization.tasks import read_tasks, warn_of_similar_labels
 
 SPOOL = "scratch/text"
 SCANNED = "read"
@@ -102,7 +102,9 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
         record[role] = [asdict(shard) for shard in shards]
 
     if job.config.tasks:
-        read_tasks(job.inputs, job.config)  # refuses wrong labels before any work
+        # Wrong labels are refused before any work.
+        tasks = read_tasks(job.inputs, job.config)
+        warn_of_similar_labels(tasks.labels, job.reporter)
     job.reporter.info("reading text")
     for sentence in job.inputs.left_out:
         job.reporter.warning(sentence)

@@ -175,6 +175,19 @@ def warn_of_unknown_questions(
         )
 
 
+def warn_of_similar_labels(labels: Sequence[str], reporter: Reporter) -> None:
+    """Warn of labels that differ in white space or letter case alone: each is learnt for itself."""
+    spellings: dict[str, list[str]] = {}
+    for label in labels:
+        spellings.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    for similar in spellings.values():
+        if len(similar) > 1:
+            reporter.warning(
+                f"the labels {', '.join(map(repr, similar))} differ in white space or letter case alone, and are "
+                "learnt as different ones; if they are one, spell them alike"
+            )
+
+
 FIELDS = ("label_name", "label")
 """Default fields for a label; the first one in a record is used."""
 
