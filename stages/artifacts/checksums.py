@@ -56,9 +56,12 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-UNSEALED = frozenset({"command", "created", "seconds", "producer", "digest"})
+CHECKSUM = "checksum"
+"""Field of a manifest that covers all others, so that no bit of them changes unseen."""
+
+UNSEALED = frozenset({"command", "created", "seconds", "producer", "digest", CHECKSUM})
 """Fields of a manifest that its digest does not cover: those that differ between equal works, and
-the digest.
+the two digests.
 """
 
 
@@ -74,6 +77,12 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
         "files": {path: entry for path, entry in manifest["files"].items() if not is_log(path)},
         "metrics": _without_rates(manifest["metrics"]),
     }
+    return hashlib.blake2b(canonical_json(covered).encode()).hexdigest()
+
+
+def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+    """Checksum of all fields of a manifest, with those that differ between equal works."""
+    covered = {name: value for name, value in manifest.items() if name != CHECKSUM}
     return hashlib.blake2b(canonical_json(covered).encode()).hexdigest()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stages.artifacts.checksums import FileEntry, canonical_json, manifest_digest
+from stages.artifacts.checksums import FileEntry, canonical_json, manifest_checksum, manifest_digest
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.references import is_id, stays_inside
 from stages.config import StageConfig
@@ -85,7 +85,9 @@ class Manifest(BaseModel):
     outside_files: list[list[str]]
     """Role and digest of each file from outside the store, in order."""
     digest: str = ""
-    """`manifest_digest` of all other fields."""
+    """`manifest_digest` of the work and its result; manifests of later artifacts cover it."""
+    checksum: str = ""
+    """`manifest_checksum` of all other fields; empty: an older memlm wrote the manifest."""
 
     @property
     def record(self) -> InputRecord:
@@ -134,8 +136,11 @@ class Manifest(BaseModel):
         return None if id == self.id else f"what its manifest describes has the id {id}"
 
     def sealed(self) -> Self:
-        """The manifest with its digest filled in."""
-        return self.model_copy(update={"digest": manifest_digest(self._fields())})
+        """The manifest with its digest and its checksum filled in."""
+        fields = self._fields()
+        fields["digest"] = manifest_digest(fields)
+        checksum = manifest_checksum(fields)
+        return self.model_copy(update={"digest": fields["digest"], "checksum": checksum})
 
     def _fields(self) -> dict[str, Any]:
         try:
@@ -203,6 +208,8 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
         manifest = Manifest.model_validate(fields)
         manifest.check_names()
         intact = manifest.digest == manifest_digest(fields)
+        if manifest.checksum:
+            intact = intact and manifest.checksum == manifest_checksum(fields)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

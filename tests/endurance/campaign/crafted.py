@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.checksums import manifest_digest
+from stages.artifacts.checksums import manifest_checksum, manifest_digest
 from stages.artifacts.manifest import MANIFEST
 from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import damaged_bytes, damaged_json, damaged_json_text
@@ -147,6 +147,7 @@ def _sign(store: Path, artifact: Path, path: Path) -> None:
 def _seal(store: Path, artifact: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest with its digest, and those of what was made from it."""
     manifest["digest"] = manifest_digest(manifest)
+    manifest["checksum"] = manifest_checksum(manifest)
     (artifact / MANIFEST).write_text(json.dumps(manifest))
     for other in store.glob(f"*/*/{MANIFEST}"):
         made = json.loads(other.read_text())

@@ -558,3 +558,23 @@ def test_a_file_in_the_place_of_an_artifact_is_called_one(store: Store, tmp_path
     (tmp_path / "novel.txt").write_text("It was")
     with pytest.raises(ArtifactError, match="memlm tokenize reads"):
         store.get(str(tmp_path / "novel.txt"), "tokens")
+
+
+@pytest.mark.parametrize("field", ["command", "created", "seconds", "producer"])
+def test_a_change_in_what_differs_between_equal_works_is_seen(
+    store: Store, squares: Artifact, field: str
+) -> None:
+    path = squares.path / "manifest.json"
+    content = json.loads(path.read_text())
+    changed = {"command": ["train"], "created": "2001", "seconds": 1e9, "producer": {}}
+    path.write_text(json.dumps(content | {field: changed[field]}))
+    with pytest.raises(ArtifactError, match="does not say what it said"):
+        store.open(squares.reference)
+
+
+def test_a_manifest_of_an_older_memlm_has_no_checksum(store: Store, squares: Artifact) -> None:
+    path = squares.path / "manifest.json"
+    content = json.loads(path.read_text())
+    assert len(content.pop("checksum")) == 128
+    path.write_text(json.dumps(content))
+    store.check_files(store.open(squares.reference), every_byte=True)

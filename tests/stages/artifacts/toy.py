@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.checksums import manifest_digest
+from stages.artifacts.checksums import manifest_checksum, manifest_digest
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
@@ -28,7 +28,9 @@ def restate(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
     change(content)
-    path.write_text(json.dumps(content | {"digest": manifest_digest(content)}))
+    content["digest"] = manifest_digest(content)
+    content["checksum"] = manifest_checksum(content)
+    path.write_text(json.dumps(content))
 
 
 class SquaresConfig(StageConfig):
