@@ -13,7 +13,7 @@ from stages.errors import DataError
 from stages.models.backbone import Inputs
 from stages.models.backbones.huggingface import model_of_settings
 from stages.models.language_model import LanguageModel
-from stages.pretrained.damage import reading, require_parameters, require_sizes
+from stages.pretrained.damage import reading, require_parameters, require_sizes, setting
 from stages.pretrained.location import Location
 
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
@@ -56,8 +56,9 @@ def longest_window(settings: Any) -> int | None:
     """Number of positions of a model; None: unlimited."""
     # The name depends on the family of models; the first one set is used.
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
-    found = next((getattr(settings, name) for name in names if getattr(settings, name, None)), None)
-    return None if found is None else int(found)
+    lengths = [setting(settings, name) for name in names]
+    # XLNet, which is unlimited, says -1.
+    return next((int(length) for length in lengths if length and length > 0), None)
 
 
 def input_scale(causal: Any) -> float:

@@ -3,12 +3,11 @@ beforehand.
 """
 
 import mmap
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stages.errors import DataError, MemlmError
 from stages.pretrained.location import Location, packing, require_extra
@@ -17,6 +16,8 @@ MAGIC = b"GGUF"
 GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value by its type. Type 8 is a text, after 8 bytes of its length; 9 is an array."""
 GGUF_TEXT, GGUF_ARRAY = 8, 9
+GGUF_ARRAY_BYTES = 24
+"""Fewest bytes that describe an array of weights."""
 SIZES = (
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
     *("hidden_size", "intermediate_size", "vocab_size", "num_experts", "num_local_experts"),
@@ -63,23 +64,28 @@ def head_damage(location: Location) -> str | None:
 
 
 def require_sizes(location: Location, settings: Any) -> None:
-    """Raises: DataError for sizes in settings that are invalid, or for more layers than weights in
-    the files.
+    """Raises: DataError for sizes in settings that are invalid, or that the files cannot hold.
 
     A model is built without weights before these are read: one of a million layers takes hours.
     """
+    size = _weight_bytes(location)
     for name in SIZES:
-        value = getattr(settings, name, None)
+        value = setting(settings, name)
         if isinstance(value, int) and value < 0:
             raise DataError(
                 f"{location.spec} cannot be a model: its settings have {name} = {value}."
             )
+        # Each of these sizes is that of a tensor at least.
+        if isinstance(value, int) and value > WEIGHTS_A_BYTE * size:
+            raise DataError(
+                damage(location)
+                or f"{location.spec} has files of {size:,} bytes, and its settings have {name} = {value:,}: they are "
+                "those of another model, or changed."
+            )
     held = _weights(location)
     for what, names in (("layers", LAYERS), ("experts", EXPERTS)):
-        value = max(
-            (value for name in names if isinstance(value := getattr(settings, name, None), int)),
-            default=0,
-        )
+        values = [setting(settings, name) for name in names]
+        value = max((value for value in values if isinstance(value, int)), default=0)
         if held is not None and value > held:
             raise DataError(
                 f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {what}: they are those of "
@@ -89,13 +95,25 @@ def require_sizes(location: Location, settings: Any) -> None:
 
 def require_parameters(location: Location, parameters: int) -> None:
     """Raises: DataError for a model larger than its files can hold, even quantized."""
-    held = sum(file.stat().st_size for file in location.weights())
+    held = _weight_bytes(location)
     if parameters > WEIGHTS_A_BYTE * held:
         raise DataError(
             damage(location)
             or f"{location.spec} has files of {held:,} bytes, and its settings ask for {parameters:,} weights: they "
             "are those of another model, or changed."
         )
+
+
+def setting(settings: Any, name: str) -> Any:
+    """Value of a setting of transformers; None if a family has none, or another in each layer."""
+    try:
+        return getattr(settings, name, None)
+    except RuntimeError:  # raised for a setting that differs between layers
+        return None
+
+
+def _weight_bytes(location: Location) -> int:
+    return sum(file.stat().st_size for file in location.weights())
 
 
 def _weights(location: Location) -> int | None:
@@ -133,39 +151,55 @@ def _gguf_weights(file: Path) -> int | None:
             file.open("rb") as opened,
             mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
-            order = (
-                "<" if content[4:6] != b"\0\0" else ">"
-            )  # the version is a small number, which shows the byte order
-            arrays, settings = struct.unpack_from(f"{order}QQ", content, 8)
-            place, number = 24, lambda at: int(struct.unpack_from(f"{order}Q", content, at)[0])
-            for _ in range(settings):
-                place += 8 + number(place)
-                kind = struct.unpack_from(f"{order}I", content, place)[0]
-                place = _behind(content, order, kind, place + 4, number)
-            left = len(content) - place
-            return arrays if 0 <= arrays * 24 <= left else None  # each takes 24 bytes or more
-    except (OSError, ValueError, KeyError, struct.error, RecursionError):
+            return _GgufHeader(content).arrays()
+    except (OSError, ValueError, KeyError, EOFError, RecursionError):
         return None
 
 
-def _behind(
-    content: mmap.mmap, order: str, kind: int, place: int, number: Callable[[int], int]
-) -> int:
-    """The place after a value. Raises: struct.error if the value does not end within the file."""
-    if kind == GGUF_TEXT:
-        return place + 8 + number(place)
-    if kind != GGUF_ARRAY:
-        return place + GGUF_BYTES[kind]
-    kind, count, place = (
-        struct.unpack_from(f"{order}I", content, place)[0],
-        number(place + 4),
-        place + 12,
-    )
-    if kind in GGUF_BYTES:
-        return place + count * GGUF_BYTES[kind]
-    for _ in range(count):
-        place = _behind(content, order, kind, place, number)
-    return place
+class _GgufHeader:
+    """Settings of a GGUF file, which are passed over value by value."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+        # The version is a small number, which shows the byte order.
+        self.order: Literal["little", "big"] = "little" if content[4:6] != b"\0\0" else "big"
+
+    def arrays(self) -> int | None:
+        """Number of arrays; None if the file is too small for their descriptions.
+
+        Raises: EOFError if a setting does not end within the file; KeyError for an unknown type.
+        """
+        arrays = self._number(8, 8)
+        settings = self._number(16, 8)
+        place = 24
+        for _ in range(settings):
+            place = self._behind_text(place)
+            kind = self._number(place, 4)
+            place = self._behind_value(kind, place + 4)
+        fitting = (len(self.content) - place) // GGUF_ARRAY_BYTES
+        return arrays if arrays <= fitting else None
+
+    def _number(self, place: int, size: int) -> int:
+        if place + size > len(self.content):
+            raise EOFError
+        return int.from_bytes(self.content[place : place + size], self.order)
+
+    def _behind_text(self, place: int) -> int:
+        return place + 8 + self._number(place, 8)
+
+    def _behind_value(self, kind: int, place: int) -> int:
+        if kind == GGUF_TEXT:
+            return self._behind_text(place)
+        if kind != GGUF_ARRAY:
+            return place + GGUF_BYTES[kind]
+        element = self._number(place, 4)
+        count = self._number(place + 4, 8)
+        place += 12
+        if element in GGUF_BYTES:
+            return place + count * GGUF_BYTES[element]
+        for _ in range(count):
+            place = self._behind_value(element, place)
+        return place
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from stages.pretrained.checkpoint import (
     scales_positions,
     unfilled,
 )
-from stages.pretrained.damage import reading
+from stages.pretrained.damage import reading, setting
 from stages.pretrained.encoder import describe_encoder, is_encoder, read_encoder
 from stages.pretrained.encoder_decoder import (
     NO_LANGUAGES,
@@ -61,7 +61,8 @@ def describe(
     translates = getattr(settings, "is_encoder_decoder", False)
     if languages != NO_LANGUAGES and not translates:
         raise UsageError(f"{location.spec} does not translate: leave languages and task out.")
-    encodes = not translates and is_encoder(location, settings)
+    with reading(location, "model"):
+        encodes = not translates and is_encoder(location, settings)
     if normalize and not encodes:
         raise UsageError(
             f"{location.spec} is no encoder, which keys are scaled of: leave --normalize out, and choose the metric "
@@ -121,9 +122,10 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
             )
         rows, width = head.weight.shape
         larger, smaller = (
-            getattr(settings, name, None) or 1 for name in ("logit_scale", "logits_scaling")
+            setting(settings, name) or 1 for name in ("logit_scale", "logits_scaling")
         )
-        cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
+        caps = [setting(settings, name) for name in CAPS]
+        cap = next((cap for cap in caps if cap), None)
         inside, layers = causal.config.hidden_size, causal.config.num_hidden_layers
         return HuggingFaceConfig(
             vocab_size=rows,

@@ -6,7 +6,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from stages.artifacts.stage import Job, SerialWork
-from stages.errors import DataError, ResourceError
+from stages.errors import ArtifactError, DataError, ResourceError
 from stages.machine import memory_bytes
 from stages.models.weights import load_model
 from stages.numbers import size
@@ -65,4 +65,10 @@ class ImportWork(SerialWork[ImportConfig]):
         except DataError:
             file.unlink()
             raise
+        except ArtifactError as error:  # tables of other shapes, which no setting tells (Moshi)
+            file.unlink()
+            raise DataError(
+                f"{location.spec} is built in a way that memlm does not know: its weights have other shapes than its "
+                "settings say. It cannot be imported."
+            ) from error
         return {"parameters": parameters}

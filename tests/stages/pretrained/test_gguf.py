@@ -1,5 +1,7 @@
 """GGUF files: the model and the tokenizer in them, and what is said of one that is damaged."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -55,9 +57,10 @@ def test_a_file_cut_short_is_said_to_be_one(tmp_path, kept, read):
     )
 
 
-@pytest.mark.parametrize(("place", "size"), [(8, 8), (16, 8), (24, 8), (None, 8)])
+@pytest.mark.parametrize("count", [1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("place", [8, 16, 24, None])
 def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(
-    tmp_path, place, size
+    tmp_path, place, count
 ):
     """Of weights, of settings, of the letters of a name, and of the texts of a list."""
     file = tmp_path / "tiny.gguf"
@@ -65,7 +68,7 @@ def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(
     content = file.read_bytes()
     if place is None:
         place = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
-    file.write_bytes(content[:place] + (1 << 62).to_bytes(size, "little") + content[place + size :])
+    file.write_bytes(content[:place] + count.to_bytes(8, "little") + content[place + 8 :])
     for read in (
         lambda: describe(locate(str(file)), None),
         lambda: read_tokenizer(locate(str(file)), None),
@@ -107,3 +110,43 @@ def test_a_file_of_an_unknown_architecture_is_not_called_damaged(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(content.replace(b"llama", b"lemma"))
     with pytest.raises(DataError, match=r"cannot be read: .*lemma.* is not supported"):
         describe(locate(str(tmp_path / "tiny.gguf")), None)
+
+
+def fields_of(file: Path) -> list[tuple[int, int]]:
+    """Places and sizes of numbers in the header: lengths, types, counts, dimensions, offsets."""
+    reader = gguf.GGUFReader(file)
+    parts = [part for field in reader.fields.values() for part in field.parts[:8]]
+    parts += [part for tensor in reader.tensors[:2] for part in tensor.field.parts]
+    numbers = [part for part in parts if part.dtype != "uint8"]
+    beginning = reader.data.ctypes.data
+    return [(part.ctypes.data - beginning, part.itemsize) for part in numbers]
+
+
+def test_a_number_of_the_header_that_is_changed_is_refused_or_read(tmp_path) -> None:
+    """A sample of all numbers, each huge."""
+    file = tmp_path / "tiny.gguf"
+    saved_gguf(file)
+    content = file.read_bytes()
+    changed = tmp_path / "changed.gguf"
+    refused = 0
+    for place, size in fields_of(file)[::4]:
+        huge = (1 << 8 * size) - 1
+        changed.write_bytes(
+            content[:place] + huge.to_bytes(size, "little") + content[place + size :]
+        )
+        try:
+            describe(locate(str(changed)), None)
+            read_tokenizer(locate(str(changed)), None)
+        except DataError:
+            refused += 1
+    assert refused > 10
+
+
+def test_a_size_that_the_file_cannot_hold_is_refused_before_the_model_is_built(tmp_path) -> None:
+    file, name = tmp_path / "tiny.gguf", b"llama.feed_forward_length"
+    saved_gguf(file)
+    content = file.read_bytes()
+    place = content.index(name) + len(name) + 4
+    file.write_bytes(content[:place] + (1 << 31).to_bytes(4, "little") + content[place + 4 :])
+    with pytest.raises(DataError, match="its settings have intermediate_size = 2,147,483,648"):
+        describe(locate(str(file)), None)
