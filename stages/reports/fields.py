@@ -82,7 +82,7 @@ FIELDS = {
     "nll": "Mean negative log-likelihood of a token in nats, of the memory asked for, or of the model alone.",
     "perplexity": "exp(`nll`).",
     "bits_per_character": "Bits of the text by its characters.",
-    "bits_per_byte": "Bits of the text by its bytes.",
+    "bits_per_byte": "Bits of the text by its bytes, a CRLF as one.",
     "word_perplexity": "exp of the nats by the words.",
     "accuracy": "With `last-word`: share of passages whose last word is the likeliest.",
     "diverged": "Whether it is worse than a uniform guess.",
