@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -381,6 +382,7 @@ def test_what_cannot_be_run_is_a_mistake_of_typing(
         command.main()
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_files_that_differ_from_their_commit_are_seen_but_neither_new_ones_nor_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from stages.text import files as pieces_module
 from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
 from stages.text.documents import DocumentNames
+from stages.text.files import pydoc_topics
 from stages.text.tokens import open_split
 from stages.tokenization.work import TokenizeWork
 from stages.tokenize import Tokenize
@@ -255,7 +256,8 @@ def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_p
     files = {"source": ["builtin:pydocs"]}
     artifact = tokenize(tmp_path, files, tokenizer="bpe", vocab_size=None, documents=None)
     assert artifact.config["split"] == [0.9, 0.05, 0.05] and artifact.config["vocab_size"] == 1024
-    assert sum(split_sizes(artifact).values()) == 79
+    # Each version of Python brings another number of topics.
+    assert sum(split_sizes(artifact).values()) == len(pydoc_topics())
     spelled = run(tmp_path, files, tokenizer="bpe", vocab_size=1024, split=(0.9, 0.05, 0.05))
     assert (spelled.status, spelled.artifact.id) == ("cached", artifact.id)
 
