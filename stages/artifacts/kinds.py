@@ -25,7 +25,7 @@ KINDS = {
     "index": Kind("build-index", 3),
     "neighbors": Kind("precompute-neighbors", 2),
     "batches": Kind("pack-batches", 2),
-    "report": Kind("evaluate", 5),
+    "report": Kind("evaluate", 6),
     "episodes": Kind("build-episodes", 2),
     "matrix": Kind("evaluate-tasks", 3),
 }

@@ -25,7 +25,8 @@ from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
-from stages.reports.fields import TRANSLATIONS, counting, held_against_counting
+from stages.reports.counting import against_counting
+from stages.reports.fields import TRANSLATIONS, counting
 from stages.text.tokens import TokenSplit, open_split
 
 
@@ -170,7 +171,7 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "row": scores.row,
         "tokens": scores.tokens.reference,
         "counting": counting(row),
-        "against_counting": held_against_counting(scores.report.metrics, row),
+        "against_counting": against_counting(scores.report.metrics, row)._asdict(),
         **{
             name: row[name]
             for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label, number
-from stages.reports.remarks.gains import loses, nearly_ties
+from stages.reports.counting import AgainstCounting
 from stages.reports.remarks.table import COMPARISON, remarks_on
 from stages.reports.tables import Table, plain_table
 
@@ -39,13 +39,13 @@ def bleu_line(bleu: Facts) -> str:
 
 def against(report: Facts) -> str:
     """`, no better than counting in what it reads (24.7)`; empty if no trigram was counted."""
-    value, limit = report["against_counting"]
-    if limit is None:
+    pair = AgainstCounting(**report["against_counting"])
+    if pair.counting is None:
         return ""
-    counting = f"counting in what it reads{'' if value == report['perplexity'] else ', on new text'} ({number(limit)})"
-    if loses(value, limit):
-        return f", no better than {counting}"
-    return f", hardly better than {counting}" if nearly_ties(value, limit) else f"; {counting}"
+    control = pair.words(number).replace("counting", "counting in what it reads", 1)
+    if pair.loses:
+        return f", no better than {control}"
+    return f", not surely better than {control}" if pair.ties else f"; {control}"
 
 
 def text_lines(found: Facts) -> Iterator[str]:

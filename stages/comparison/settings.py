@@ -44,7 +44,8 @@ class ComparisonSettings(Settings):
 
 FIELDS = {
     "a": "`reference`, `model`, `method`, `row` and figures of the first report, `counting` included; "
-    "`against_counting`: both perplexities on the same text, on new text where some was read before.",
+    "`against_counting`: `perplexity` and `counting` on the same text, `on_new_text` where some was read before, "
+    "and the `interval` of the change.",
     "b": "The same of the second.",
     "reading": "The memory that is compared: `final`, or `model`.",
     "split": "The split that both scored.",

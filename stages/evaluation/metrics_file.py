@@ -4,14 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Job
 from stages.diagnostics.probe import Probe
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
-from stages.evaluation.figures.control import Counting, Reads
-from stages.evaluation.figures.intervals import change_intervals
+from stages.evaluation.figures.control import (
+    Counting,
+    Reads,
+    RowControl,
+    learned_text_figures,
+    row_controls,
+)
+from stages.evaluation.figures.intervals import UnitSums, change_intervals, control_intervals
 from stages.evaluation.figures.places import counted_tokens
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
@@ -23,6 +31,9 @@ from stages.reports.fields import GATED, PLAIN, SHUT
 from stages.retrieval.inputs import neighbor_values
 from stages.retrieval.rows import MemoryRow
 from stages.text.form import differences
+
+TRAINING_TEXT = "the training text"
+"""Name of the control that counts there alone, among those of rows."""
 
 
 def metrics_of(
@@ -52,7 +63,16 @@ def metrics_of(
     )
     # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
-    controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
+    sums = _unit_sums(job, plan)
+    memories = [row["memories"] for row in rows]
+    reads = {
+        name: counting.reads(row, readings)
+        for name, row, readings in zip(names, (None, *memory), memories, strict=True)
+    }
+    # the model without a neighbour reads its training text alone
+    reads |= {row["row"]: Reads() for row in (*shut, {"row": TRAINING_TEXT})}
+    controls = row_controls(counting, config.count_orders or (), reads, plan.unit_files)
+    trigram = learned_text_figures(controls[TRAINING_TEXT].figures)
     last_words, learned = plan.breakdown.last_words, weights.learned()
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
@@ -77,10 +97,10 @@ def metrics_of(
         if "passes" in trained
         else None,
         "valid_perplexity": _valid_perplexity(job),
-        "trigram": counting.trigram(),
-        "rows": [{**row, "control": controls[row["row"]]} for row in (*rows, *shut)],
+        "trigram": trigram,
+        "rows": _with_controls((*rows, *shut), names, controls, sums),
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
-        "change_intervals": _change_intervals(job, plan, names),
+        "change_intervals": _change_intervals(job, plan, names, sums),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
             names, totals, plan.breakdown.repeated
         ),
@@ -145,32 +165,6 @@ def _document_ends(job: Job[EvaluateConfig]) -> float | None:
     return float(split["documents"] / split["tokens"])
 
 
-def _controls(
-    counting: Counting,
-    names: Sequence[str],
-    memory: Sequence[MemoryRow],
-    orders: Sequence[int],
-    shut: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Controls of the rows, by name: trigrams, and figures of n-grams of other orders.
-
-    The control of a row of `shut` counts in the training text alone.
-    """
-    reads = {name: counting.reads(row) for name, row in zip(names, (None, *memory), strict=True)}
-    reads |= {row["row"]: Reads() for row in shut}
-    found = {name: counting.control(one) for name, one in reads.items()}
-    for order in orders:
-        longer = counting.of_order(order)
-        for name, one in found.items():
-            other = None if one is None else longer.control(reads[name])
-            if one is not None and other is not None:
-                shown = {
-                    figure: other[figure] for figure in ("perplexity", "perplexity_on_new_text")
-                }
-                one["orders"] = {**one.get("orders", {}), str(order): shown}
-    return found
-
-
 def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
     """Perplexity on `valid` at the end of training; None if it is not comparable with the first
     row.
@@ -194,16 +188,45 @@ def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 
+def _with_controls(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    controls: Mapping[str, RowControl],
+    sums: UnitSums,
+) -> list[dict[str, Any]]:
+    """Rows with their controls, and with intervals of their changes against them.
+
+    Args:
+        names: names of the rows of `sums`.
+        sums: sums of rows over documents or blocks.
+    """
+    nothing = np.full(sums.nll[:, 0].shape, np.nan)
+    nats = [controls[name].nats for name in names]
+    stacked = np.stack([nothing if row is None else row for row in nats], axis=1)
+    intervals = dict(zip(names, control_intervals(sums, stacked), strict=True))
+    found = []
+    for row in rows:
+        control = controls[row["row"]].figures
+        if control is not None:
+            everywhere, on_new_text = intervals.get(row["row"], (None, None))
+            control |= {"interval": everywhere, "interval_on_new_text": on_new_text}
+        found.append({**row, "control": control})
+    return found
+
+
+def _unit_sums(job: Job[EvaluateConfig], plan: Plan) -> UnitSums:
+    """Sums of all rows over the documents or blocks of the scored split."""
+    shards = plan.scoring
+    return plan.unit_files.read(job.draft.path, [shards.number(part) for part in shards.parts])
+
+
 def _change_intervals(
-    job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]
+    job: Job[EvaluateConfig], plan: Plan, names: Sequence[str], sums: UnitSums
 ) -> dict[str, Any] | None:
     """Intervals of each row's change against the first row, or the baseline's; None if they cannot
     be computed.
     """
-    files, shards = plan.unit_files, plan.scoring
-    if files is None:
-        return None
-    sums = files.read(job.draft.path, [shards.number(part) for part in shards.parts])
+    files = plan.unit_files
     if "baseline" not in job.inputs:
         return change_intervals(names, sums, files.units)
     baseline = files.of_baseline(job.inputs["baseline"])

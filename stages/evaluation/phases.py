@@ -123,8 +123,7 @@ class Score(Phase):
         number = plan.scoring.number(part)
         if plan.scores is not None:
             plan.scores.write(output, number, token_scores(scored))
-        if plan.unit_files is not None:
-            plan.unit_files.write(output, number, scored.nll(), part.start, part.stop)
+        plan.unit_files.write(output, number, scored.nll(), part.start, part.stop)
         output.record |= shard_record(scored, part.start, part.stop, plan.breakdown)
         # A model that diverged would make every figure infinite: report it once, here.
         if output.record["nll"][0] is None:

@@ -191,8 +191,8 @@ class Plan(ShardPlan[Part]):
     """Tokens that count, by split, if only last words do; None: all tokens count."""
     breakdown: Breakdown
     scores: ScoreFiles | None
-    unit_files: UnitFiles | None
-    """Files from which confidence intervals of changes are computed; None: nothing is compared."""
+    unit_files: UnitFiles
+    """Files from which confidence intervals of changes are computed."""
 
     def pass_of(self, part: Part) -> RangePass:
         """The pass that a part belongs to."""
@@ -243,7 +243,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
         tried,
         arrays=[] if scores is None else list(scores.arrays.values()),
         scratch_bytes=sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
-        + (unit_files.scratch_bytes if unit_files is not None else 0)
+        + unit_files.scratch_bytes
         + sum(one.state_bytes(carried) for one in (*tuning, scoring)),
         last_words=last_words,
         breakdown=breakdown,
@@ -353,9 +353,7 @@ def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:
 
 def _unit_files(
     job: Job[EvaluateConfig], rows: Sequence[MemoryRow], breakdown: Breakdown
-) -> UnitFiles | None:
-    if not rows and "baseline" not in job.inputs:
-        return None
+) -> UnitFiles:
     tokens = job.inputs["tokens"]
     places = places_of(
         open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words

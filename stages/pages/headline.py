@@ -17,12 +17,12 @@ from stages.errors import ArtifactError
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
+from stages.reports.counting import AgainstCounting, against_counting
 from stages.reports.fields import (
     COUNTING,
     baseline_name,
     counting,
     counting_on_new_text,
-    held_against_counting,
     repeated_share,
 )
 from stages.reports.remarks.gains import tied
@@ -48,8 +48,8 @@ class OverSeeds(NamedTuple):
     """
     interval: Sequence[float] | None
     """Confidence interval of that mean."""
-    against_counting: tuple[float | None, float | None]
-    """Mean perplexity of the row, and of its controls, on the same text."""
+    against_counting: AgainstCounting
+    """Means of the row and of its controls, on the same text."""
 
 
 Means = Mapping[tuple[str, str], OverSeeds]
@@ -83,9 +83,8 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
         for row in group["rows"]:
             value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
             mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
-            over_seeds = OverSeeds(
-                group["reports"][0], *mean, row["against_counting"] or (None, None)
-            )
+            pair = AgainstCounting(**row["against_counting"])
+            over_seeds = OverSeeds(group["reports"][0], *mean, pair)
             found |= {(report, row["row"]): over_seeds for report in group["reports"]}
     return found
 
@@ -105,7 +104,10 @@ MEASURES = (
     ),
     *(NEW_TEXT, COUNTING_ON_NEW_TEXT, "tokens_per_second"),
 )
-CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
+CHANGES = (
+    *("change", "change_low", "change_high", "change_on_new_text"),
+    *("against_counting", "against_counting_low", "against_counting_high"),
+)
 
 
 @dataclass(frozen=True)
@@ -157,15 +159,13 @@ class Row:
         ]
 
     @property
-    def against_counting(self) -> tuple[float | None, float | None]:
-        """Perplexity of the row and of its control on the same text, or means over seeds; a
-        baseline has no control.
-        """
+    def against_counting(self) -> AgainstCounting:
+        """The row and its control on the same text, or means over seeds; a baseline has no control."""
         if self.baseline:
-            return None, None
+            return AgainstCounting()
         if self.over_seeds is not None:
             return self.over_seeds.against_counting
-        return held_against_counting(self.source.metrics, self.reported)
+        return against_counting(self.source.metrics, self.reported)
 
     @property
     def typical(self) -> float:
@@ -273,7 +273,11 @@ def headline_csv(rows: Sequence[Row]) -> str:
     for row in rows:
         metrics, corpus = row.source.metrics, row.source.metrics["read"]["tokens"]
         text = corpus, metrics["split"], metrics.get("score", "all"), metrics["tokens"]
-        changes = row.change, *(row.interval or (None, None)), row.change_on_new_text
+        pair = row.against_counting
+        changes = (
+            *(row.change, *(row.interval or (None, None)), row.change_on_new_text),
+            *(pair.change, *(pair.interval or (None, None))),
+        )
         figures = *map(row.values.get, MEASURES), *changes, json.dumps(row.memories)
         lines.append((row.source.member.reference, metrics["method"], row.name, *text, *figures))
     return csv_text(lines)

@@ -3,7 +3,6 @@ over seeds, BLEU.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf, isclose
 from typing import Any
 
 from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
@@ -21,7 +20,7 @@ from stages.pages.headline import (
 from stages.pages.source import Source
 from stages.reports import tables
 from stages.reports.fields import COUNTING
-from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated, wholly_repeated
+from stages.reports.remarks.gains import notably_repeated, wholly_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 
 
@@ -31,8 +30,9 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
 
     For several reports: `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`.
     Reports that differ only in their seed count as one, with their mean. A row that does not beat
-    counting has no gain: `…, no better than counting (50.00)`. A row that hardly beats it says so
-    after its gain: `…; hardly better than counting (16.44)`.
+    counting has no gain: `…, no better than counting (50.00)`. A row that perhaps beats it by
+    chance alone says so: `…; not surely better than counting (16.44)`. If the first row loses to
+    counting, that is what the gain is against: `…, 5.3% below counting (50.00)`.
 
     If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …,
     2.5% above plain`.
@@ -51,36 +51,40 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         lowest = (
             _lowest([row for row in rows if row.memories]) if len(sources) == 1 else None
         ) or lowest
-    of, loses_to_counting = lowest.over_seeds, loses(*lowest.against_counting)
+    of = lowest.over_seeds
+    control = lowest.against_counting
     found = measured(lowest.typical, "perplexity")
     if of is not None:
         found += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
     # The first flaw of the report that makes its gain count for less.
     flaw = (
         ""
-        if loses_to_counting
+        if control.loses
         else next((f" ({one.short})" for one in lowest.source.remarks if one.short), "")
     )
-    hardly = (
-        f"; hardly better than {_counting(lowest)}" if nearly_ties(*lowest.against_counting) else ""
-    )
-    gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
-    if loses_to_counting:
-        gain = f", no better than {_counting(lowest)}"
+    unsure = f"; not surely better than {_counting(lowest)}" if control.ties else ""
+    first = next(row for row in rows if row.source is lowest.source)
+    gain = _against(lowest, first)
+    on_new_text = _on_new_text(lowest, gain)
+    if control.loses:
+        gain, on_new_text = f", no better than {_counting(lowest)}", ""
+    elif first.against_counting.loses and control.counting is not None:
+        # a model that loses to counting is no baseline that a gain could be against
+        gain, on_new_text = "" if control.ties else _against_control(lowest), ""
     elif of and of.first != rows[0].source.member.reference:
         gain = ""  # changes of means are against the first row of the first model
     if len(sources) > (1 if of is None else of.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{hardly}{flaw}"
+        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{unsure}{flaw}"
         return (
             f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {found}{lower}"
         )
     ties = "".join(
         f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties
     )
-    compared = f"{gain}{'' if loses_to_counting else _on_new_text(lowest, gain)}" or lower
+    compared = f"{gain}{on_new_text}" or lower
     return (
-        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{hardly}{ties}{flaw}"
+        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{unsure}{ties}{flaw}"
     )
 
 
@@ -89,15 +93,21 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     text, lowest = _text(sources), _lowest(rows)
     if lowest is None:
         return f"Memory tried on {text}"
-    if loses(*lowest.against_counting):
+    control = lowest.against_counting
+    if control.loses:
         return f"{lowest.name} is no better than counting on {text}"
     change = (lowest.over_seeds or lowest).change
     if change is None or change >= 0:
         return f"No memory gains on {text}"
-    if nearly_ties(*lowest.against_counting):
-        return f"{lowest.name} is hardly better than counting on {text}"
+    if control.ties:
+        return f"{lowest.name} is not surely better than counting on {text}"
     read_before = ", read before" if wholly_repeated(lowest.source.metrics) else ""
-    return f"{lowest.name} is best on {text}{read_before}, {tenths(-change)}% below {rows[0].name}"
+    baseline = rows[0].name
+    gain = -change
+    if rows[0].against_counting.loses and control.change is not None:
+        baseline = COUNTING
+        gain = -control.change
+    return f"{lowest.name} is best on {text}{read_before}, {tenths(gain)}% below {baseline}"
 
 
 def _text(sources: Sequence[Source]) -> str:
@@ -146,13 +156,19 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 
 def _counting(row: Row) -> str:
-    """`counting (50.00)`, or `counting on new text (22.08)` if perplexities on new text are
-    compared.
+    """`counting (50.00)`, or `counting on new text (22.10, counting 22.08)` if perplexities on new
+    text are compared.
     """
-    value, limit = row.against_counting
-    assert limit is not None, "there is no control"
-    on_new_text = "" if isclose(inf if value is None else value, row.typical) else " on new text"
-    return f"counting{on_new_text} ({measured(limit, 'perplexity')})"
+    return row.against_counting.words(lambda value: measured(value, "perplexity"))
+
+
+def _against_control(row: Row) -> str:
+    """`, 5.3% [2.1%, 8.0%] below counting (50.00)`, of a row that beats its control."""
+    control = row.against_counting
+    assert control.change is not None, "there is a control, and the row beats it"
+    edges = [f"{tenths(-edge)}%" for edge in reversed(control.interval or ())]
+    around = f" [{', '.join(edges)}]" if edges else ""
+    return f", {tenths(-control.change)}%{around} below {_counting(row)}"
 
 
 Figures = Mapping[str, Any]
@@ -180,7 +196,7 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     caption += "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
     caption += " Ties: above it by chance, perhaps." if any(row.ties for row in rows) else ""
     caption += (
-        " Counting: a trigram of what the row may read, to be beaten."
+        " Counting: a trigram of what the row may read, to be beaten; behind it the change of a row that may not."
         if COUNTING in measures
         else ""
     )
@@ -206,7 +222,7 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
 def _result(row: Row, measures: Sequence[str]) -> tables.Row:
     cells = [Cell(row.name, mark=" ".join(["best"] * row.best + ["ties"] * row.ties))]
     for measure in measures:
-        cells.append(figure(shown(row, measure), measure))
+        cells.append(figure(shown(row, measure), measure, _unsure(row, measure)))
         if measure == "perplexity":
             cells.append(
                 Cell("diverges")
@@ -216,6 +232,16 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
         elif measure == NEW_TEXT:
             cells.append(change(row.change_on_new_text, row.interval_on_new_text))
     return tables.Row(cells, row.notes, row.best)
+
+
+def _unsure(row: Row, measure: str) -> str:
+    """`-2.4% [-5.2, +0.4]` behind the control of a row that does not surely beat it."""
+    control = row.against_counting
+    compared = COUNTING_ON_NEW_TEXT if control.on_new_text else COUNTING
+    is_sure = not control.loses and not control.ties
+    if measure != compared or is_sure or control.interval is None:
+        return ""
+    return change(control.change, control.interval).plain
 
 
 def ranking_table(ranking: Ranking) -> Table:

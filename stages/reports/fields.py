@@ -44,19 +44,6 @@ def repeated_share(report: Figures) -> float:
     return float((report.get("outside_repeated_paragraphs") or {}).get("repeated_share") or 0)
 
 
-def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, float | None]:
-    """Perplexity of a row and of its control, on the same text.
-
-    Both are on new text if some of the text was read before, since counting reproduces known text
-    exactly. A row without a figure on new text (a shut gate) is compared on all of the text.
-    """
-    outside = report["outside_repeated_paragraphs"]["rows"] if repeated_share(report) else []
-    new = {one["row"]: one["perplexity"] for one in outside}
-    if row["row"] in new and counting_on_new_text(row) is not None:
-        return new[row["row"]], counting_on_new_text(row)
-    return row["perplexity"], counting(row)
-
-
 def baseline_name(report: Figures) -> str:
     """Name of the baseline's row: `plain (model/0123456789ab)`; with its report if both have the
     same model.
@@ -92,7 +79,8 @@ FIELDS = {
     "method": "The method that the model was trained with.",
     "rows": "The same figures of every row: `plain` first (of a model with a gate `spalm`), then the memory asked for, "
     "then what it is compared with. `control` is counting in what the row reads: the `texts`, `past`, the `weight` of "
-    "what was scored so far, `perplexity`, `perplexity_on_new_text`; `orders` of `--count-orders`.",
+    "what was scored so far, `perplexity`, `perplexity_on_new_text`; `interval` and `interval_on_new_text` of the row's "
+    "change against it; `orders` of `--count-orders`.",
     "trigram": "A trigram of the model's training text: `perplexity`, `perplexity_on_new_text`.",
     "training": "`passes` of the model over its text; whether validation was `still_falling`.",
     "valid_perplexity": "What training ended with.",

@@ -103,7 +103,7 @@ def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(
 def test_what_does_not_beat_counting_is_said_under_the_means() -> None:
     figures = {"n": 2, "mean": 72.0, "deviation": 1.0, "interval": [71.0, 73.0]}
     rows = [{"row": "knn-lm", "perplexity": figures, "change": None, "counting": 24.7}]
-    rows[0]["against_counting"] = (72.0, 24.7)
+    rows[0]["against_counting"] = {"perplexity": 72.0, "counting": 24.7}
     group = {"method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"], "rows": rows}
     found = {"split": "test", "confidence": 0.95, "unknown_rate": None, "groups": [group]}
     head, _, _, caption, first, *_, last = groups_text(found).splitlines()

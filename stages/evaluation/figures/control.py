@@ -6,13 +6,14 @@ beforehand makes one trigram of joined counts. The scored tokens make another, w
 reads. Both are mixed with one weight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.figures.intervals import UnitFiles
 from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from stages.evaluation.figures.places import LastWords, counted_tokens
 from stages.evaluation.figures.texts import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 TRIGRAM = 3
+NEW_TEXT = "perplexity_on_new_text"
 
 
 class Reads(NamedTuple):
@@ -45,6 +47,8 @@ class Reads(NamedTuple):
     past: Past | None = None
     """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache.
     """
+    past_tokens: int | None = None
+    """Tokens of the past that its largest cache holds; None: all of them."""
 
 
 @dataclass
@@ -72,18 +76,18 @@ class Counting:
         """Figures of a trigram of the model's training text, JSON; None if `control` has no
         figures.
         """
-        found = self.control(Reads())
-        if found is None or found["perplexity"] is None:
-            return None
-        figures = {name: found[name] for name in ("nll", "perplexity", "perplexity_on_new_text")}
-        return {**found["texts"][0], **figures}
+        return learned_text_figures(self.control(Reads()))
 
     def of_order(self, order: int) -> "Counting":
         """The same controls with longer or shorter n-grams, before anything is counted."""
         return replace(self, order=order, _p={}, _counted={})
 
-    def reads(self, row: "MemoryRow | None") -> Reads:
-        """Texts that a row may read; None: the model without memories."""
+    def reads(self, row: "MemoryRow | None", readings: Sequence[Mapping[str, Any]] = ()) -> Reads:
+        """Texts that a row may read; None: the model without memories.
+
+        Args:
+            readings: the readings of the row, with the numbers that were chosen, as reported.
+        """
         settings: list[SourceSettings] = []
         for source in row.sources if row else ():
             settings += source.reading.source_settings
@@ -98,7 +102,22 @@ class Counting:
         past: Past | None = "document" if "document" in pasts else None
         if "stream" in pasts:
             past = "stream"
-        return Reads(tuple(datastores.values()), tuple(dict.fromkeys(roles)), past)
+        past_tokens = self._past_tokens(row, readings) if past is not None else None
+        return Reads(tuple(datastores.values()), tuple(dict.fromkeys(roles)), past, past_tokens)
+
+    def _past_tokens(
+        self, row: "MemoryRow | None", readings: Sequence[Mapping[str, Any]]
+    ) -> int | None:
+        """The most tokens back that a cache of a row reads; None: all of them."""
+        sizes = [0]
+        for source, reported in zip(row.sources if row else (), readings, strict=False):
+            for settings in source.reading.source_settings:
+                if settings.past(self.reset) is None:
+                    continue
+                # a size that is not reported may be any
+                size = reported.get(settings.amount) if settings.limits_past else None
+                sizes.append(self._tokens(self.split) if size is None else int(size))
+        return max(sizes) if 0 < max(sizes) < self._tokens(self.split) else None
 
     def control(self, reads: Reads) -> dict[str, Any] | None:
         """The control of a row, JSON.
@@ -116,6 +135,7 @@ class Counting:
         found: dict[str, Any] = {
             "texts": listed,
             "past": reads.past,
+            **({} if reads.past_tokens is None else {"past_tokens": reads.past_tokens}),
             "weight": None,
             "tune_split": None,
         }
@@ -124,19 +144,24 @@ class Counting:
         )
         if costs_much or len(self._texts(self.split, reads)) < len(texts):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
-        if not texts:
+        if texts and reads.past is not None:
+            found["tune_split"] = self._fitted_on()
+            found["weight"] = self._weight(reads, found["tune_split"])
+        return {**found, **self._figures(self.nats(reads, found))}
+
+    def nats(self, reads: Reads, control: Mapping[str, Any]) -> np.ndarray:
+        """Nats of every token under a control that has figures, float64 [T]."""
+        if not self._known_texts(reads):
             p = self._counting_on(self.split, reads)
         elif reads.past is None:
             p = self._beforehand(self.split, reads)
         else:
-            found["tune_split"] = self._fitted_on()
-            found["weight"] = self._weight(reads, found["tune_split"])
             p = mixed(
                 self._beforehand(self.split, reads),
                 self._counting_on(self.split, reads),
-                found["weight"],
+                control["weight"],
             )
-        return {**found, **self._figures(-np.log(p))}
+        return -np.log(p)
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
         """Figures of the counted tokens, from the nats [T] of all tokens."""
@@ -186,11 +211,11 @@ class Counting:
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
         """Probabilities from counts in the tokens scored before each token, float64 [T]."""
-        key = ("counting on", split, reads.past)
+        key = ("counting on", split, reads.past, reads.past_tokens)
         if key not in self._p:
             anew = reads.past == "document"
             stream = self._stream(split, "document" if anew else self.reset)
-            self._p[key] = counting_on(stream, *self._counted_as, anew)
+            self._p[key] = counting_on(stream, *self._counted_as, anew, reads.past_tokens)
         return self._p[key]
 
     def _ngrams(self, texts: list[KnownText]) -> Ngrams:
@@ -245,6 +270,89 @@ class Counting:
         """Order of the n-grams, the token before a text, and the size of the vocabulary."""
         metrics = self.read["tokens"].metrics
         return self.order, start_id(metrics), int(metrics["vocabulary_size"])
+
+
+class RowControl(NamedTuple):
+    """The control of a row: the best n-gram, if n-grams of several orders were counted."""
+
+    figures: dict[str, Any] | None
+    """As of `Counting.control`. With several orders `orders` has the figures of all; `order` and
+    `order_on_new_text` say which is best there.
+    """
+    nats: np.ndarray | None
+    """Its nats in each document or block, float64 [GROUPS, U]; None if it has no figures."""
+
+    @classmethod
+    def best(
+        cls, controls: Mapping[int, dict[str, Any] | None], nats: Mapping[int, np.ndarray]
+    ) -> "RowControl":
+        """The best of several orders; the first of equals.
+
+        On all text and on new text the best order may be another one: long n-grams are best at text
+        that was read before.
+
+        Args:
+            controls: figures by order.
+            nats: sums over documents or blocks by order, float64 [GROUPS, U].
+        """
+        known = {order: control for order, control in controls.items() if control is not None}
+        if not known:
+            return cls(None, None)
+        order = _best_order(known, "perplexity")
+        order_on_new_text = _best_order(known, NEW_TEXT)
+        figures = {**known[order], NEW_TEXT: known[order_on_new_text][NEW_TEXT]}
+        if len(known) > 1:
+            figures |= {"order": order, "order_on_new_text": order_on_new_text}
+            figures["orders"] = {
+                str(number): {name: control[name] for name in ("perplexity", NEW_TEXT)}
+                for number, control in known.items()
+            }
+        if order not in nats:
+            return cls(figures, None)
+        return cls(figures, np.stack([nats[order][0], nats[order_on_new_text][1]]))
+
+
+def _best_order(controls: Mapping[int, Mapping[str, Any]], figure: str) -> int:
+    """The order with the lowest figure; the first order if no figure is known."""
+    return min(
+        controls, key=lambda n: np.inf if controls[n][figure] is None else controls[n][figure]
+    )
+
+
+def row_controls(
+    counting: Counting,
+    orders: Sequence[int],
+    reads: Mapping[str, Reads],
+    files: UnitFiles | None = None,
+) -> dict[str, RowControl]:
+    """Controls of rows, by name.
+
+    Args:
+        orders: orders of n-grams besides that of `counting`.
+        reads: texts that each row may read.
+        files: sums the nats of controls over documents or blocks; None: no sums.
+    """
+    controls: dict[str, dict[int, dict[str, Any] | None]] = {name: {} for name in reads}
+    nats: dict[str, dict[int, np.ndarray]] = {name: {} for name in reads}
+    # one order after the other, so that memory holds the counts of one
+    for order in dict.fromkeys((counting.order, *orders)):
+        of_order = counting if order == counting.order else counting.of_order(order)
+        for name, texts in reads.items():
+            control = of_order.control(texts)
+            controls[name][order] = control
+            if files is not None and control is not None and control["perplexity"] is not None:
+                nats[name][order] = files.of_split(of_order.nats(texts, control)).nll[:, 0]
+    return {name: RowControl.best(controls[name], nats[name]) for name in reads}
+
+
+def learned_text_figures(control: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Figures of the control that counts in the model's training text alone, with the name of that
+    text; JSON. None if it has no figures.
+    """
+    if control is None or control["perplexity"] is None:
+        return None
+    figures = {name: control[name] for name in ("nll", "perplexity", NEW_TEXT)}
+    return {**control["texts"][0], **figures}
 
 
 EVEN = 0.5

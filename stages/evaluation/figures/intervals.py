@@ -24,6 +24,9 @@ from stages.reporting import Progress, unheard
 
 DRAWS_AT_ONCE = 1 << 22
 
+Interval = list[float] | None
+"""Edges of a confidence interval; None if there is none."""
+
 
 @dataclass(frozen=True)
 class Bootstrap:
@@ -173,6 +176,13 @@ class UnitFiles:
         total.add(*self._sums(self.units.places.read(0, n), scores.nll(0, n)[None]))
         return total
 
+    def of_split(self, nll: np.ndarray) -> UnitSums:
+        """The sums of one row; `nll`: nats [T] of all tokens of the split, counted or not."""
+        places = self.units.places.read(0, len(self.units.places))
+        total = UnitSums.nothing(1, self.units.count)
+        total.add(*self._sums(places, nll[None, places]))
+        return total
+
     def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
         """The first unit of some tokens, and the sums from that unit to their last; nll float64 [R,
         n].
@@ -235,6 +245,23 @@ def change_intervals(
     }
 
 
+def control_intervals(sums: UnitSums, controls: np.ndarray) -> list[tuple[Interval, Interval]]:
+    """Confidence intervals of the change of each row's perplexity against its control's.
+
+    Args:
+        sums: sums of the rows.
+        controls: sums of nats of their controls, float64 [GROUPS, R, U]; NaN for a row without one.
+    Returns: for each row the interval on all text, and on new text, in shares of perplexity.
+    """
+    held = sums.tokens[0] > 0
+    if not held.any():
+        return [(None, None)] * sums.nll.shape[1]
+    everywhere, on_new_text = _intervals(
+        Bootstrap(), sums.nll[..., held], controls[..., held], sums.tokens[:, held]
+    )
+    return list(zip(everywhere, on_new_text, strict=True))
+
+
 def _intervals(
     bootstrap: Bootstrap, rows: np.ndarray, first: np.ndarray, tokens: np.ndarray
 ) -> list[list[list[float] | None]]:
@@ -242,7 +269,7 @@ def _intervals(
 
     Args:
         rows: sums of nats in each of U units, float64 [G, R, U].
-        first: sums of the baseline, float64 [G, 1, U].
+        first: sums of the baseline, float64 [G, 1, U], or of one for each row, [G, R, U].
         tokens: number of tokens in each sum, float64 [G, U].
     """
     groups, count = rows.shape[:2]

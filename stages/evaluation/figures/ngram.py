@@ -123,7 +123,12 @@ class _Order:
 
 
 def counting_on(
-    stream: "Pieces", n: int, start: int, vocabulary: int, anew: bool = True
+    stream: "Pieces",
+    n: int,
+    start: int,
+    vocabulary: int,
+    anew: bool = True,
+    limit: int | None = None,
 ) -> np.ndarray:
     """Probability of each token of a text from n-grams counted in the tokens before it, float64
     [T].
@@ -134,6 +139,7 @@ def counting_on(
     Args:
         n: order, 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
         anew: whether counts, like contexts, start again at each piece.
+        limit: number of tokens before each token that are counted; None: all of them.
 
     >>> counting_on(Pieces(np.array([1, 1, 2])), 1, start=0, vocabulary=4).tolist()  # 1/4, (1 + 1/4) / 2, (0 + 1/4) / 3
     [0.25, 0.625, 0.08333333333333333]
@@ -146,14 +152,65 @@ def counting_on(
         contexts = np.unique(
             contexts * vocabulary + stream.back(length, start), return_inverse=True
         )[1]
-        total, order, begins = ranks(contexts)
-        gram = ranks(contexts * vocabulary + stream.ids.astype(np.int64)).rank
-        new = gram[order] == 0
-        before = np.cumsum(new) - new
-        types = np.empty_like(total)
-        types[order] = before - before[begins]
-        p = Counts(gram, total, types).interpolated(p)
+        grams = contexts * vocabulary + stream.ids.astype(np.int64)
+        counts = _counts_before(contexts, grams)
+        if limit is not None:
+            counts = _counts_of_last(contexts, grams, counts, limit)
+        p = counts.interpolated(p)
     return p
+
+
+def _counts_before(contexts: np.ndarray, grams: np.ndarray) -> Counts:
+    """Counts in all tokens before each token; numbers of contexts and grams, int64 [T] each."""
+    total, order, begins = ranks(contexts)
+    gram = ranks(grams).rank
+    new = gram[order] == 0
+    before = np.cumsum(new) - new
+    types = np.empty_like(total)
+    types[order] = before - before[begins]
+    return Counts(gram, total, types)
+
+
+def _counts_of_last(contexts: np.ndarray, grams: np.ndarray, before: Counts, limit: int) -> Counts:
+    """Counts in the last `limit` tokens before each token.
+
+    Token j is counted for the tokens up to j + limit. So the counts are those of all tokens before,
+    less those that have left. A type leaves when its latest token does. Each token therefore holds
+    its type until the same gram comes again, or until it leaves itself, whichever is earlier.
+
+    Args:
+        before: counts in all tokens before each token.
+
+    >>> ids = np.array([1, 2, 1])
+    >>> zeros = np.zeros(3, np.int64)
+    >>> counts = _counts_of_last(zeros, ids, _counts_before(zeros, ids), limit=1)
+    >>> counts.total.tolist(), counts.types.tolist(), counts.gram.tolist()
+    ([0, 1, 1], [0, 1, 1], [0, 0, 0])
+    """
+    places = np.arange(len(grams))
+    last = places + limit
+    order = np.argsort(grams, kind="stable")
+    again = np.full(len(grams), len(grams))
+    is_same = grams[order[1:]] == grams[order[:-1]]
+    again[order[:-1][is_same]] = order[1:][is_same]
+    held_until = np.minimum(again, last)
+    return Counts(
+        before.gram - _num_ended(grams, last),
+        before.total - _num_ended(contexts, last),
+        # all earlier tokens of the context, less those that hold their type no longer
+        before.total - _num_ended(contexts, held_until),
+    )
+
+
+def _num_ended(groups: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """For each place t, the number of members of its group whose `last` is before t; int64 [T]."""
+    places = np.arange(len(groups))
+    numbers = np.unique(groups, return_inverse=True)[1]
+    # one number for a pair of a group and a place, in the order of both
+    width = len(groups) + 1
+    ends = np.sort(numbers * width + np.minimum(last, len(groups)))
+    begins = np.searchsorted(ends, numbers * width)
+    return np.searchsorted(ends, numbers * width + places) - begins
 
 
 def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
-from stages.reports.fields import counting, held_against_counting
+from stages.reports.counting import AgainstCounting, against_counting
+from stages.reports.fields import counting
 
 
 class Spread(NamedTuple):
@@ -156,18 +157,28 @@ def _row(
     shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
     # run by run, so that the effect of a seed on both is not counted as a difference
     compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
-    pairs = [
-        held_against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)
-    ]
+    pairs = [against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)]
     return {
         "row": name,
         "perplexity": spread(values, confidence)._asdict(),
         "change": spread(shares, confidence)._asdict() if compared else None,
         "counting": _mean([counting(row) for row in rows]),
-        "against_counting": None
-        if None in (means := tuple(map(_mean, zip(*pairs, strict=True))))
-        else means,
+        "against_counting": _mean_pair(pairs, confidence)._asdict(),
     }
+
+
+def _mean_pair(pairs: Sequence[AgainstCounting], confidence: float) -> AgainstCounting:
+    """Means over the seeds of a row and of its control; its interval is of the mean change, run by
+    run.
+    """
+    perplexity = _mean([pair.perplexity for pair in pairs])
+    control = _mean([pair.counting for pair in pairs])
+    on_new_text = all(pair.on_new_text for pair in pairs)
+    if control is None:
+        return AgainstCounting()
+    changes = [pair.change for pair in pairs if pair.change is not None]
+    interval = spread(changes, confidence).interval if len(changes) == len(pairs) else None
+    return AgainstCounting(perplexity, control, interval, on_new_text)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -40,9 +40,6 @@ class Remark(NamedTuple):
 
 HARDLY_BETTER = 0.95
 """Share of the trigram's perplexity above which a model is hardly better than counting."""
-TIES_COUNTING = 0.98
-"""Share of its control's perplexity above which a row that beats it is taken to tie with counting.
-"""
 FEW_UNITS = 20
 """Number of documents or blocks below which an interval is rough."""
 UNEVEN = 1.25

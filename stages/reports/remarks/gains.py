@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.fields import PLAIN, SHUT, counting, held_against_counting, repeated_share
+from stages.reports.counting import AgainstCounting, against_counting, beats
+from stages.reports.fields import PLAIN, SHUT, counting, repeated_share
 from stages.reports.remarks import (
     FEW_UNITS,
     HARDLY_BETTER,
     NOTABLY_REPEATED,
-    TIES_COUNTING,
     Figures,
     Finding,
 )
+from stages.reports.tables import change
 
 HALF = 0.5
 """Share of tokens searched for, whose perplexity a remark reports."""
@@ -54,27 +55,9 @@ def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
 # Counting
 
 
-def loses(value: float | None, limit: float | None) -> bool:
-    """Whether a perplexity does not beat its control; False without a control."""
-    return limit is not None and not _beats(value, limit)
-
-
-def nearly_ties(value: float | None, limit: float | None) -> bool:
-    """Whether a perplexity beats its control, but by less than 2 %."""
-    return limit is not None and _beats(value, limit) and not _beats(value, limit * TIES_COUNTING)
-
-
-def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
-    """Perplexities of a row and of its control (`held_against_counting`), if the row does not beat
-    it; else None.
-    """
-    value, limit = held_against_counting(report, row)
-    return (value, limit) if limit is not None and loses(value, limit) else None
-
-
-def against_counting(report: Figures) -> Iterator[Finding]:
+def counting_control(report: Figures) -> Iterator[Finding]:
     """A model that hardly beats a trigram of its training text, and rows that do not beat their
-    control.
+    control, or perhaps by chance alone.
     """
     rows, found = _fair_rows(report, report["rows"]), _trigram(report)
     if found is not None:
@@ -86,29 +69,37 @@ def against_counting(report: Figures) -> Iterator[Finding]:
             "limit": f"{number(limit)}{on_new_text}",
             "remedy": _remedy(report),
         }
-        if not _beats(first["perplexity"], limit):
+        if not beats(first["perplexity"], limit):
             # The trigram is the control of the model's own row, so that row is left out.
-            losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
+            losing = [row["row"] for row in rows[1:] if against_counting(report, row).loses]
             yield "worse-than-trigram", {**values, "rest": _rest(others, limit, losing)}
             return
-        if not _beats(first["perplexity"], limit * HARDLY_BETTER):
+        if not beats(first["perplexity"], limit * HARDLY_BETTER):
             yield "hardly-better-than-trigram", {**values, "rest": _rest(others, limit, ())}
         elif counting(report["rows"][0]) is None:  # otherwise a column of the table shows it
             figure = f" ({number(limit)} on new text)" if new else ""
             yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": figure}
-    losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
-    beaten = [
-        f"{name} ({_value(pair[0])}, counting {number(pair[1])})"
-        for name, pair in losses
-        if pair is not None
-    ]
+    pairs = {row["row"]: against_counting(report, row) for row in rows}
+    new_text = " on new text" if repeated_share(report) else ""
+    beaten = [_beside(name, pair) for name, pair in pairs.items() if pair.loses]
     if beaten:
         do, they = ("does", "it") if len(beaten) == 1 else ("do", "they")
-        new_text = " on new text" if repeated_share(report) else ""
         yield (
             "worse-than-counting",
             {"rows": joined(beaten), "do": do, "they": they, "new": new_text},
         )
+    tying = [_beside(name, pair) for name, pair in pairs.items() if pair.ties]
+    if tying:
+        are = "is" if len(tying) == 1 else "are"
+        yield "ties-with-counting", {"rows": joined(tying), "are": are, "new": new_text}
+
+
+def _beside(name: str, pair: AgainstCounting) -> str:
+    """`exact (26.99, counting 27.66: -2.4% [-5.2, +0.4])`."""
+    row = "diverges" if pair.perplexity is None else number(pair.perplexity)
+    control = "" if pair.counting is None else number(pair.counting)
+    moved = f": {change(pair.change, pair.interval).plain}" if pair.interval else ""
+    return f"{name} ({row}, counting {control}{moved})"
 
 
 def row_worse_than_trigram(report: Figures, name: str) -> bool:
@@ -117,7 +108,7 @@ def row_worse_than_trigram(report: Figures, name: str) -> bool:
     """
     found = _trigram(report)
     return found is not None and any(
-        row["row"] == name and not _beats(row["perplexity"], found[1]) for row in found[0]
+        row["row"] == name and not beats(row["perplexity"], found[1]) for row in found[0]
     )
 
 
@@ -145,8 +136,8 @@ def _rest(others: Sequence[Figures], limit: float, losing: Sequence[str]) -> str
         return "; nor is any other row"
     if losing:
         return f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
-    if others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
-        slightly = any(_beats(row["perplexity"], limit) for row in others)
+    if others and not any(beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
+        slightly = any(beats(row["perplexity"], limit) for row in others)
         return "; no other row is by more than a little" if slightly else "; nor is any other row"
     return ""
 
@@ -352,18 +343,14 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 def over_seeds(found: Figures) -> Iterator[Finding]:
     """Rows whose mean over seeds does not beat, or hardly beats, the mean of their control."""
     for group in found["groups"]:
-        pairs = {
-            row["row"]: row["against_counting"]
-            for row in group["rows"]
-            if row["against_counting"] is not None
-        }
-        if beaten := [name for name, pair in pairs.items() if loses(*pair)]:
+        pairs = {row["row"]: AgainstCounting(**row["against_counting"]) for row in group["rows"]}
+        if beaten := [name for name, pair in pairs.items() if pair.loses]:
             do = "does" if len(beaten) == 1 else "do"
             yield (
                 "seeds-worse-than-counting",
                 {"label": group["label"], "rows": joined(beaten), "do": do},
             )
-        if tying := [name for name, pair in pairs.items() if nearly_ties(*pair)]:
+        if tying := [name for name, pair in pairs.items() if pair.ties]:
             are = "is" if len(tying) == 1 else "are"
             yield (
                 "seeds-tie-with-counting",
@@ -374,11 +361,3 @@ def over_seeds(found: Figures) -> Iterator[Finding]:
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Rows that read a model as it was trained to be read; the first represents the model."""
     return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
-
-
-def _beats(perplexity: float | None, limit: float) -> bool:
-    return perplexity is not None and perplexity < limit
-
-
-def _value(perplexity: float | None) -> str:
-    return "diverges" if perplexity is None else number(perplexity)

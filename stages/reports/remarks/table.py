@@ -37,9 +37,16 @@ SENTENCES = {
             "{made} was made of the text that is scored (--exclude {exclude}): this is no result for new text. A "
             "token may not find {rows}, but finds {others}."
         ),
+        "tuned-on-scored": (
+            "{numbers} were tuned on {split}, the text that is scored: this is no result for other text "
+            "(--tune-split valid)."
+        ),
         "seeds-worse-than-counting": "{label}: {rows} {do} not beat counting in the same text, by the mean.",
     },
     CAUTION: {
+        "ties-with-counting": (
+            "{rows} {are} not surely better than counting{new}: on other text the order may be the reverse."
+        ),
         "hardly-better-than-trigram": "{row} is hardly better than counting ({limit}){rest}. {remedy}",
         "unlike-baseline": "{model} is no fair baseline: the model here differs in more than its memory ({differs}).",
         "no-fair-baseline": (
@@ -92,7 +99,7 @@ SENTENCES = {
         "unknown-rates": (
             "{a} of A's tokens and {b} of B's are <unk>, which is easier to predict than the words behind it."
         ),
-        "seeds-tie-with-counting": "{label}: {rows} {are} hardly better than counting in the same text, by the mean.",
+        "seeds-tie-with-counting": "{label}: {rows} {are} not surely better than counting in the same text, by the mean.",
     },
     NOTE: {
         "more-memory-gains-on-scored": (
@@ -152,13 +159,17 @@ SENTENCES = {
     },
 }
 """Sentences by code, the most severe first: the order of remarks."""
-SHORT = {"undertrained": "undertrained", "uneven-valid": "valid is {harder}"}
+SHORT = {
+    "tuned-on-scored": "tuned on {split}",
+    "undertrained": "undertrained",
+    "uneven-valid": "valid is {harder}",
+}
 """Short forms of some for titles."""
 CODES = [code for texts in SENTENCES.values() for code in texts]
 
 REPORT: Sequence[Condition] = (
     gains.gate_gains_nothing,
-    gains.against_counting,
+    gains.counting_control,
     gains.compared_with,
     gains.intervals,
     gains.ties,
@@ -167,6 +178,7 @@ REPORT: Sequence[Condition] = (
     gains.pointers_followed,
     gains.counted_texts,
     gains.counted_orders,
+    tuning.tuned_on_scored,
     tuning.tuned_numbers,
     tuning.more_gains_on_scored,
     scored_text.training_text,

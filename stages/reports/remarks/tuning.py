@@ -87,6 +87,17 @@ def tuned_numbers(report: Figures) -> Iterator[Finding]:
             yield "more-memory-gains", grown
 
 
+def tuned_on_scored(report: Figures) -> Iterator[Finding]:
+    """Numbers of a memory that were chosen on the text that is scored."""
+    split = (report.get("tuning") or {}).get("split")
+    if split is None or split != report["split"]:
+        return
+    tuned = [memory for row in report["rows"] for memory in row.get("memories") or ()]
+    names = [name for memory in tuned for name in memory.get("tuned") or ()]
+    if names:
+        yield "tuned-on-scored", {"numbers": joined(list(dict.fromkeys(names))), "split": split}
+
+
 def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
     """Memories that still gained on the scored split, if nothing was tuned; that split must not
     decide settings.

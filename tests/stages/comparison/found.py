@@ -44,7 +44,7 @@ def side(row: str, perplexity: float) -> dict[str, Any]:
         "row": row,
         "nll": 4.0,
         "perplexity": perplexity,
-        "against_counting": (perplexity, None),
+        "against_counting": {"perplexity": perplexity},
         "bits_per_character": 2.0,
         "word_perplexity": 9.0,
     }

@@ -43,7 +43,7 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
     ("counting", "told"),
     [
         (900.0, "; counting in what it reads (900)"),
-        (113.0, ", hardly better than counting in what it reads (113)"),
+        (113.0, ", not surely better than counting in what it reads (113)"),
         (1.5, ", no better than counting in what it reads (1.5)"),
         (None, ""),
     ],
@@ -52,7 +52,11 @@ def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(
     counting: float | None, told: str
 ) -> None:
     found = FOUND | {
-        "a": {**FOUND["a"], "perplexity": 112.8, "against_counting": (112.8, counting)}
+        "a": {
+            **FOUND["a"],
+            "perplexity": 112.8,
+            "against_counting": {"perplexity": 112.8, "counting": counting},
+        }
     }
     assert next(iter(sentences(found))).endswith(f", perplexity 112.8{told}")
     assert f"perplexity{told}" in "".join(Outline(page(found)).text)

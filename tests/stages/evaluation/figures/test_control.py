@@ -224,10 +224,11 @@ def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     ).artifact
     found = json.loads(report.file("metrics.json").read_text())
     counting, held = Counting(read, "test"), (index.input("datastore"),)
-    expected = [Reads(), Reads(held, past="stream"), Reads(held), Reads(past="stream")]
+    cache = {"past": "stream", "past_tokens": 20}
+    expected = [Reads(), Reads(held, **cache), Reads(held), Reads(**cache)]
     outside = np.isin(np.arange(35), np.flatnonzero(_outside(read, other)))
     counting.outside = outside
-    assert [row["control"] for row in found["rows"]] == [
+    assert [_figures(row["control"]) for row in found["rows"]] == [
         counting.control(reads) for reads in expected
     ]
     assert found["trigram"] == counting.trigram()
@@ -255,15 +256,73 @@ def test_other_orders_are_counted_where_they_are_asked_for(read, store):
         row["control"] for row in json.loads(report.file("metrics.json").read_text())["rows"][:2]
     )
     known, ids = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
-    for n in (2, 5):
+    by_order = {}
+    for n in (2, 3, 5):
         p = [
             slow.probability(w, h, slow.events(known, n, EOS), VOCABULARY)
             for h, w in slow.events(ids, n, EOS)
         ]
-        assert plain["orders"][str(n)]["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
-    assert plain["perplexity"] not in (one["perplexity"] for one in plain["orders"].values())
-    assert cache["orders"].keys() == {"2", "5"} and cache["orders"]["5"] != plain["orders"]["5"]
-    assert "counted-orders" in json.loads(report.file("metrics.json").read_text())["remarks"]
+        by_order[n] = perplexity(p)
+        assert plain["orders"][str(n)]["perplexity"] == pytest.approx(by_order[n], rel=1e-9)
+    # the best of them is what the row must beat
+    assert plain["order"] == min(by_order, key=by_order.__getitem__) != 3
+    assert plain["perplexity"] == pytest.approx(min(by_order.values()), rel=1e-9)
+    assert cache["orders"].keys() == {"2", "3", "5"}
+    assert cache["orders"]["5"] != plain["orders"]["5"]
+    found = json.loads(report.file("metrics.json").read_text())
+    assert found["trigram"]["perplexity"] == plain["perplexity"]
+    assert "counted-orders" in found["remarks"]
+
+
+def test_a_row_that_reads_a_limited_cache_counts_as_far_back(read, store):
+    sizes = ("long:size=5,theta=0.5,lambda=0.2", "long:size=3/9,theta=0.5,lambda=0.2")
+    for spec, limits in zip(sizes, ({5}, {3, 9}), strict=True):
+        config = EvaluateConfig(memory=(spec,))
+        references = {"source": read["model"].reference}
+        report = make(Evaluate(), config, references, store, Execution()).artifact
+        row = json.loads(report.file("metrics.json").read_text())["rows"][1]
+        (memory,), control = row["memories"], row["control"]
+        assert control["past_tokens"] == memory["size"] and memory["size"] in limits
+        ids, train = ids_of(read["tokens"], "test"), ids_of(read["tokens"], "train")
+        scored, limit = events(ids), memory["size"]
+        before = by(lambda place, train=train: events(train), scored)
+        on = by(lambda place, scored=scored, n=limit: scored[max(0, place - n) : place], scored)
+        weight = control["weight"]
+        p = [(1 - weight) * a + weight * b for a, b in zip(before, on, strict=True)]
+        assert control["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
+
+
+def test_the_change_against_counting_has_the_interval_of_an_independent_bootstrap(
+    read, other, store, monkeypatch
+):
+    """Documents are drawn in a loop; sums of a row come from its saved scores."""
+    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+    index = made(store, BuildIndex(), IndexConfig(), source=stored(read, other, fraction=0.5))
+    config = EvaluateConfig(
+        memory=("external:k=4,temperature=1,lambda=0.3",), save_token_scores=True
+    )
+    report = make(Evaluate(), config, {"source": index.reference}, store, Execution()).artifact
+    control = json.loads(report.file("metrics.json").read_text())["rows"][1]["control"]
+
+    train, test = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
+    rows = ids_of(other, "train")[:45]
+    p = by(lambda place: [*events(train), *events(rows)], events(test))
+    gains = -array(report, "scores.zarr", "logp").astype(float) + np.log(p)
+    documents = [slice(a, b) for a, b in pairwise(offsets_of(read["tokens"], "test"))]
+    random = np.random.default_rng(7)
+    changes = []
+    for _ in range(4000):
+        drawn = random.integers(0, len(documents), len(documents))
+        total = sum(gains[documents[number]].sum() for number in drawn)
+        tokens = sum(len(gains[documents[number]]) for number in drawn)
+        changes.append(exp(total / tokens) - 1)
+    expected = np.quantile(changes, [0.025, 0.975])
+    assert control["interval"] == pytest.approx(expected, abs=0.02)
+
+
+def _figures(control: dict) -> dict:
+    """A control without the intervals of the row's change."""
+    return {name: value for name, value in control.items() if "interval" not in name}
 
 
 def _outside(read: dict[str, Artifact], other: Artifact) -> np.ndarray:

@@ -50,6 +50,22 @@ def test_every_token_has_the_probability_of_the_recursion(case, at_once):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+@given(texts(), st.integers(1, 15), st.booleans())
+def test_counting_in_the_last_tokens_is_the_recursion_of_these(case, limit, anew):
+    _, scored, vocabulary, n = case
+    stream = of_pieces(scored)
+    found = counting_on(stream, n, START, vocabulary, anew, limit)
+    events = events_of(scored, n)
+    begins = [0] * len(events) if not anew else stream.first
+    expected = [
+        slow.probability(
+            word, context, events[max(begins[place], place - limit) : place], vocabulary
+        )
+        for place, (context, word) in enumerate(events)
+    ]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 @given(texts())
 def test_probabilities_after_every_context_sum_to_one(case):
     counted, scored, vocabulary, n = case

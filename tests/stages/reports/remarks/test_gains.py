@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stages.reports.fields import SHUT, held_against_counting
+from stages.numbers import tenths
+from stages.reports.counting import AgainstCounting, against_counting
+from stages.reports.fields import SHUT
 from stages.reports.remarks.gains import (
-    loses_to_counting,
-    nearly_ties,
     row_worse_than_trigram,
     tied,
 )
@@ -77,7 +77,8 @@ def test_a_shut_gate_has_no_figure_on_new_text_and_is_held_against_counting_on_a
 ) -> None:
     outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 600.0}], "texts": []}
     made = report(PLAIN, (SHUT, 40.0, control(limit)), outside_repeated_paragraphs=outside)
-    assert loses_to_counting(made, made["rows"][1]) == ((40.0, limit) if loses else None)
+    pair = against_counting(made, made["rows"][1])
+    assert pair == AgainstCounting(40.0, limit) and pair.loses == loses
 
 
 def test_a_row_that_does_not_beat_counting_in_what_it_reads_comes_first() -> None:
@@ -106,39 +107,56 @@ def test_of_a_model_that_learned_to_be_read_with_memory_the_row_without_is_not_h
 
 
 @pytest.mark.parametrize(
-    ("value", "beaten"),
-    [(44.8, (44.8, 24.7)), (24.7, (24.7, 24.7)), (24.6, None), (None, (None, 24.7))],
+    ("value", "loses"), [(44.8, True), (24.7, True), (24.6, False), (None, True)]
 )
-def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple | None) -> None:
+def test_a_row_is_worse_where_it_is_not_below(value: float | None, loses: bool) -> None:
     one = report(("knn-lm", value, control(24.7)))
-    assert loses_to_counting(one, one["rows"][0]) == beaten
+    assert against_counting(one, one["rows"][0]).loses == loses
 
 
 @pytest.mark.parametrize(
-    ("value", "new", "tie"),
+    ("value", "interval", "ties"),
     [
-        (16.39, 22.07, (22.07, 22.08)),
-        (10.0, 22.07, (22.07, 22.08)),
-        (16.39, 21.6, None),
-        (16.39, 22.08, None),
-        (16.39, None, None),
+        (26.99, [-0.052, 0.004], True),
+        (26.99, [-0.052, -0.001], False),
+        (27.60, [-0.005, -0.001], False),
+        (20.00, [-0.5, 0.3], True),
+        (27.70, [-0.05, 0.06], False),
+        (27.60, None, True),
+        (26.99, None, False),
+        (None, None, False),
     ],
-    ids=["both", "new text decides", "more than two in a hundred", "worse", "diverged"],
+    ids=[
+        *("by chance", "surely", "surely by little", "by much, by chance", "worse"),
+        *("by little, nobody knows", "by more, nobody knows", "diverges"),
+    ],
 )
-def test_a_row_that_hardly_beats_its_control_ties(
-    value: float, new: float | None, tie: tuple | None
+def test_a_row_ties_with_its_control_if_the_interval_holds_no_change(
+    value: float | None, interval: list[float] | None, ties: bool
 ) -> None:
-    outside = {"repeated_share": 0.3, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
+    one = report(PLAIN, ("exact", value, control(27.66, interval=interval)))
+    assert against_counting(one, one["rows"][1]).ties == ties
+    assert ("ties-with-counting" in codes(one)) == ties
+    if ties and interval is not None:
+        assert f"{tenths(interval[1], '+')}]" in text(one, "ties-with-counting")
+
+
+def test_on_new_text_the_interval_on_new_text_decides_and_both_figures_stand_there() -> None:
+    outside = {"repeated_share": 0.3, "rows": [{"row": "knn-lm", "perplexity": 21.3}], "texts": []}
+    edges = {"interval": [-0.5, -0.4], "interval_on_new_text": [-0.1, 0.1]}
     one = report(
-        PLAIN, ("knn-lm", value, control(16.44, 22.08)), outside_repeated_paragraphs=outside
+        PLAIN, ("knn-lm", 10.0, control(16.44, 22.08, **edges)), outside_repeated_paragraphs=outside
     )
-    pair = held_against_counting(one, one["rows"][1])
-    assert (pair if nearly_ties(*pair) else None) == tie
-    assert not nearly_ties(
-        *held_against_counting(
-            report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value}
-        )
-    )
+    pair = against_counting(one, one["rows"][1])
+    assert pair == AgainstCounting(21.3, 22.08, [-0.1, 0.1], True) and pair.ties
+    assert pair.words(str) == "counting on new text (21.3, counting 22.08)"
+    assert numbers(text(one, "ties-with-counting"))[:2] == [21.3, 22.08]
+
+
+def test_a_row_without_a_control_neither_loses_nor_ties() -> None:
+    one = report(("knn-lm", 16.0, None))
+    pair = against_counting(one, one["rows"][0])
+    assert (pair.loses, pair.ties, pair.change) == (False, False, None)
 
 
 def test_where_text_was_read_before_the_new_one_decides() -> None:
@@ -149,9 +167,9 @@ def test_where_text_was_read_before_the_new_one_decides() -> None:
         outside_repeated_paragraphs=outside,
         counted=9.0,
     )
-    assert loses_to_counting(one, one["rows"][1]) is None  # counting knows the other text by heart
+    assert not against_counting(one, one["rows"][1]).loses  # counting knows the other text by heart
     one["rows"][1]["control"]["perplexity_on_new_text"] = 49.0
-    assert loses_to_counting(one, one["rows"][1]) == (50.0, 49.0)
+    assert against_counting(one, one["rows"][1]) == AgainstCounting(50.0, 49.0, None, True)
     outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 85.0}], "texts": []}
     read = {**METRICS, "trigram": trigram(7.8, 90.0), "outside_repeated_paragraphs": outside}
     assert not {"worse-than-trigram"}.intersection(codes(read)) and "(90 " in text(read, "trigram")
@@ -363,7 +381,7 @@ def test_a_learned_weight_is_told_with_its_figures() -> None:
 
 def test_means_over_seeds_are_held_against_counting() -> None:
     def row(name: str, mean: float, counted: float | None) -> dict:
-        pair = None if counted is None else (mean, counted)
+        pair = AgainstCounting(mean, counted)._asdict()
         return {"row": name, "perplexity": {"mean": mean}, "change": None, "against_counting": pair}
 
     rows = [

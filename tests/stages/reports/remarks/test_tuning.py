@@ -3,7 +3,7 @@
 import pytest
 
 from stages.reports.remarks import Values
-from stages.reports.remarks.table import MODEL, remarks_on
+from stages.reports.remarks.table import MODEL, REPORT, remarks_on
 from stages.reports.remarks.tuning import more_gains_on_scored, tuned_numbers
 from tests.stages.reports.remarks.figures import METRICS, trigram
 
@@ -48,6 +48,19 @@ def found(rows, memories=(KNN,), plain=9.0, counted=None, **largest) -> dict[str
     made = list(tuned_numbers(report))
     assert len(dict(made)) == len(made)
     return dict(made)
+
+
+@pytest.mark.parametrize(("split", "is_told"), [("test", True), ("valid", False), (None, False)])
+def test_numbers_that_were_tuned_on_the_scored_text_are_no_result(split, is_told):
+    rows = [{"row": "plain", "perplexity": 9.0, "memories": []}]
+    rows.append({"row": "knn-lm", "perplexity": 8.0, "memories": [KNN]})
+    tuning = {"split": split, "plain": 9.0, "rows": [], "largest": {}}
+    report = {**METRICS, "rows": rows, "tuning": tuning, "curves": []}
+    remarks = [one for one in remarks_on(REPORT, report) if one.code == "tuned-on-scored"]
+    assert len(remarks) == is_told
+    if is_told:
+        assert remarks[0].text.startswith("temperature and lambda were tuned on test")
+        assert remarks[0].short == "tuned on test"  # the title has it
 
 
 def test_numbers_at_the_edge_are_named_with_their_values():
