@@ -4,6 +4,7 @@ data.
 
 import base64
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,20 @@ def render(template: Path, **values: Any) -> str:
         "passage": passage,
         "strength": strength,
     }
-    return environment.get_template(template.name).render(
-        chart_style=Markup(page_style()), **values
+    return _COMMANDS.sub(
+        _spelled_command,
+        environment.get_template(template.name).render(chart_style=Markup(page_style()), **values),
     )
+
+
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters of texts that command a terminal, or change the writing direction of a page."""
+
+
+def _spelled_command(command: re.Match[str]) -> str:
+    return command[0].encode("unicode_escape").decode()
 
 
 def check_page_file(option: str, path: Path, mark: str = MARK) -> None:
