@@ -48,7 +48,7 @@ def find_files(
     column: str = TEXT,
 ) -> list[str]:
     """Expand a user's names into files: directories are searched recursively, shell patterns
-    (`t/*.txt`) matched.
+    (`t/*.txt`, `t/**/*.py` at any depth) matched.
 
     Both give files in order of path. A name with pattern characters stands for itself if such a
     file exists.
@@ -84,7 +84,11 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         glob.has_magic(spec) and "\0" not in spec
     ):  # it was given in quotes, so no shell has expanded it
         # Skip broken links: one whose own name is a pattern would match itself forever.
-        matched = sorted(filter(os.path.exists, glob.glob(spec)), key=lambda one: Path(one).parts)
+        # `**` stands for folders of any depth, and would name each file's folders as well.
+        is_match = os.path.isfile if "**" in spec else os.path.exists
+        matched = sorted(
+            filter(is_match, glob.glob(spec, recursive=True)), key=lambda path: Path(path).parts
+        )
         if not matched:
             raise DataError(f"{spec} matches no file.")
         return [path for one in matched for path in _expand(one, store, left_out, column)]
@@ -156,14 +160,10 @@ def _others(folder: Path, inside: list[Path]) -> str:
     """
     endings = Counter(path.suffix for path in inside if path.suffix and not is_hidden(path))
     for ending, count in endings.most_common():
-        first = min(path for path in inside if path.suffix == ending and not is_hidden(path))
-        if _begins_as_text(folder / first):
-            place = shlex.quote(str(folder))
-            pattern = (
-                f"{place}/*{ending}"
-                if first.parent == Path()
-                else f"$(find {place} -name '*{ending}')"
-            )
+        files = sorted(path for path in inside if path.suffix == ending and not is_hidden(path))
+        # The first one may be empty, or broken.
+        if any(_begins_as_text(folder / path) for path in files[:NAMED]):
+            pattern = shlex.quote(f"{folder}/**/*{ending}")
             return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"
     return ""
 

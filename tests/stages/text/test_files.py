@@ -158,14 +158,18 @@ def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\0" if name.endswith("PNG") else b"text\n")
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert " 2 .py " in str(caught.value) and f"({tmp_path}/*.py)" in str(caught.value)
+    assert " 2 .py " in str(caught.value) and f"('{tmp_path}/**/*.py')" in str(caught.value)
+    assert len(find_files([f"{tmp_path}/**/*.py"])) == 2
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").unlink()
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert " 1 .tex " in str(caught.value) and f"($(find {tmp_path} -name '*.tex'))" in str(
-        caught.value
-    )
+    assert " 1 .tex " in str(caught.value) and f"('{tmp_path}/**/*.tex')" in str(caught.value)
+    assert find_files([f"{tmp_path}/**/*.tex"]) == [f"{tmp_path}/sub/g.tex"]
+    (tmp_path / "sub/a.tex").write_bytes(b"\0\0")
+    with pytest.raises(DataError, match=r" 2 \.tex "):
+        find_files([str(tmp_path)])
+    (tmp_path / "sub/a.tex").unlink()
     (tmp_path / "sub/g.tex").unlink()
     with pytest.raises(DataError, match=r"or \.arrow file\.$"):
         find_files([str(tmp_path)])
