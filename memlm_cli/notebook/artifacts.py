@@ -65,6 +65,15 @@ class Artifact:
 class Tokens(Artifact):
     """Text as ids."""
 
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The ids of each split, `[tokens]`, read as they are sliced."""
+        from stages.text.tokens import SPLITS, open_split
+
+        group = self._stored.zarr("tokens.zarr")
+        splits = [split for split in SPLITS if split in self.metrics["splits"]]
+        return {split: open_split(group, split).ids for split in splits}
+
 
 class Model(Artifact):
     """A language model."""

@@ -22,6 +22,8 @@ from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.progress import ConsoleReporter
 from stages.arguments import count
+from stages.artifacts.kinds import KINDS as KINDS_IN_STORE
+from stages.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,6 +233,16 @@ class Store:
         """The artifact of `kind/id`, `kind/name` or a path, with its files checked."""
         with ConsoleReporter("open", soon=True):
             return _of_kind(self, self._folder.get(reference_of(reference)))
+
+    def list(self, *kinds: str) -> Sequence[Artifact]:
+        """Its artifacts in the order of the pipeline, oldest first; `kinds`: only these.
+
+        Raises: UsageError for a kind that does not exist.
+        """
+        for kind in kinds:
+            if kind not in KINDS_IN_STORE:
+                raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS_IN_STORE)}")
+        return [_of_kind(self, stored) for stored in self._folder.artifacts(*kinds)]
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
         """Same as `memlm.run`, in this store."""

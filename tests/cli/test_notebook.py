@@ -52,6 +52,14 @@ def test_stages_have_the_ids_of_the_command_line(memlm_: Memlm, text: Path, tmp_
         "cached" in ended.err
         and ended.reference == tokens.reference == store["tokens/small"].reference
     )
+    assert [artifact.reference for artifact in store.list("tokens")] == [tokens.reference]
+    assert store.list("report") == []
+    with pytest.raises(memlm.UsageError, match="tokens"):
+        store.list("tokans")
+    assert list(tokens.ids) == ["train", "valid", "test"]
+    assert tokens.ids["train"].shape == (tokens.metrics["splits"]["train"]["tokens"],)
+    stored = tokens.path / "tokens.zarr" / "train" / "ids"
+    assert stored.is_dir() and len(tokens.ids["test"][:3]) == 3
     model = memlm_("train", tokens.reference, *SMALL).reference
     asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None}
     datastore = store.run("build-datastore", model, **asked)
