@@ -90,7 +90,7 @@ class FaissLists:
         labels = np.empty((len(queries), count), np.int64)
         # distances to centroids only matter to codes of residuals, and whole keys are not
         to_centroids = np.zeros(nearest_lists.shape, np.float32)
-        parameters = faiss.SearchParametersIVF(nprobe=nearest_lists.shape[1])
+        parameters = faiss.SearchParametersIVF(nprobe=nearest_lists.shape[1])  # type: ignore[call-arg]  # of the stubs
 
         def search(part: slice) -> None:
             self.ivf.search_preassigned_c(
