@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -23,7 +24,7 @@ if device_type("auto") == "cpu":
         "TRITON_INTERPRET", "1"
     )  # before Triton is imported: its own functions look, too
 
-DRAWN_BY_VEGA = figure.drawn_by_vega
+DRAW = figure.draw
 
 settings.register_profile("memlm", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=10_000)
@@ -49,13 +50,16 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+EMPTY = SimpleNamespace(width=9, height=9, element="<svg></svg>", png=b"\x89PNG")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def undrawn() -> Iterator[None]:
-    """Charts are empty, but where `drawn` asks for more: the first takes half a second, each other
-    a tenth.
+    """Charts are empty, but where `drawn` asks for more: the first takes a second, each other a
+    quarter.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(figure, "drawn_by_vega", lambda spec: '<svg width="9" height="9"></svg>')
+        patched.setattr(figure, "draw", lambda chart: EMPTY)
         yield
 
 
@@ -63,7 +67,7 @@ def undrawn() -> Iterator[None]:
 def drawing() -> Iterator[None]:
     """While charts are drawn."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(figure, "drawn_by_vega", DRAWN_BY_VEGA)
+        patched.setattr(figure, "draw", DRAW)
         yield
 
 

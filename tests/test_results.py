@@ -3,12 +3,12 @@
 import doctest
 import re
 import sys
-from html import unescape
 from pathlib import Path
 
 import pytest
 
-from stages.charts.figure import specification
+from stages.charts.figure import Figure
+from tests.conftest import drawing
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs/site"))
@@ -46,19 +46,18 @@ def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
     assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
 
 
+def marks(svg: str) -> tuple[list[str], list[str]]:
+    """All words and paths of a drawing."""
+    return re.findall("<(?:text|title|desc)[^>]*>(.*?)</", svg), re.findall(' d="(.*?)"', svg, re.S)
+
+
 def test_charts_are_those_of_the_data_and_every_page_with_data_has_one() -> None:
     drawn, pages = set(), set()
     for page, name, chart in results.charts():
         svg = (results.CHARTS / f"{chart.name}.svg").read_text("utf-8")
-        titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
-        layers = specification(chart)["layer"]
-        wanted = [
-            value["words"]
-            for layer in layers
-            for value in layer["data"]["values"]
-            if "words" in value
-        ]
-        assert titles == wanted, f"{name}: docs/site/results.py draws it"
+        with drawing():
+            expected = Figure.of(chart).svg
+        assert marks(svg) == marks(expected), f"{name}: docs/site/results.py draws it"
         assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
         drawn.add(f"{chart.name}.svg")
         pages.add(page)

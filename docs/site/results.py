@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from stages.charts.data import Bars, Chart, Level, Line, Lines, Series
 from stages.charts.figure import Figure
-from stages.charts.palette import DARK, LIGHT, NAMES
+from stages.charts.palette import with_schemes
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 CHARTS = RESULTS / "charts"
@@ -51,17 +51,6 @@ MARKED = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.S)
 MINUS = "−"
 LINES = 2
 """Lines of a command that a page shows."""
-
-
-def with_schemes(svg: str) -> str:
-    """A file whose colours follow the reader's screen: light as it is, and dark by a style of its
-    own.
-    """
-    dark = "".join(
-        f'[{kind}="{LIGHT[name]}"]{{{kind}:{DARK[name]}}}' for name in LIGHT for kind in ("fill", "stroke")
-        if f'{kind}="{LIGHT[name]}"' in svg and NAMES[LIGHT[name]] == name
-    )  # fmt: skip
-    return svg.replace(">", f"><style>@media (prefers-color-scheme:dark){{{dark}}}</style>", 1)
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ COMPILED = (
     "tokenizers",
     "safetensors",
     "zstandard",
-    "vl_convert",
+    "matplotlib",
 )
 """Modules that may be installed and broken: they are imported as a test."""
 EITHER = ("cpu", "gpu")

@@ -25,9 +25,9 @@ KINDS = {
     "index": Kind("build-index", 3),
     "neighbors": Kind("precompute-neighbors", 2),
     "batches": Kind("pack-batches", 2),
-    "report": Kind("evaluate", 6),
+    "report": Kind("evaluate", 7),
     "episodes": Kind("build-episodes", 2),
-    "matrix": Kind("evaluate-tasks", 3),
+    "matrix": Kind("evaluate-tasks", 4),
 }
 
 

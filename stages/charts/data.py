@@ -203,8 +203,6 @@ class Box:
     foot: str
     sources: Sequence[str]
     look: str = ""
-    tooltip: str = ""
-    """Text of the tooltip."""
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,33 @@ the nodes' sources.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
 
 from stages.charts.data import Box, Graph
 from stages.charts.palette import LIGHT, SERIES
-from stages.charts.vega import DASHED, Spec, layer
+from stages.charts.sheet import fitted, new_axes
 
-WIDTH, HEIGHT = 172.0, 46.0
+WIDTH, HEIGHT = 184.0, 46.0
+INSET = 10.0
+"""Distance of the text of a box from its left edge."""
+CORNER = 5.0
+"""Radius of a box's corners."""
 LANE = 8.0
 """Height reserved for a line that passes a column, in pixels."""
 GAP, SPACING = 34.0, 14.0
 """Distance between columns, and between nodes of a column, in pixels."""
-STYLES: dict[str, Spec] = {
-    "": {"fill": LIGHT["box"], "stroke": LIGHT["strong-rule"]},
-    "report": {"fill": LIGHT["box"], "stroke": SERIES[0], "strokeWidth": 2},
-    "missing": {"fill": LIGHT["paper"], "stroke": LIGHT["strong-rule"], "strokeDash": DASHED},
+STYLES: dict[str, dict[str, Any]] = {
+    "": {"facecolor": LIGHT["box"], "edgecolor": LIGHT["strong-rule"]},
+    "report": {"facecolor": LIGHT["box"], "edgecolor": SERIES[0], "linewidth": 2},
+    "missing": {
+        "facecolor": LIGHT["paper"],
+        "edgecolor": LIGHT["strong-rule"],
+        "linestyle": (0, (6, 4)),
+    },
 }
 
 Columns = Sequence[Mapping[str, Sequence[str]]]
@@ -27,84 +40,103 @@ Columns = Sequence[Mapping[str, Sequence[str]]]
 """
 
 
-def graph_spec(plot: Graph) -> Spec:
+class Edge(NamedTuple):
+    """A line from the right edge of one node to the left edge of another."""
+
+    left: float
+    start: float
+    """Height of the line at `left`."""
+    right: float
+    end: float
+    """Height of the line at `right`."""
+    passes: bool
+    """Whether the line continues across the column of its end."""
+
+
+class Layout(NamedTuple):
+    """Places of boxes and lines, in pixels from the top left."""
+
+    width: float
+    height: float
+    corners: dict[str, tuple[float, float]]
+    """Top left corner of each box."""
+    edges: list[Edge]
+
+
+def graph_axes(plot: Graph) -> Axes:
     """Boxes in columns by depth; a line for each source that is not also reached through another
     one.
     """
+    layout = graph_layout(plot)
+    axes = new_axes(layout.width, layout.height)
+    axes.set_axis_off()
+    axes.set_xlim(0, layout.width)
+    # Heights are counted from the top.
+    axes.set_ylim(layout.height, 0)
+    for edge in layout.edges:
+        axes.add_patch(_edge_patch(edge))
+    for box in plot.boxes:
+        _draw_box(axes, box, *layout.corners[box.key])
+    return axes
+
+
+def graph_layout(plot: Graph) -> Layout:
+    """Places of the boxes and lines of a graph."""
     by_key = {box.key: box for box in plot.boxes}
     columns = _columns(direct_sources({box.key: box.sources for box in plot.boxes}))
     middles = _middles(columns, by_key)
     lefts = {key: depth * (WIDTH + GAP) for depth, column in enumerate(columns) for key in column}
-    lines = [
-        {"x": x, "y": y, "line": f"{source} {key}"}
-        for column in columns
-        for key, own in column.items()
-        for source in own
-        for x, y in _curve(
-            lefts[source], middles[source], lefts[key], middles[key], key not in by_key
-        )
-    ]
-    boxes = [
-        {
-            "x": lefts[key],
-            "x2": lefts[key] + WIDTH,
-            "y": middles[key] - HEIGHT / 2,
-            "y2": middles[key] + HEIGHT / 2,
-        }
-        | {"head": box.head, "foot": box.foot, "words": box.tooltip or box.key, "look": box.look}
-        for key, box in by_key.items()
-    ]
-    edge = {
-        "type": "line",
-        "interpolate": "monotone",
-        "stroke": LIGHT["strong-rule"],
-        "strokeWidth": 1.2,
-    }
-    text = {"type": "text", "align": "left", "dx": 10, "limit": WIDTH - 18}
-    x, y = ({"field": name, "type": "quantitative", "scale": None, "axis": None} for name in "xy")
-    corners = {name: {"field": name} for name in ("x2", "y2")}
-    rectangles = [
-        layer(
-            [box for box in boxes if box["look"] == look],
-            {"type": "rect", "cornerRadius": 5} | style,
-            x,
-            y,
-            **corners,
-        )
-        for look, style in STYLES.items()
-    ]
-    return {
-        "width": len(columns) * (WIDTH + GAP) - GAP,
-        "height": max(middles[key] for key in by_key) + HEIGHT / 2,
-        "layer": [
-            layer(lines, edge, x, y, order=None, detail={"field": "line"}),
-            *rectangles,
-            layer(
-                boxes,
-                text | {"dy": 17, "fontWeight": 600, "color": LIGHT["ink"]},
-                x,
-                y,
-                text={"field": "head"},
-            ),
-            layer(boxes, text | {"dy": 34, "color": LIGHT["soft"]}, x, y, text={"field": "foot"}),
-        ],
-    }
+    edges = []
+    for column in columns:
+        for key, sources in column.items():
+            for source in sources:
+                edges.append(
+                    Edge(
+                        left=lefts[source] + WIDTH,
+                        start=middles[source],
+                        right=lefts[key],
+                        end=middles[key],
+                        passes=key not in by_key,
+                    )
+                )
+    return Layout(
+        width=len(columns) * (WIDTH + GAP) - GAP,
+        height=max(middles[key] for key in by_key) + HEIGHT / 2,
+        corners={key: (lefts[key], middles[key] - HEIGHT / 2) for key in by_key},
+        edges=edges,
+    )
 
 
-def _curve(
-    left: float, start: float, x: float, y: float, passes: bool
-) -> list[tuple[float, float]]:
-    """Points of a line with horizontal ends; a line that passes a column continues to the column's
-    right edge.
-    """
-    right = left + WIDTH
-    return [
-        (right, start),
-        (right + GAP / 4, start),
-        (x - GAP / 4, y),
-        (x, y),
-        *([(x + WIDTH, y)] if passes else []),
+def _edge_patch(edge: Edge) -> PathPatch:
+    """A curve with horizontal ends; a line that passes a column runs on to its right edge."""
+    middle = (edge.left + edge.right) / 2
+    points = [
+        (edge.left, edge.start),
+        (middle, edge.start),
+        (middle, edge.end),
+        (edge.right, edge.end),
     ]
+    codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+    if edge.passes:
+        points.append((edge.right + WIDTH, edge.end))
+        codes.append(Path.LINETO)
+    path = Path(points, codes)
+    # A line at the edge of the drawing is drawn in its whole width.
+    return PathPatch(
+        path, facecolor="none", edgecolor=LIGHT["strong-rule"], linewidth=1.2, clip_on=False
+    )
+
+
+def _draw_box(axes: Axes, box: Box, left: float, top: float) -> None:
+    """Draw a box and its two lines of text."""
+    corners = f"round,pad=0,rounding_size={CORNER}"
+    shape = FancyBboxPatch(
+        (left, top), WIDTH, HEIGHT, boxstyle=corners, clip_on=False, **STYLES[box.look]
+    )
+    axes.add_patch(shape)
+    room = WIDTH - 2 * INSET
+    axes.text(left + INSET, top + 19, fitted(box.head, room), color=LIGHT["ink"])
+    axes.text(left + INSET, top + 36, fitted(box.foot, room), color=LIGHT["soft"])
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:

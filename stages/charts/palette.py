@@ -52,11 +52,24 @@ def page_style() -> str:
 def with_variables(svg: str) -> str:
     """A drawing with its colours replaced by the variables of the page.
 
-    >>> with_variables('<path fill="#ffffff"/>')
-    '<path fill="var(--paper)"/>'
+    >>> with_variables('<path style="fill: #ffffff"/>')
+    '<path style="fill: var(--paper)"/>'
     """
     return re.sub(
-        r'(fill|stroke)="(#[0-9a-f]{6})"',
-        lambda found: f'{found[1]}="var(--{NAMES[found[2]]})"',
+        r"(fill|stroke): (#[0-9a-f]{6})",
+        lambda match: f"{match[1]}: var(--{NAMES[match[2]]})",
         svg,
     )
+
+
+def with_schemes(svg: str) -> str:
+    """A file whose colours follow the reader's screen: light as it is, and dark by a style of its
+    own.
+    """
+    rules = []
+    for kind, colour in sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", svg))):
+        dark = DARK[NAMES[colour]]
+        # Colours are in `style` attributes, which only an important rule overrides.
+        rules.append(f'[style*="{kind}: {colour}"]{{{kind}:{dark} !important}}')
+    style = f"<style>@media (prefers-color-scheme:dark){{{''.join(rules)}}}</style>"
+    return svg.replace(">", f">{style}", 1)

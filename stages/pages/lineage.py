@@ -11,7 +11,7 @@ from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.charts.training import measure
 from stages.errors import ArtifactError
-from stages.numbers import figure_name, number, size
+from stages.numbers import figure_name, number
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
@@ -170,16 +170,12 @@ def lineage_chart(members: Iterable[Member]) -> Chart:
     """Graph of the lineage: texts on the left, reports on the right."""
     boxes = []
     for one in members:
-        head, look, tooltip = f"{one.kind}, gone", "missing", one.remark
+        head = f"{one.kind}, gone"
+        look = "missing"
         if one.artifact is not None:
-            head, look = (
-                one.names[0] if one.names else one.kind,
-                "report" if one.kind in RESULTS else "",
-            )
-            tooltip = f"{one.reference} {', '.join(one.names)} {size(one.artifact.manifest.bytes)}"
-        boxes.append(
-            Box(one.reference, head, one.reference, tuple(one.inputs.values()), look, tooltip)
-        )
+            head = one.names[0] if one.names else one.kind
+            look = "report" if one.kind in RESULTS else ""
+        boxes.append(Box(one.reference, head, one.reference, tuple(one.inputs.values()), look))
     return Chart(
         "lineage",
         "Lineage",

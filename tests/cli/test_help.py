@@ -83,7 +83,7 @@ def test_help_names_the_commands_that_run_no_model() -> None:
     assert f"{', '.join(without)} and {last}" == ON_CPU
 
 
-HEAVY = {"torch", "faiss", "zarr", "numpy", "tokenizers", "tqdm", "jinja2", "vl_convert"}
+HEAVY = {"torch", "faiss", "zarr", "numpy", "tokenizers", "tqdm", "jinja2", "matplotlib"}
 
 
 def without_parts() -> dict[str, str]:

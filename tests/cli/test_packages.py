@@ -16,7 +16,7 @@ WITHOUT_FAISS = (
 )
 REQUIREMENTS = [
     "numpy>=1.26",
-    "vl-convert-python>=1.9,<2",
+    "matplotlib>=3.9",
     "ray[default]>=2; extra == 'ray'",
     'faiss-cpu>=1.10; extra == "cpu"',
     'faiss-gpu>=1.10; extra == "gpu"',
@@ -44,7 +44,7 @@ def test_without_faiss_the_extras_that_bring_it_are_named(
             "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)",
         ),
         ("ray", "pip install 'ray[default]>=2' (memlm's extra ray)"),
-        ("vl_convert", "pip install 'vl-convert-python>=1.9,<2'"),
+        ("matplotlib", "pip install 'matplotlib>=3.9'"),
         ("num", "pip install num"),
         ("elsewhere", "pip install elsewhere"),
     ],

@@ -5,6 +5,7 @@ import json
 import shlex
 import shutil
 import subprocess
+import sys
 import webbrowser
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.stages.pages.made import Outline
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SHELL = shutil.which("sh") or "sh"
+ADDRESS_SPACE = 6 * 10**9
+"""Bytes that a process may reserve."""
 MEMORY = [
     "--memory",
     "external:k=4,lambda=0.1/0.3,temperature=1",
@@ -120,6 +123,25 @@ def test_figures_are_written_beside_it_and_json_names_them(
     assert told["path"] == str(tmp_path / "page.html")
     assert sorted(told["figures"]) == sorted(map(str, (tmp_path / "figures").iterdir()))
     assert str(tmp_path / "figures" / "lineage.svg") in told["figures"]
+
+
+def test_it_needs_no_more_address_space_than_memory(made: Made, tmp_path: Path) -> None:
+    """Under `ulimit -v`, as batch systems set it, all charts are drawn."""
+    page = tmp_path / "page.html"
+    figures = tmp_path / "figures"
+    program = (
+        "import resource, sys;"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE}, {ADDRESS_SPACE}));"
+        "from memlm_cli.app import main; sys.exit(main())"
+    )
+    words = ["report", made.report, "--store", made.store, "--output", page, "--figures", figures]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    outline = Outline(page.read_text("utf-8"))
+    drawings = [svg for svg in outline.all("svg") if svg.get("class") == "drawing"]
+    assert len(drawings) == len(list(figures.glob("*.svg"))) >= 3
 
 
 def test_it_opens_in_the_browser(

@@ -3,7 +3,6 @@ is made of.
 """
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -12,7 +11,6 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ STOPPED = 130
 """Exit code of a command that was interrupted, and has saved what it did."""
 GRACE = 45
 """Seconds in which it may save."""
-STAND_IN = Path(__file__).resolve().parent / "stand_in"
 Runner = Callable[[Sequence[str], float], "Ended"]
 
 
@@ -146,9 +143,7 @@ def in_a_process(words: Sequence[str], seconds: float) -> Ended:
     """Run a command; when time is over it is interrupted, and may save."""
     if seconds <= 0:
         return Ended(STOPPED, "")
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths()}
-    )
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -160,12 +155,6 @@ def in_a_process(words: Sequence[str], seconds: float) -> Ended:
             output, _ = process.communicate()
         return Ended(STOPPED, output)
     return Ended(process.returncode, output)
-
-
-def paths() -> str:
-    """Folders of modules of a command: where nothing can be drawn, charts of reports are empty."""
-    stand_in = [] if find_spec("vl_convert") else [str(STAND_IN)]
-    return os.pathsep.join([*stand_in, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def figures_in(output: str) -> dict[str, Any]:

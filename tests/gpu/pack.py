@@ -4,14 +4,14 @@ DATA holds `code-sympy/sympy.jsonl.xz`, `formal-unimath/unimath.jsonl.xz` and
 `novels-large/novels-large.jsonl.xz`:
 a record a line with `name`, `split` and `text`. TEXTS gets NAME-SPLIT.jsonl.xz, 17 MB in all.
 
-What a machine with PyTorch may lack beside them is 30 MB of wheels, of its Python:
+What a machine with PyTorch may lack beside them is 55 MB of wheels, of its Python:
 
     pip download --no-deps --only-binary :all: --python-version 3.12 --platform manylinux_2_28_x86_64
         --platform manylinux_2_17_x86_64 -d WHEELS faiss-cpu zarr numcodecs donfig google-crc32c lightning-fabric
         rank-bm25 zstandard pydantic pydantic-core annotated-types typing-inspection
+        matplotlib contourpy cycler fonttools kiwisolver pillow pyparsing python-dateutil six
 
 and there `pip install --no-index --no-deps --target SITE WHEELS/*.whl`, with SITE in PYTHONPATH.
-Charts of reports stay empty without vl-convert, whose wheel takes 34 MB more.
 """
 
 import argparse

@@ -22,7 +22,6 @@ from torch._inductor import config as inductor
 from memlm_cli.app import main
 from stages.artifacts.durable import write_atomically
 from tests.gpu import __main__ as command
-from tests.gpu import campaign
 from tests.gpu.campaign import (
     Campaign,
     Ended,
@@ -412,18 +411,6 @@ def test_what_prints_no_figures_has_failed() -> None:
         list(
             Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, "{no json")).run(TWO, 9)
         )
-
-
-def test_charts_of_reports_are_empty_where_nothing_can_be_drawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = [
-        sys.executable,
-        "-c",
-        "import vl_convert as v; print(len(v.svg_to_png(v.vegalite_to_svg('')))) ",
-    ]
-    monkeypatch.setattr(campaign, "find_spec", lambda name: None)
-    assert int(campaign.in_a_process(asked, 60).output) < 100
 
 
 def test_time_that_is_over_stops_a_step_before_its_next_command() -> None:

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.charts.data import Box, Graph
-from stages.charts.graph import HEIGHT, WIDTH, depths, direct_sources, graph_spec
+from stages.charts.graph import (
+    HEIGHT,
+    WIDTH,
+    Layout,
+    depths,
+    direct_sources,
+    graph_axes,
+    graph_layout,
+)
+from stages.charts.sheet import drawing_style
 
 Sources = dict[str, list[str]]
 
@@ -44,34 +53,37 @@ def test_a_source_is_direct_where_no_longer_way_leads_to_it(sources: Sources) ->
     assert direct_sources(sources) == slow
 
 
-Data = list[dict[str, float]]
-
-
-def drawn(sources: Sources) -> tuple[dict[str, float], Data, Data]:
-    """Size of a drawing, its boxes, and the points of its lines."""
-    spec = graph_spec(
-        Graph([Box(node, f"head {node}", "foot", own) for node, own in sources.items()])
+def placed(sources: Sources) -> Layout:
+    """Places of the boxes and lines of nodes."""
+    return graph_layout(
+        Graph([Box(node, f"head {node}", "foot", above) for node, above in sources.items()])
     )
-    lines, boxes, *_ = (layer["data"]["values"] for layer in spec["layer"])
-    return spec, boxes, lines
 
 
 @given(graphs())
 def test_boxes_do_not_overlap_and_lie_within_the_figure(sources: Sources) -> None:
-    size, boxes, _ = drawn(sources)
-    assert len(boxes) == len(sources)
-    for one, other in combinations(boxes, 2):
-        assert abs(one["x"] - other["x"]) >= WIDTH or abs(one["y"] - other["y"]) >= HEIGHT
-    assert all(box["x"] >= 0 and box["x2"] <= size["width"] for box in boxes)
-    assert all(box["y"] > -1e-9 and box["y2"] < size["height"] + 1e-9 for box in boxes)
+    layout = placed(sources)
+    assert len(layout.corners) == len(sources)
+    for (left, top), (other_left, other_top) in combinations(layout.corners.values(), 2):
+        assert abs(left - other_left) >= WIDTH or abs(top - other_top) >= HEIGHT
+    for left, top in layout.corners.values():
+        assert 0 <= left <= layout.width - WIDTH
+        assert -1e-9 < top < layout.height - HEIGHT + 1e-9
 
 
 def test_a_line_that_passes_a_column_runs_between_boxes() -> None:
     sources: Sources = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["a"], "f": ["d", "e"]}
-    _, boxes, points = drawn(sources)
-    for point, box in product(points, boxes):
-        inside = box["x"] < point["x"] < box["x2"] or {"x": point["x"], "y": point["y"]} == {
-            "x": box["x"],
-            "y": 0,
-        }
-        assert not (inside and box["y"] <= point["y"] <= box["y2"])
+    layout = placed(sources)
+    lanes = [edge for edge in layout.edges if edge.passes]
+    assert lanes
+    for lane, (left, top) in product(lanes, layout.corners.values()):
+        assert left != lane.right or not top <= lane.end <= top + HEIGHT
+
+
+def test_a_text_that_is_wider_than_its_box_is_cut() -> None:
+    with drawing_style("graph"):
+        axes = graph_axes(Graph([Box("a", "w" * 99, "foot", ())]))
+        head, _ = axes.texts
+        box = head.get_window_extent()
+    assert "…" in head.get_text()
+    assert box.width <= 1.6 * WIDTH  # the letter is the widest one

@@ -55,6 +55,8 @@ def test_the_page_is_whole_and_every_link_leads_somewhere(page: Page) -> None:
     assert all(below <= above + 1 for above, below in pairwise(headings))
     assert len(list(outline.all("caption"))) == len(list(outline.all("table"))) == 3
     for drawing in outline.all("svg"):
+        if drawing.get("class") != "drawing":
+            continue  # what the library drew lies inside of an element with the words
         assert drawing["role"] == "img"
         assert set((drawing["aria-labelledby"] or "").split()) <= set(identifiers)
 
@@ -100,7 +102,7 @@ def test_every_part_has_its_section(page: Page) -> None:
 
 def test_a_page_loads_nothing_that_draws_or_computes_beside_it() -> None:
     program = (
-        "import sys, stages.pages.page; sys.exit(bool({'vl_convert', 'torch'} & set(sys.modules)))"
+        "import sys, stages.pages.page; sys.exit(bool({'matplotlib', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
