@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from stages.charts.data import Line, Lines
 from stages.charts.palette import LIGHT, SERIES
@@ -129,7 +130,7 @@ def _scale_across(axes: Axes, plot: Lines, xs: Sequence[float]) -> None:
     _set_limits(axes.set_xlim, axes.get_xaxis().get_transform(), low, high, PADDING / WIDTH)
     shown = round_ticks(low, high, 7) if plot.ticks is None else _apart(plot.ticks, place)
     axes.set_xticks(shown, [number(tick) for tick in shown])
-    axes.set_xticks([], minor=True)
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _apart(ticks: Sequence[float], place: Callable[[float], float]) -> list[float]:
@@ -168,7 +169,7 @@ def _scale_up(axes: Axes, plot: Lines, ys: Sequence[float]) -> None:
     shown = [tick for tick in ticks if bottom <= tick <= top]
     written = percent if plot.percent else number
     axes.set_yticks(shown, [written(tick) for tick in shown])
-    axes.set_yticks([], minor=True)
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _set_limits(set_limits, transform, low: float, high: float, padding: float) -> None:  # type: ignore[no-untyped-def]
