@@ -1,5 +1,6 @@
 """Charts with their drawings: as an element of a page, as an SVG file, as a PNG image."""
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,6 +100,9 @@ class Figure(Chart):
 
 def draw(chart: Chart) -> "Drawing":
     """The drawing of a chart; only this imports matplotlib, so that no other command waits for it."""
+    # It says so when it lists fonts or cannot keep their list, which is no concern of the reader.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
     from stages.charts.drawing import Drawing
 
     return Drawing(chart)

@@ -4,7 +4,6 @@ All lengths are pixels of the SVG.
 """
 
 import io
-import logging
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,9 +27,6 @@ DOT = 72
 """Pixels of an inch, so that a point is a pixel."""
 MARGIN = 5.0
 DASHES = (0, (6, 4))
-
-# A home that cannot be written is no fault: the list of fonts is then made again each time.
-logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 STYLE = {
     # matplotlib brings this font, so that drawings do not depend on those of a machine.
