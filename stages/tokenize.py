@@ -18,9 +18,9 @@ from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
 from stages.examples import EXAMPLES, STREAMS
 from stages.examples.form import SplitForm, token_ids
+from stages.registry import load
 from stages.text.config import TokenizeConfig
 from stages.tokenization.size_warnings import warn_of_shared_files
-from stages.tokenization.sources import find_inputs, resolve_automatic
 
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 """Id of a token; values of datastores and targets of scores are int32."""
@@ -93,10 +93,14 @@ class Tokenize(Stage[TokenizeConfig]):
     schema = TOKENS
 
     def inputs(self, config: TokenizeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return find_inputs(config, references, store)
+        artifacts: Inputs = load("stages.tokenization.sources:find_inputs")(
+            config, references, store
+        )
+        return artifacts
 
     def resolve(
         self, config: TokenizeConfig, inputs: Inputs, execution: Execution
     ) -> TokenizeConfig:
         warn_of_shared_files(inputs, execution.reporter)
-        return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
+        resolve = load("stages.tokenization.sources:resolve_automatic")
+        return config.model_copy(update=resolve(config, inputs, execution.reporter))

@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from stages.artifacts.artifact import Artifact
-from stages.artifacts.store import Store
 from stages.memory.hyperparameter import ReadingOptions
+
+if TYPE_CHECKING:
+    # a store takes time to import, and the help of `evaluate` needs none
+    from stages.artifacts.artifact import Artifact
+    from stages.artifacts.store import Store
 
 
 @dataclass(frozen=True)
@@ -17,19 +20,19 @@ class InputSearch:
     `model` and `tokens` are those that the evaluation reads.
     """
 
-    store: Store
-    model: Artifact
-    tokens: Artifact
-    claimed: Artifact | None = None
+    store: "Store"
+    model: "Artifact"
+    tokens: "Artifact"
+    claimed: "Artifact | None" = None
     """Artifact that the command names with `--index` and that the input claims; None: none."""
-    recorded: Artifact | None = None
+    recorded: "Artifact | None" = None
     """Artifact of this role in a report whose readings are read again; None: none."""
 
 
 class HeldText(NamedTuple):
     """A whole split whose tokens are the entries of a memory: row i is token i."""
 
-    tokens: Artifact
+    tokens: "Artifact"
     split: str
 
 
@@ -44,22 +47,22 @@ class MemoryInput(ABC):
     """Whether it is the tokens artifact that the command names with `--tokens`."""
 
     @abstractmethod
-    def find(self, search: InputSearch, settings: ReadingOptions) -> Artifact:
+    def find(self, search: InputSearch, settings: ReadingOptions) -> "Artifact":
         """The artifact for a source with these settings.
 
         Raises: ArtifactError or UsageError, with the remedy, if there is none, or if it does not
             fit the tokens.
         """
 
-    def claims(self, index: Artifact) -> bool:
+    def claims(self, index: "Artifact") -> bool:
         """Whether an index named with `--index` is this input, and no index of a datastore."""
         return False
 
-    def text(self, artifact: Artifact) -> HeldText | None:
+    def text(self, artifact: "Artifact") -> HeldText | None:
         """The text that it holds; None: it holds none, so that it cannot hold the answers."""
         return None
 
-    def own_splits(self, artifact: Artifact, tokens: Artifact) -> set[str]:
+    def own_splits(self, artifact: "Artifact", tokens: "Artifact") -> set[str]:
         """The splits of a tokens artifact whose answers it holds."""
         return set()
 
@@ -67,6 +70,6 @@ class MemoryInput(ABC):
         """Raises: UsageError if tokens of these splits could find their own rows."""
         return None
 
-    def memory_bytes(self, artifact: Artifact) -> int:
+    def memory_bytes(self, artifact: "Artifact") -> int:
         """Bytes of main memory that it takes when it is opened."""
         return 0

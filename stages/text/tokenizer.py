@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 
-from stages.numbers import number, size
 from stages.text.documents import ENDS_DOCUMENT, ENDS_LINE
 from stages.text.spool import Pieces
 
@@ -163,28 +162,3 @@ def _ranked(counts: dict[str, int]) -> list[str]:
     """Texts by falling count, ties in order of text."""
     # Two plain sorts take a third of the time of one by pairs. The second sort is stable.
     return sorted(sorted(counts), key=counts.__getitem__, reverse=True)
-
-
-MANY_TYPES = 2**16
-"""Types above which a vocabulary costs more than most models of its text."""
-TRAINED_BYTES = 16
-"""Bytes of a weight in training: the weight, its gradient and two moments, in float32."""
-
-
-def vocabulary_cost(weights: int, scored: int, others: int) -> str:
-    """Text for messages: weights, memory and share of a step's arithmetic that a vocabulary takes.
-
-    Args:
-        weights: number of weights of the vocabulary, input and output.
-        scored: number of weights that score a token.
-        others: number of weights of the rest of the model; each takes one product per token, like
-        those of `scored`.
-
-    >>> vocabulary_cost(51_200_000, 51_200_000, 25_165_824)
-    "51.2 million weights, 819.2 MB with gradients and moments, and 67% of a step's arithmetic"
-    """
-    share = scored / (scored + others)
-    return (
-        f"{number(weights / 1e6)} million weights, {size(weights * TRAINED_BYTES)} with gradients and moments, and "
-        f"{share:.0%} of a step's arithmetic"
-    )

@@ -10,8 +10,8 @@ from stages.numbers import joined
 from stages.reporting import Reporter
 from stages.text.config import TokenizeConfig
 from stages.text.form import DIFFER_IN_FORM, differences, form_words
-from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 from stages.text.tokens import SPLITS
+from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer tokens allows only a rough measurement, or a rough model."""

@@ -160,7 +160,7 @@ def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     softmax.
     """
     from stages.models.language_model import unfilled_model
-    from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
+    from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import Field, TypeAdapter
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
@@ -71,7 +73,10 @@ class Tokens(Artificial):
     schema = TOKENS
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
-        job.draft.add("tokenizer.json").write_text("{}")
+        # an evaluation asks the tokenizer for the text of every token
+        words = {f"w{number}": number for number in range(VOCABULARY)}
+        tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+        job.draft.add("tokenizer.json").write_text(tokenizer.to_str())
         for split, length in job.config.splits.items():
             arrays = {
                 "ids": zipf(length).astype(np.uint16),

@@ -223,7 +223,6 @@ def table(work: Work, gpu: Gpu) -> str:
     """The file of the results page."""
     setup = "Not measured: one H200, k = 4, 64 lists, 77 % of its datasheet's products, 89 % of its bytes."
     details = [
-        "Made by `python -m tests.benchmarks.search_arithmetic`.",
         f"Keys in float16 take {work.bytes / 1e9:.1f} GB of {GPU_BYTES / 1e9:.0f}; of one bit {work.bytes / 16e9:.1f}.",
         "Assumed: scores in float32 are written once and read once, keys pass once for each block of queries, "
         f"lists are of one length, the link gives {100 * OF_PRODUCTS:.0f} % of {LINK / 1e9:.0f} GB/s, "
@@ -233,8 +232,12 @@ def table(work: Work, gpu: Gpu) -> str:
         "as on an H100.",
         "Recall is not known: 64 of 65,536 lists hold a thousandth of the keys.",
     ]
-    top = {"setup": setup, "details": details, "columns": COLUMNS, "show": SHOWN}
-    head = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in top.items()]
+    top = {"details": details, "columns": COLUMNS, "show": SHOWN}
+    head = [
+        f"setup = {json.dumps(setup, ensure_ascii=False)}",
+        "command = '''\npython -m tests.benchmarks.search_arithmetic\n'''",
+        *(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in top.items()),
+    ]
     lines = [
         f"\n[[rows]]\n{'' if way.shown else 'more = true' + chr(10)}cells = {json.dumps(cells)}"
         for way, cells in zip(WAYS, rows(work, gpu), strict=True)

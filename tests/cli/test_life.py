@@ -62,24 +62,24 @@ COMMANDS = {
     ),
     "train": Watched(
         f"{{tokens}} {' '.join(SMALL)}",
-        (MAKING, "stages.training.loop.Trainer.train", "stages.training.outputs.write_outputs"),
+        (MAKING, "stages.training.loop.Trainer.train", "stages.training.work.write_outputs"),
     ),
-    "import-model": Watched("{pretrained} {tokens}", (MAKING, "stages.pretrained.model.describe")),
+    "import-model": Watched(
+        "{pretrained} {tokens}", (MAKING, "stages.pretrained.resolve.describe")
+    ),
     "build-datastore": Watched(
         "{model} --key hidden", (MAKING, "stages.encoding.key_encoder.KeyEncoder.__init__")
     ),
     "update-datastore": Watched(
         "{datastore} --forget 0", (MAKING, "stages.artifacts.make.Draft.__init__")
     ),
-    "build-index": Watched(
-        "{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")
-    ),
-    "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
+    "build-index": Watched("{datastore} --index hnsw", (MAKING, "stages.search.build.empty_index")),
+    "precompute-neighbors": Watched("{index}", (MAKING, "stages.indexing.neighbors.open_searcher")),
     "pack-batches": Watched(
         "{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")
     ),
     "evaluate": Watched(
-        "{model} --memory none", (MAKING, "stages.evaluation.opening.open_range_reader")
+        "{model} --memory none", (MAKING, "stages.evaluation.work.open_range_reader")
     ),
     "evaluate-tasks": Watched("{model}", (MAKING,)),
     "build-episodes": Watched("{model}", (MAKING,)),

@@ -66,7 +66,7 @@ def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
     settings = {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16}
     model = parse_model(settings).sized(100, 16)
     assert cost_of_vocabulary(model) is None
-    monkeypatch.setattr("stages.text.tokenizer.MANY_TYPES", 99)
+    monkeypatch.setattr("stages.text.vocabulary_cost.MANY_TYPES", 99)
     warning = cost_of_vocabulary(model)
     assert all(figure in warning for figure in ("100 types", "0.0008 million", "12.8 kB"))
     assert "model.cutoffs" in warning
