@@ -179,7 +179,7 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stages.evaluate.Evaluate.open", interrupted)
+        patch.setattr("stages.evaluation.work.EvaluateWork.open", interrupted)
         first = memlm("try", book, "--minutes", 2, *QUICK)
     assert first.code == 130
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 9_999.0)

@@ -11,8 +11,8 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
+from stages.evaluation.work import EvaluateWork
 from stages.index import BuildIndex
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
@@ -145,7 +145,7 @@ def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Evaluate, "finish", killed)
+        patched.setattr(EvaluateWork, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             run("lstm", "other-lstm", *memory)
     draft = store.draft_folder("report", whole.id)

@@ -14,7 +14,6 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.diagnostics import options as passages
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.work import EvaluateWork
 from stages.index import BuildIndex
@@ -223,8 +222,10 @@ def test_values_of_a_datastore_that_gate_and_readings_share_are_in_memory_once(
 ):
     stored = made(store, BuildDatastore(), DatastoreConfig(key=key), encoder)
     searched = made(store, BuildIndex(), IndexConfig(index="flat", metric="ip"), stored)
-    opened, original = [], Evaluate.open
-    monkeypatch.setattr(Evaluate, "open", lambda *of: opened.append(original(*of)) or opened[-1])
+    opened, original = [], EvaluateWork.open
+    monkeypatch.setattr(
+        EvaluateWork, "open", lambda *of: opened.append(original(*of)) or opened[-1]
+    )
     evaluated(store, model, KNN_LM.replace("0.3", "0.35"), references={"index": searched})
     gate, values = (
         opened[0].reader.hidden_memory,

@@ -68,7 +68,8 @@ class Grid(WeightPolicy):
             for parts, entries, grid in zip(by_reading, retrieved, self.grids, strict=True):
                 parts.append(entries.log_sums(grid.scales, grid.cutoffs))
         counted = block.counted_rows
-        log_sums = [_joined(parts) for parts in by_reading]
+        # a block none of whose tokens count has no parts
+        log_sums = [_joined(parts) for parts in by_reading if parts]
         return arrays_of((scored.log_p[counted], scored.log_z[counted], log_sums))
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
