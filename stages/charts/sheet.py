@@ -159,7 +159,7 @@ def svg_of(axes: Axes, box: Bbox, name: str) -> str:
 
 
 def png_of(axes: Axes, box: Bbox, title: str, pixels: int) -> bytes:
-    """What is drawn in a box under a title, on white.
+    """An image of what is drawn in a box, under a title, on white.
 
     Args:
         pixels: Pixels of the image for each pixel of the SVG.
