@@ -40,7 +40,7 @@ def example(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_each_fits_on_a_few_pages() -> None:
     lines = {file.name: len(file.read_text("utf-8").splitlines()) for file in EXAMPLES.glob("*.py")}
-    assert len(lines) >= 3 and max(lines.values()) <= 150, lines
+    assert len(lines) >= 3 and max(lines.values()) <= 180, lines
 
 
 def stories(seed: int, count: int) -> str:

@@ -104,9 +104,9 @@ def seen_states(run, monkeypatch):
     seen, loss = [], run.run.method.loss
 
     def spy(model, batch, carried):
-        value, after = loss(model, batch, carried)
-        seen.append((batch.inputs.clone(), carried, after))
-        return value, after
+        result = loss(model, batch, carried)
+        seen.append((batch.inputs.clone(), carried, result.carried))
+        return result
 
     monkeypatch.setattr(run.run.method, "loss", spy)
     return seen

@@ -17,12 +17,14 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex, IndexConfig
 from stages.methods import trime
+from stages.methods.method import Loss
 from stages.methods.trime import TrimeExt
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
 from stages.training.config import TrainConfig
 from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
+from stages.training.work import TrainWork
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.training import two_ranks
 
@@ -37,7 +39,7 @@ def test_one_process_alone_is_the_mean_of_itself():
 
 def test_the_first_rank_does_not_follow(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    assert not Train().follow(TrainConfig(), None, Execution())
+    assert not TrainWork().follow(TrainConfig(), None, Execution())
 
 
 def half_by_half(loss, monkeypatch):
@@ -60,7 +62,7 @@ def half_by_half(loss, monkeypatch):
                 lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()])),
             )
             losses.append(loss(method, model, half, carried)[0])
-        return sum(losses) / 2, carried
+        return Loss(sum(losses) / 2, carried)
 
     return of_batch
 

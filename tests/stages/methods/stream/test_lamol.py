@@ -75,7 +75,7 @@ def test_without_samples_the_loss_is_that_of_the_answers_alone(name: str) -> Non
     )
     plain.begin_stream(model, stream(), 3)
     plain._spelling = Spelling(HEAD, EOS, LENGTH)
-    (own, _), (wanted, _) = (
+    (own, *_), (wanted, *_) = (
         one.loss(model, one.batch(task.examples, which, BatchIndex(0, 0, 1, 0)), Carried())
         for one in (plain, method)
     )

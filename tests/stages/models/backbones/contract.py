@@ -52,7 +52,7 @@ class BackboneContract:
 
     def test_nothing_but_what_is_abstract_is_overridden(self, backbone):
         assert (
-            overridden(BACKBONES.load(backbone))
+            overridden(BACKBONES.load(backbone), Backbone)
             == overridden(BACKBONES.settings(backbone), BackboneConfig)
             == []
         )
