@@ -77,7 +77,7 @@ class BlockScores:
         products = torch.mm(queries, keys.T, out=_matrix(self._products, len(queries), len(keys)))
 
         # The mirror is copied before the scores are masked in place.
-        matrices = list[Tensor]()
+        matrices: list[Tensor] = []
         if block.mirror is not None:
             matrices.append(_copied(products, self._mirrored).T)
         in_place = self._products is self._scores

@@ -117,7 +117,7 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
         result = Block(tiles[row], tiles[column], False)
         return result._replace(whole=count == result.cells)
 
-    blocks = list[Block]()
+    blocks: list[Block] = []
     for row in range(len(tiles)):
         for column in range(row + 1):
             below = block(row, column)
@@ -147,7 +147,7 @@ def _row_cuts(start: Tensor, at_once: int) -> list[int]:
 
 
 def _blocks_of_rows(visible: Visible, rows: slice, keys: int, keys_at_once: int) -> Iterator[Block]:
-    pieces = list[tuple[int, int]]()
+    pieces: list[tuple[int, int]] = []
     for begin, end in pairwise(visible.cuts(keys)):
         for start in range(begin, end, keys_at_once):
             pieces.append((start, min(start + keys_at_once, end)))

@@ -220,7 +220,7 @@ def _product_gradient(
     """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose
     products are equal.
     """
-    gradients = list[Tensor]()
+    gradients: list[Tensor] = []
     for side, scores in block_scores.sides(block):
         matches = cells.matches(side, scores.stride())
         target_of_rows = target.of_rows(side.rows)
@@ -315,8 +315,8 @@ def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Te
     """The k best keys of each query, int64 [N, k], and whether it sees each of them, bool [N, k]."""
     rows_at_once = max(1, CELLS_AT_ONCE // max(1, len(keys)))
     every_key = slice(0, len(keys))
-    scores = list[Tensor]()
-    indices = list[Tensor]()
+    scores: list[Tensor] = []
+    indices: list[Tensor] = []
     for start in range(0, len(queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, len(queries)))
         hidden = visible[rows].hides(every_key)

@@ -74,7 +74,7 @@ def blocks_of(model: Any) -> nn.Module:
 @contextmanager
 def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
     """Collect the inputs of a module, call by call; an empty list if `name` is None."""
-    seen = list[Tensor]()
+    seen: list[Tensor] = []
     # A hook, because the code of transformers does not return these inputs.
     modules = [] if name is None else [model.get_submodule(name)]
     hooks = [

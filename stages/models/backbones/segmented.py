@@ -107,9 +107,9 @@ class Segmented(Backbone):
         carried = (
             self._begin(inputs.embedded) if inputs.state is None else self._carried(inputs.state)
         )
-        hidden = list[Tensor]()
-        ffn_inputs = list[Tensor]()
-        losses = list[Tensor]()
+        hidden: list[Tensor] = []
+        ffn_inputs: list[Tensor] = []
+        losses: list[Tensor] = []
         length = inputs.embedded.shape[1]
         borders = self._borders(length, carried.place)
         for start, stop in pairwise((0, *borders, length)):
@@ -180,9 +180,9 @@ class Segmented(Backbone):
 
         # The cache grows during a segment. At its end it is cut to M positions before the next one.
         num_dropped = max(0, cached + number - self.memory - place_after)
-        caches = list[Tensor]()
-        memories = list[Any]()
-        losses = list[Tensor]()
+        caches: list[Tensor] = []
+        memories: list[Any] = []
+        losses: list[Tensor] = []
         ffn_input = None
         # Caches may be in the precision of an earlier call.
         pasts = carried.cached.to(x.dtype)
@@ -202,7 +202,7 @@ class Segmented(Backbone):
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """Spans by segment of the `number` positions after the cached ones."""
         end = cached + number
-        spans = list[Span]()
+        spans: list[Span] = []
         for start in range(cached - place, end, self.length):
             # The first segment may have begun among the cached positions, the last may go on.
             first = max(start, cached)

@@ -94,7 +94,7 @@ class SentenceVector(nn.Module):
         super().__init__()
         self.modes = config.pooling_modes
         width = config.width * len(self.modes)
-        layers = list[nn.Module]()
+        layers: list[nn.Module] = []
         for settings in config.vector_layers:
             layers.append(_layer(width, settings))
             width = settings.width if isinstance(settings, DenseLayer) else width

@@ -230,7 +230,7 @@ class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
         """Causal depthwise convolution of the values, at the last `positions` positions."""
         # Taps as far apart as the longest n-gram is long: they read different n-grams.
         dilation = max(self.settings.orders)
-        terms = list[Tensor]()
+        terms: list[Tensor] = []
         for tap, weight in enumerate(self.taps):
             lagged = shift_rows(values, tap * dilation, positions, document_offset)
             terms.append(lagged * weight)
@@ -251,7 +251,7 @@ class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
             for lag in range(max(self.settings.orders))
         ]
 
-        slots = list[Tensor]()
+        slots: list[Tensor] = []
         first_row = 0
         for factors, sizes in self.tables:
             hashes = hash_ngrams(lagged_tokens[: len(factors)], factors)

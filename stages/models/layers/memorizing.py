@@ -59,7 +59,7 @@ def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
     single = buckets // 2
     # Buckets for each factor e of the distance; a ratio of 1 has the logarithm 0.
     spread = (buckets - single) / log(max(longest / single, 1 + 1e-9))
-    numbers = list[int]()
+    numbers: list[int] = []
     for distance in range(distances):
         if distance < single:
             numbers.append(distance)
@@ -147,7 +147,7 @@ class Search(nn.Module):
             query = entries + place + torch.arange(queries, device=keys.device)
             first_visible = query - document_offset
 
-        best = list[Tensor]()
+        best: list[Tensor] = []
         for start in range(0, queries, at_once):
             part = slice(start, start + at_once)
             scores = q[:, :, part] @ keys.transpose(2, 3)

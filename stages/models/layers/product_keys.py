@@ -116,7 +116,7 @@ def best_slots(
 @cache
 def _pairs(k: int) -> tuple[Tensor, Tensor]:
     """Ranks i and j, from 0, with (i + 1)(j + 1) <= k."""
-    pairs = list[tuple[int, int]]()
+    pairs: list[tuple[int, int]] = []
     for i in range(k):
         pairs += [(i, j) for j in range(k // (i + 1))]
     ranks = torch.tensor(pairs)

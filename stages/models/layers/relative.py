@@ -177,7 +177,7 @@ class RelativeAttention(StreamAttention[Nothing]):
     def read(self, projected: Projected, passage: SegmentContext) -> Tensor:
         """Compute the term that is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
-        reads = list[Tensor]()
+        reads: list[Tensor] = []
         for q, k, v, r in self._by_span(projected, passage):
             read = relative_attention(q, k, v, r, self.content_bias, self.position_bias, dropout)
             reads.append(read)
@@ -185,7 +185,7 @@ class RelativeAttention(StreamAttention[Nothing]):
 
     def weights(self, x: Tensor, passage: SegmentContext) -> list[Tensor]:
         """Attention weights of each span, [heads, B, queries, positions that it sees]."""
-        result = list[Tensor]()
+        result: list[Tensor] = []
         for q, k, _, r in self._by_span(self.project(x, passage), passage):
             scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
             result.append(scores.softmax(-1))
