@@ -78,7 +78,7 @@ def test_every_field_of_a_report_is_on_a_page_that_others_lead_to(site: Path) ->
     for words in ("share_of_gain", "perplexity_ratio_interval", "memory_tokens"):
         assert words in text
     for page, room in (
-        ("reference/artifacts", "evaluation-fields"),
+        ("reference/artifacts", "reports-fields"),
         ("how-to/compare", "comparison-settings"),
     ):
         assert f"fields.html#stages-{room}" in (site / f"{page}.html").read_text("utf-8")

@@ -15,6 +15,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.work import EvaluateWork
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
@@ -149,12 +150,16 @@ def test_carried_entries_of_the_past_make_a_chain_of_each_phase(one: Store) -> N
     class Seen(Exception):
         pass
 
-    class Listing(Evaluate):
+    class ListedWork(EvaluateWork):
         def plan(self, job: Any) -> Any:
             parts = super().plan(job).shards
             phases = [[p for p in parts if p.phase == phase] for phase in ("tune", "score")]
             chains.append([len(chains_of(phase)) for phase in phases])
             raise Seen
+
+    class Listing(Evaluate):
+        def work(self, config: EvaluateConfig) -> EvaluateWork:
+            return ListedWork()
 
     for memory in (MEMORY, ("long:size=20,theta=0.3,lambda=tune",)):
         with pytest.raises(Seen):
