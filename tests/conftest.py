@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,20 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-from stages.charts import figure
-from stages.models.devices import device_type
-from tests.shapes import check_shapes_in
+PROCESSES = os.environ.get("PYTEST_XDIST_WORKER_COUNT")
+if PROCESSES is not None:
+    # Test processes share the cores. With a thread for each core in each of them, threads that
+    # wait for a core spin, and the suite takes half as long again.
+    threads = max(1, (os.cpu_count() or 1) // int(PROCESSES))
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+# Commands that tests start read compiled modules. Without them each compiles 400 files anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+from stages.charts import figure  # noqa: E402
+from stages.models.devices import device_type  # noqa: E402
+from tests.shapes import check_shapes_in  # noqa: E402
 
 check_shapes_in(["stages.memory", "stages.models", "stages.search"])
 """Before anything imports them: kernels are given, and give, arrays of the shapes that they name.

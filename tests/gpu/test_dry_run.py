@@ -57,6 +57,18 @@ ALIKE = (
     "trime-constant",
 )
 """How steps begin that differ from others by a text, a seed, a number or files of tests."""
+LONG = {
+    "compiled-training-bf16",
+    "layers-code-compressive",
+    "layers-code-infinity",
+    "same-figures",
+    "search-host",
+    "spalm-novels-0",
+    "suite",
+    "trime-ext-from-plain",
+    "trime-step",
+}
+"""Steps that take seconds even with models of a thousand weights: half of the time of all."""
 ABSENT = {
     "machine": {"expected", "of expected"},
     "compiled-training-bf16": {"pays after, updates"},
@@ -104,7 +116,14 @@ def in_this_process(words: Sequence[str], seconds: float) -> Ended:
 @pytest.mark.filterwarnings(
     "ignore:The .grad attribute:UserWarning"
 )  # torch.compile, of what it traces
-@pytest.mark.parametrize("name", [name for name in STEPS if not name.startswith(ALIKE)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.endurance] if name in LONG else [])
+        for name in STEPS
+        if not name.startswith(ALIKE)
+    ],
+)
 def test_a_step_runs_and_has_all_its_figures(
     name: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

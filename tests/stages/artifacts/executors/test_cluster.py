@@ -62,6 +62,16 @@ class TestRay(ExecutorContract):
     workers = 2
     cluster = "ray"
 
+    @pytest.mark.endurance
+    def test_any_error_passes_through_and_keeps_the_shards_before_it(
+        self, store: Store, trace: Path
+    ) -> None:
+        super().test_any_error_passes_through_and_keeps_the_shards_before_it(store, trace)
+
+    @pytest.mark.endurance
+    def test_an_interruption_keeps_what_is_committed(self, store: Store, trace: Path) -> None:
+        super().test_an_interruption_keeps_what_is_committed(store, trace)
+
     def test_two_workers_work_and_the_one_that_commits_opens_nothing(
         self, store: Store, trace: Path
     ) -> None:
@@ -96,6 +106,7 @@ class TestRay(ExecutorContract):
             self.made(store, Sums(trace, "add-004", SystemExit(3)))
         assert self.made(store, Sums(trace)).status == "resumed"
 
+    @pytest.mark.endurance
     def test_workers_that_a_killed_command_left_behind_are_ended_first(
         self, store: Store, trace: Path
     ) -> None:
