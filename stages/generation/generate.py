@@ -18,7 +18,6 @@ from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import PASSAGE, Passage, Request, find
 from stages.lineage.indexes import EXACT
 from stages.models.config import model_of
-from stages.models.layers.settings import reads_in_pieces
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.exact import ExactSource
 from stages.retrieval.sources.source import Needs
@@ -111,7 +110,7 @@ def in_pieces(reader: RangeReader) -> bool:
     of windows.
     """
     return (
-        reads_in_pieces(reader.model.config)
+        reader.model.config.in_pieces
         and reader.hidden_memory is None
         and not reader.needs.window_keys
     )

@@ -165,6 +165,30 @@ class ReadsSource(ABC):
         return self.begin(inputs.source_embedded, inputs.source_mask)
 
 
+class JoinsRows(ABC):
+    """Interface of a backbone that reads several windows in pieces together.
+
+    `read` takes the state of the windows, and returns the state after its inputs; `{}` begins a
+    window. Windows that have read unequal numbers of inputs may share a state.
+    """
+
+    @abstractmethod
+    def can_join(self, state: State) -> bool:
+        """Whether rows of a window that has been begun may join others."""
+
+    @abstractmethod
+    def join(self, states: Sequence[State]) -> State:
+        """One state with the rows of several, in their order."""
+
+    @abstractmethod
+    def rows(self, state: State, rows: Sequence[int]) -> State:
+        """The state of some rows."""
+
+    @abstractmethod
+    def without_last(self, state: State, number: int) -> State:
+        """The state before the last `number` inputs; None if it cannot be had from this one."""
+
+
 class EmbedsTexts(ABC):
     """Interface of a backbone that makes one vector of a whole text, as its own library does."""
 

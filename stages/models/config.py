@@ -210,6 +210,13 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return self.way == "stream"
 
     @property
+    def in_pieces(self) -> bool:
+        """Whether it can read a window in pieces, each from the state after the previous one; `{}`
+        is the first.
+        """
+        return False
+
+    @property
     def pools(self) -> bool:
         """Whether a window becomes one pooled vector, for the token after it."""
         return self.way == "pooled"

@@ -93,6 +93,8 @@ class LanguageModel(nn.Module):
                 if prompt and state is None
                 else encoding
             )
+        if state is not None:
+            return self._continue_windows(tokens, state, prefix)
         begun = (tokens[:, 0] == prefix)[:, None]
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun, behind, before)  # causal: padding at the end changes nothing
@@ -102,6 +104,14 @@ class LanguageModel(nn.Module):
         return encoding.select(
             lambda rows: torch.where(begun[..., None], rows[:, :-1], rows[:, 1:])
         )
+
+    def _continue_windows(self, tokens: Tensor, state: State, prefix: int) -> Encoding:
+        """Encode the next tokens of windows; the prefix is put before a window that begins."""
+        # A state must not read padding, so all windows that begin here are alike.
+        adds_prefix = not state and int(tokens[0, 0]) != prefix
+        read = F.pad(tokens, (1, 0), value=prefix) if adds_prefix else tokens
+        encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(read), state, tokens=read))
+        return encoding.select(lambda rows: rows[:, 1:]) if adds_prefix else encoding
 
     def _with_prefix(
         self, source: Tensor | None, mask: Tensor | None

@@ -1,6 +1,6 @@
 """Models of the package transformers as backbones, from windows of embeddings to representations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
@@ -9,8 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, EmbedsTexts, Encoding, Inputs, ReadsSource
+from stages.models.backbone import (
+    Backbone,
+    EmbedsTexts,
+    Encoding,
+    Inputs,
+    JoinsRows,
+    ReadsSource,
+    State,
+)
 from stages.models.backbones.sentence_vector import SentenceVector
+from stages.models.backbones.window_cache import NAMES, WindowCache, join
 from stages.models.backbones.window_configs import (
     HuggingFaceConfig,
     HuggingFaceEncoderDecoderConfig,
@@ -88,11 +97,11 @@ def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-class HuggingFace(Backbone):
+class HuggingFace(Backbone, JoinsRows):
     """The blocks of an imported model; its embeddings and softmax belong to the vocabulary.
 
-    Windows are read without padding, mask or cache, so each is exactly causal. Weights are
-    undefined until loaded.
+    Windows are read whole, without padding, mask or cache, so each is exactly causal. Or they are
+    read in pieces, with the cache of transformers as state. Weights are undefined until loaded.
     """
 
     def __init__(self, config: HuggingFaceConfig) -> None:
@@ -100,15 +109,84 @@ class HuggingFace(Backbone):
         self.prefix = config.prefix
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
         self.model = blocks_of(model_of_settings(config.architecture, CAUSAL))
+        self._arguments = signature(self.model.forward).parameters
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g); the state if one
+        was given.
+        """
         embedded = inputs.embedded if self.input_scale == 1 else self.input_scale * inputs.embedded
         with inputs_seen(self.model, self.last_ffn) as ffn_inputs:
-            hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[
-                0
-            ]
-        return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None)
+            if inputs.state is None:
+                hidden: Tensor = self.model(
+                    inputs_embeds=embedded, use_cache=False, return_dict=True
+                )[0]
+                state = None
+            else:
+                hidden, state = self._continue_windows(embedded, inputs.state)
+        rows = len(embedded)
+        # Some modules see all rows as one.
+        parts = [part.reshape(rows, -1, hidden.shape[2]) for part in ffn_inputs]
+        return Encoding(hidden, torch.cat(parts, 1) if parts else None, state)
+
+    def _continue_windows(
+        self, embedded: Tensor, state: Mapping[str, Tensor]
+    ) -> tuple[Tensor, WindowCache]:
+        """Hidden states [B, n, d] of the next inputs of windows, and the state after them."""
+        if not state:
+            return self._read_piece(embedded, None)
+        assert isinstance(state, WindowCache), "a state of this backbone"
+        if not state.is_recurrent:
+            return self._read_piece(embedded, state)
+        # Recurrent blocks of transformers begin anew where they get several inputs.
+        hidden = []
+        for piece in embedded.split(1, 1):
+            output, state = self._read_piece(piece, state)
+            hidden.append(output)
+        return torch.cat(hidden, 1), state
+
+    def _read_piece(
+        self, embedded: Tensor, state: WindowCache | None
+    ) -> tuple[Tensor, WindowCache]:
+        """Read inputs [B, n, d] after those of the state; None: windows begin."""
+        rows, number = embedded.shape[:2]
+        arguments: dict[str, Any] = {}
+        if state is not None:
+            name = next(name for name in NAMES if name in self._arguments)
+            arguments = {name: state.copied()} | self._of_padding(state, embedded)
+        output = self.model(inputs_embeds=embedded, use_cache=True, return_dict=True, **arguments)
+        cache = next(output[name] for name in NAMES if output.get(name) is not None)
+        lengths = (0,) * rows if state is None else state.lengths
+        return output[0], WindowCache(cache, [length + number for length in lengths])
+
+    def _of_padding(self, state: WindowCache, embedded: Tensor) -> dict[str, Tensor]:
+        """Arguments that tell a model which inputs of its cache are padding; none if all count."""
+        if not (state.is_padded and state.has_keys):
+            return {}
+        of_rows = {"attention_mask": state.mask, "position_ids": state.positions}
+        number, device = embedded.shape[1], embedded.device
+        return {
+            name: values(number, device)
+            for name, values in of_rows.items()
+            if name in self._arguments
+        }
+
+    def can_join(self, state: State) -> bool:
+        return _window_cache(state).can_join
+
+    def join(self, states: Sequence[State]) -> State:
+        return join([_window_cache(state) for state in states])
+
+    def rows(self, state: State, rows: Sequence[int]) -> State:
+        return _window_cache(state).rows(rows)
+
+    def without_last(self, state: State, number: int) -> State:
+        return _window_cache(state).without_last(number)
+
+
+def _window_cache(state: State) -> WindowCache:
+    assert isinstance(state, WindowCache), "a window that has been begun"
+    return state
 
 
 LAYER = ("keys", "values", "source_keys", "source_values")

@@ -84,8 +84,8 @@ class Block(ChosenLayers):
 class Transformer(Backbone, Compilable):
     """Embeddings -> (f, g); carries no state from window to window.
 
-    If all attention layers are recurrent, it can also read a window in pieces, and then carries a
-    state between them.
+    If all attention layers can, it also reads a window in pieces, and then carries a state between
+    them.
     """
 
     def __init__(self, config: TransformerConfig) -> None:

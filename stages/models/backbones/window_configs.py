@@ -43,6 +43,11 @@ class TransformerConfig(AttentionConfig):
         longest = self.max_positions if self.positions == "learned" else None
         return Reads(FEED_FORWARD_KEYS, longest, self.lookup.reads_documents)
 
+    @property
+    def in_pieces(self) -> bool:
+        blocks = range(1, self.layers + 1)
+        return all(self.layer_in("attention", block).in_pieces for block in blocks)
+
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if segments are longer than the learned positions."""
         if self.positions == "sinusoidal":
@@ -143,6 +148,30 @@ class HuggingFaceConfig(ImportedConfig):
             None if self.max_positions is None else self.max_positions - (self.prefix is not None)
         )
         return Reads(keys, longest)
+
+    @property
+    def in_pieces(self) -> bool:
+        is_kept_elsewhere = self.architecture.get("model_type") in STATE_IN_MODULES
+        return not (is_kept_elsewhere or depends_on_length(self.architecture))
+
+
+STATE_IN_MODULES = ("recurrent_gemma",)
+"""Types of models whose modules keep a state, which a cache does not hold."""
+LENGTH_DEPENDENT = ("dynamic", "longrope")
+"""Scalings of positions that change with the length of a window, for its earlier inputs, too."""
+
+
+def depends_on_length(architecture: Any) -> bool:
+    """Whether settings of a model, `config.json`, scale positions by the length of the window.
+
+    >>> depends_on_length({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}})
+    True
+    """
+    if not isinstance(architecture, dict):
+        return False
+    scaling = (architecture.get("rope_type"), architecture.get("type"))
+    scales = any(name in LENGTH_DEPENDENT for name in scaling)
+    return scales or any(depends_on_length(value) for value in architecture.values())
 
 
 class HuggingFaceEncoderDecoderConfig(ImportedConfig):

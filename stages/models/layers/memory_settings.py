@@ -211,7 +211,7 @@ class MemSizerSettings(SublayerSettings):
     Source: Zhang and Cai 2022 (arXiv:2203.12644).
     """
 
-    recurrent: ClassVar[bool] = True
+    in_pieces: ClassVar[bool] = True
 
     name: Literal["memsizer"] = "memsizer"
     slots: Size = 32

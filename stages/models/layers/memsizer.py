@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.settings import AttentionConfig
-from stages.models.layers.sublayer import RecurrentAttention
+from stages.models.layers.sublayer import ContinuedAttention
 
 QUERY_GAIN = 32**-0.5
 """Xavier gain for the scores of slots, as in the authors' language models; for other weights it is
@@ -78,9 +78,9 @@ def summed_reads(
     return reads * t.rsqrt()[:, None], sums[:, -1]
 
 
-class MemSizer(RecurrentAttention[Summed]):
+class MemSizer(ContinuedAttention[Summed]):
     """Attention through slots: each position adds its weighted value to them, and reads them by the
-    mean of its heads.
+    mean of its heads. Its memory has a fixed size, so every position takes the same time.
 
     Heads share the values of slots, so their weights can be averaged before reading. There is no
     output projection.

@@ -20,10 +20,8 @@ def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
 class SublayerSettings(Settings):
     """Settings of a registered layer, which the field `name` selects."""
 
-    recurrent: ClassVar[bool] = False
-    """Whether it can also read a window in pieces, because its memory of earlier positions has a
-    fixed size.
-    """
+    in_pieces: ClassVar[bool] = False
+    """Whether it can also read a window in pieces, with a memory of its earlier positions."""
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
@@ -138,6 +136,8 @@ class NoLookupSettings(LookupSettings):
 
 class SoftmaxSettings(SublayerSettings):
     """Causal self-attention in a window; its sizes are the block's."""
+
+    in_pieces: ClassVar[bool] = True
 
     name: Literal["softmax"] = "softmax"
 
@@ -258,12 +258,3 @@ def remembers(model: BackboneConfig, context: int) -> bool:
     ):
         return False
     return any(array.nbytes for array in model.attention.memory_spec(model, context))
-
-
-def reads_in_pieces(model: BackboneConfig) -> bool:
-    """Whether a model can read a window in pieces, each from the state after the previous one; `{}`
-    is the first.
-    """
-    if not isinstance(model, AttentionConfig):
-        return False
-    return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))

@@ -1,12 +1,14 @@
 """Causal self-attention in a window."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models.layers.settings import AttentionConfig, SoftmaxSettings
-from stages.models.layers.sublayer import WindowAttention, initialize
+from stages.models.layers.sublayer import ContinuedAttention, initialize
 
 SHORT = 512
 """Longest window for which all scores [B, heads, L, L] are computed together in bf16 on CPU."""
@@ -41,7 +43,14 @@ def causal_attention(
     return F.dropout(weights, dropout, training=dropout > 0) @ v
 
 
-class SoftmaxAttention(WindowAttention):
+class WindowKeys(NamedTuple):
+    """Keys and values of the window so far, [B, heads, m, d_head] each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class SoftmaxAttention(ContinuedAttention[WindowKeys]):
     """Causal self-attention with several heads."""
 
     def __init__(self, config: AttentionConfig, settings: SoftmaxSettings) -> None:
@@ -55,11 +64,30 @@ class SoftmaxAttention(WindowAttention):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        # Split before the transposition: so the gradients of q, k and v are stacked without another
-        # copy.
-        q, k, v = (
-            part.transpose(1, 2)
-            for part in self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        )
+        q, k, v = self._projected(x)
         y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
         return self.out(y.transpose(1, 2).flatten(2))
+
+    def begin(self, x: Tensor) -> WindowKeys:
+        nothing = x.new_empty(len(x), self.heads, 0, x.shape[2] // self.heads)
+        return WindowKeys(nothing, nothing)
+
+    def continue_window(
+        self, x: Tensor, memory: WindowKeys, place: int
+    ) -> tuple[Tensor, WindowKeys]:
+        """Outputs for the next n positions [B, n, d] of a window, which read the m before them, too."""
+        q, k, v = self._projected(x)
+        keys = torch.cat((memory.keys.to(k.dtype), k), 2)
+        values = torch.cat((memory.values.to(v.dtype), v), 2)
+        number, total = q.shape[2], keys.shape[2]
+        # One position reads all; of several, each reads those up to its own.
+        mask = q.new_ones(number, total, dtype=torch.bool).tril(total - number)
+        y = F.scaled_dot_product_attention(q, keys, values, None if number == 1 else mask)
+        return self.out(y.transpose(1, 2).flatten(2)), WindowKeys(keys, values)
+
+    def _projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of positions [B, L, d], [B, heads, L, d_head] each."""
+        # Split before the transposition: so the gradients of q, k and v are stacked without another
+        # copy.
+        parts = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        return tuple(part.transpose(1, 2) for part in parts)

@@ -88,11 +88,9 @@ class WindowAttention(Sublayer):
         """Normalized inputs [B, L, d] -> term to add to the residual stream, [B, L, d]."""
 
 
-class RecurrentAttention(WindowAttention, Generic[Memory]):
+class ContinuedAttention(WindowAttention, Generic[Memory]):
     """Interface of attention that can also read a window in pieces; results do not depend on the
     cuts.
-
-    Its memory has a fixed size, so every position takes the same time.
     """
 
     @abstractmethod

@@ -11,7 +11,6 @@ from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer, summed_reads
-from stages.models.layers.settings import reads_in_pieces
 from tests.oracles.memsizer import memsizer
 from tests.stages.models.backbones.contract import BackboneContract
 
@@ -131,9 +130,7 @@ class TestBackboneOfIt(BackboneContract):
     )
     def test_in_pieces_a_window_has_the_same_numbers_if_all_layers_can(self, config, changes, cuts):
         config = parse_model(config.model_dump(mode="json") | changes)
-        assert reads_in_pieces(config) == (config.attention.layers is None)
-        if not reads_in_pieces(config):
-            return
+        assert config.in_pieces
         torch.manual_seed(0)
         model, state, pieces, tokens = LanguageModel(config).eval().double(), {}, [], self.tokens(5)
         with torch.no_grad():
