@@ -19,7 +19,7 @@ from memlm_cli.console import say, write_nowhere
 from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
-from stages.errors import ArtifactError, MemlmError, causes, first_line, shortened
+from stages.errors import ArtifactError, MemlmError, causes, first_line, shortened, without_middle
 from stages.interrupts import Interruption, Terminated
 from stages.registry import OUTSIDE
 
@@ -61,7 +61,8 @@ def guarded(work: Callable[[], object], name: str, interruption: Interruption | 
             logging.getLogger("asyncio").disabled = True
         failure = failure_of(error)
         if failure.message:
-            say(f"{name}: {failure.message}")
+            # A message may quote what was typed or read, which may be a whole file.
+            say(f"{name}: {without_middle(failure.message)}")
         return failure.code
     return 0
 

@@ -105,3 +105,15 @@ def shortened(text: str, most: int = 200) -> str:
     'aaa…'
     """
     return text if len(text) <= most else text[:most] + "…"
+
+
+def without_middle(text: str, most: int = 2000) -> str:
+    """Cut the middle of a text that nobody would read, and say how much was cut.
+
+    >>> without_middle("a" * 6 + "b" * 6, most=4)
+    'aa… (8 more characters) …bb'
+    """
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}… ({len(text) - 2 * half:,} more characters) …{text[-half:]}"

@@ -136,3 +136,14 @@ def test_success_is_silent_and_exit_keeps_its_code(capsys: pytest.CaptureFixture
     assert guarded(lambda: None, "memlm") == 0
     assert guarded(leave, "memlm") == 7
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_huge_quoted_value_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    def quoting() -> None:
+        raise DataError(f"answer {'x' * 100_000} is no number (line 3).")
+
+    assert guarded(quoting, "memlm") == DataError.exit_code
+    message = capsys.readouterr().err
+    assert message.startswith("memlm: answer xxx")
+    assert message.endswith("is no number (line 3).\n")
+    assert len(message) < 3000
