@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from stages.artifacts.store import Store
-from stages.errors import UsageError
+from stages.errors import DataError, UsageError
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import require_sources
@@ -22,6 +21,10 @@ from stages.translation.pairs import PairTexts, pair_texts
 from stages.translation.settings import TranslationRequest
 from stages.translation.step_memory import StepMemory
 from stages.translation.translator import Translator, open_translator
+
+MAX_SOURCE = 4096
+"""Tokens of a line. Attention over a source needs memory by the square of its length."""
+NO_IDS = np.empty(0, np.int64)
 
 
 class TranslatedToken(NamedTuple):
@@ -54,19 +57,39 @@ class LineTranslator:
     translator: Translator
 
     def translate(self, lines: Iterable[str], attribute: bool) -> Iterator[Translated]:
-        """Translate lines in batches; yields results in their order. A blank line stays blank."""
-        lines = iter(lines)
-        while batch := list(islice(lines, self.translator.batch)):
-            sources = [self._ids(line) for line in batch if line.strip()]
-            found = iter(self.translator.translate(sources))
-            for line in batch:
-                if not line.strip():
+        """Translate lines in batches; yields results in their order. A blank line stays blank.
+
+        Raises: DataError for a line of more than MAX_SOURCE tokens, once those before it are out.
+        """
+        for sources in self._batches(lines):
+            hypotheses = iter(self.translator.translate([ids for _, ids in sources if ids.size]))
+            for line, ids in sources:
+                if not ids.size:
                     yield Translated(line, "", 0.0, 0.0, False, [] if attribute else None)
                     continue
-                one = next(found)
-                text = self.translator.text_of(one.tokens)
-                tokens = self._tokens(self._ids(line), one) if attribute else None
-                yield Translated(line, text, one.score, one.log_prob, one.cut, tokens)
+                best = next(hypotheses)
+                text = self.translator.text_of(best.tokens)
+                tokens = self._tokens(ids, best) if attribute else None
+                yield Translated(line, text, best.score, best.log_prob, best.cut, tokens)
+
+    def _batches(self, lines: Iterable[str]) -> Iterator[list[tuple[str, np.ndarray]]]:
+        """Lines with their ids, in batches; a blank line has no ids."""
+        batch: list[tuple[str, np.ndarray]] = []
+        for place, line in enumerate(lines, 1):
+            ids = self._ids(line) if line.strip() else NO_IDS
+            if len(ids) > MAX_SOURCE:
+                if batch:
+                    yield batch
+                raise DataError(
+                    f"Line {place:,} has {len(ids):,} tokens, and at most {MAX_SOURCE:,} are "
+                    "translated: cut it into sentences, one a line."
+                )
+            batch.append((line, ids))
+            if len(batch) == self.translator.batch:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
 
     def _ids(self, line: str) -> np.ndarray:
         return np.array([*self.reader.text.ids(line), self.reader.text.eos])

@@ -113,6 +113,16 @@ def test_what_cannot_be_done_is_said(translate, options, code) -> None:
     assert (ended.code, ended.out) == (code, "")
 
 
+def test_a_line_of_too_many_tokens_is_refused_once_those_before_it_are_out(
+    translate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.generation.translate.MAX_SOURCE", 20)
+    ended = translate(text=b"ja\n\n" + b"gut " * 40)
+    assert ended.code == 3
+    assert ended.out.count("\n") == 2
+    assert "Line 3 has" in ended.err and "at most 20 are translated" in ended.err
+
+
 def test_text_is_not_written_by_a_model_that_translates(memlm: Memlm, index: Artifact) -> None:
     ended = memlm("generate", index.reference, "--store", index.store.root)
     assert ended.code == 2 and f"memlm translate {index.reference}" in ended.err
