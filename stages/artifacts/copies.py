@@ -42,7 +42,8 @@ class Copy:
     @classmethod
     def of(cls, artifact: Artifact, bucket: Bucket) -> "Copy":
         """The copy of a local artifact, which may not exist yet."""
-        return cls(artifact.manifest, artifact.manifest.dumps().encode(), bucket)
+        manifest = published(artifact.manifest)
+        return cls(manifest, manifest.dumps().encode(), bucket)
 
     @classmethod
     def find(cls, reference: str, bucket: Bucket) -> "Copy | None":
@@ -79,6 +80,32 @@ class Copy:
         return ArtifactError(
             f"The copy {self.bucket.url}/{self.reference} is damaged: {what}; {_mend(self.reference, self.bucket)}."
         )
+
+
+def published(manifest: Manifest) -> Manifest:
+    """A manifest without the folders of this machine: of a path in its command, the last name."""
+    command = [without_folders(word) for word in manifest.command]
+    if command == manifest.command:
+        return manifest
+    return manifest.model_copy(update={"command": command}).sealed()
+
+
+def without_folders(word: str) -> str:
+    """The last name of a path that leads out of the folder of the command; other words stay.
+
+    >>> [without_folders(word) for word in ("/home/anna/books/a.txt", "--out=~/b.txt", "../c.txt")]
+    ['a.txt', '--out=b.txt', 'c.txt']
+    >>> [without_folders(word) for word in ("tokens/books", "corpus/a.txt", "--lambda=0.5")]
+    ['tokens/books', 'corpus/a.txt', '--lambda=0.5']
+    """
+    if _leads_out(word):
+        return PurePosixPath(word).name
+    option, equals, value = word.partition("=")
+    return f"{option}{equals}{PurePosixPath(value).name}" if _leads_out(value) else word
+
+
+def _leads_out(path: str) -> bool:
+    return path.startswith(("/", "~", "../")) or "/../" in path
 
 
 def _mend(reference: str, bucket: Bucket) -> str:

@@ -14,8 +14,10 @@ from stages.artifacts import bucket as bucket_module
 from stages.artifacts import copies
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.bucket import Bucket
+from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
+from stages.artifacts.manifest import MANIFEST
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
@@ -320,6 +322,24 @@ def test_a_pull_that_was_killed_while_it_published_receives_nothing_again(
     copies.pull(squares.reference, other, bucket, Silent())
     assert received == [f"{squares.reference}/manifest.json"]
     assert content(other.folder(squares.kind, squares.id)) == content(squares.path)
+
+
+def test_a_copy_names_no_folder_of_the_machine(
+    cubes: Artifact, bucket: Bucket, place: Path, tmp_path: Path
+) -> None:
+    command = ["tokenize", "/home/anna/books/a.txt", "--out=~/b.txt", "corpus/c.txt"]
+    manifest = cubes.manifest.model_copy(update={"command": command}).sealed()
+    write_atomically(cubes.path / MANIFEST, manifest.dumps())
+    pushed(cubes.store.get(cubes.reference), bucket)
+
+    texts = [file.read_bytes() for file in place.rglob("*") if file.is_file()]
+    assert not any(b"anna" in text or b"~" in text for text in texts)
+
+    other = Store(tmp_path / "other")
+    copies.pull(cubes.reference, other, bucket, Silent())
+    pulled = other.get(cubes.reference)
+    assert pulled.manifest.command == ["tokenize", "a.txt", "--out=b.txt", "corpus/c.txt"]
+    other.check_files(pulled)
 
 
 def test_the_folder_of_another_store_is_pushed_from_there(
