@@ -11,6 +11,9 @@ METHODS = Registry(
         "trime-long": Part.within(HERE, "settings:TrimeLongConfig", "trime:TrimeLong"),
         "trime-ext": Part.within(HERE, "settings:TrimeExtConfig", "trime:TrimeExt"),
         "spalm": Part.within(HERE, "settings:SpalmConfig", "spalm:Spalm"),
+        "memory-decoder": Part.within(
+            HERE, "settings:MemoryDecoderConfig", "memory_decoder:MemoryDecoder"
+        ),
         "sparse-memory": Part.within(
             HERE, "settings:SparseMemoryConfig", "sparse_memory:SparseMemory"
         ),

@@ -13,6 +13,7 @@ from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.artifacts.stage import Inputs
 
 TRAIN, VALID = "train", "valid"
 """The splits that training reads."""
@@ -87,8 +88,8 @@ class MethodSettings(Settings):
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of
     unequal length.
     """
-    joint: ClassVar[bool] = False
-    """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
+    smoothable: ClassVar[bool] = True
+    """Whether labels can be smoothed: not in one softmax with a memory, nor if they are soft."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
     """Objective: text, or the labels of tasks, one task after the other or all at once."""
     scores_tokens: ClassVar[bool] = True
@@ -102,6 +103,8 @@ class MethodSettings(Settings):
     """Inputs that are found through another artifact, such as the text of the initial model: names
     in `stages.training.INPUTS`.
     """
+    neighbor_splits: ClassVar[tuple[str, ...]] = (TRAIN, VALID)
+    """Splits whose neighbours it needs, if it takes neighbours."""
     usual_backbone: ClassVar[str | None] = None
     """Backbone if the user names none; None: the default of all methods."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()
@@ -143,6 +146,10 @@ class MethodSettings(Settings):
             read: documents that are read before the last update.
         Raises: UsageError if the method would do nothing of its own.
         """
+
+    def fitted(self, inputs: "Inputs") -> Self:
+        """The settings with what follows from the artifacts filled in; by default nothing does."""
+        return self
 
     def complete(self, model: BackboneConfig, batches: Batches) -> Self:
         """The settings with what follows from the model and the batches filled in; by default

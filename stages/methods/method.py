@@ -282,6 +282,10 @@ class Method(ABC, Generic[S]):
         """Documents of the training split that other stages read with the model; None: none."""
         return None
 
+    def figures(self) -> dict[str, Any]:
+        """Figures of the model besides those of every training run, JSON; by default none."""
+        return {}
+
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
         """Write further files next to the model.
 

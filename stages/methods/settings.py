@@ -1,5 +1,5 @@
-"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, sparse memory.
-Free of torch.
+"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, Memory Decoder,
+sparse memory. Free of torch.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.methods.config import Batches, EvaluationDefaults, MethodSettings, Share
+from stages.methods.config import TRAIN, Batches, EvaluationDefaults, MethodSettings, Share
 from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.artifacts.stage import Inputs
 
 
 class LmConfig(MethodSettings):
@@ -28,7 +29,7 @@ class InBatchConfig(MethodSettings):
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
     """
 
-    joint: ClassVar[bool] = True
+    smoothable: ClassVar[bool] = False
 
     key: Literal["hidden", "ffn-input"] | None = None
     """Representation that memory is searched with; None: the backbone's first."""
@@ -209,6 +210,49 @@ class SpalmConfig(MethodSettings):
 
 
 Positive = Annotated[int, Field(gt=0)]
+
+
+class MemoryDecoderConfig(MethodSettings):
+    """Labels are spread over the tokens of precomputed neighbours; the model reads no memory.
+
+    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("neighbors",)
+    indirect_inputs: ClassVar[tuple[str, ...]] = ("soft-labels",)
+    neighbor_splits: ClassVar[tuple[str, ...]] = (TRAIN,)
+    smoothable: ClassVar[bool] = False
+
+    method: Literal["memory-decoder"] = "memory-decoder"
+    alpha: Share = 0.5
+    """α: weight of the neighbours' distribution in the loss; the next token has the rest. 0: plain
+    language modelling, the control that shows what neighbours teach."""
+    k: Positive | None = None
+    """Neighbours of a position that give its distribution, the best of those stored; None: all."""
+    temperature: Annotated[float, Field(gt=0)] | Literal["tune"] = "tune"
+    """τ: distances are divided by it; `tune`: the best on 10,000 positions of train."""
+
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        if model.score_cap is not None and self.alpha:
+            raise UsageError(
+                "Method 'memory-decoder' spreads labels over products, and the scores of this model are bent "
+                "(model.score_cap): choose another model to begin from."
+            )
+        return model
+
+    def fitted(self, inputs: "Inputs") -> Self:
+        if not self.alpha:
+            # Neighbours are not read, so the control is the same model whatever they are.
+            return type(self)(alpha=0)
+        neighbors = inputs["neighbors"]
+        k = self.k or int(neighbors.config["k"])
+        temperature = self.temperature
+        if temperature == "tune":
+            # NumPy is not needed where settings are only shown.
+            from stages.methods.neighbor_labels import tuned_temperature
+
+            temperature = tuned_temperature(neighbors, k)
+        return self.model_copy(update={"k": k, "temperature": temperature})
 
 
 class SparseMemoryConfig(MethodSettings):

@@ -26,6 +26,7 @@ from stages.models.backbone import (
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
+from stages.models.soft_labels import SoftLabels
 from stages.models.vocabulary import make_vocabulary
 from stages.validation import validated
 
@@ -202,6 +203,16 @@ class LanguageModel(nn.Module):
         smoothing = self.label_smoothing if self.training else 0.0
         with self._without_autocast(hidden):
             return self.vocabulary.loss(self._own(hidden), targets, smoothing)
+
+    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
+        """Mean cross entropy in nats with labels that are spread over a few tokens.
+
+        Args:
+            hidden, targets: as in `loss`.
+            labels: shares of tokens; the target keeps the rest of 1.
+        """
+        with self._without_autocast(hidden):
+            return self.vocabulary.soft_loss(self._own(hidden), targets, labels)
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor

@@ -17,6 +17,7 @@ from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
 from stages.models.cross_entropy import MemoryTerms, capped, linear_cross_entropy, linear_log_prob
 from stages.models.layers.dropout import Dropout
+from stages.models.soft_labels import SoftLabels, moved_scores
 
 INITIAL_NORM = 0.3
 """Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting
@@ -36,6 +37,14 @@ class Vocabulary(nn.Module):
         Args:
             smoothing: ε; the loss is (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over
             all tokens w.
+        """
+        raise NotImplementedError
+
+    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
+        """Mean cross entropy with labels that are spread over a few tokens: -Σ_w s(w) log p(w).
+
+        Args:
+            labels: shares s(w) of tokens; the target keeps the rest of 1.
         """
         raise NotImplementedError
 
@@ -137,6 +146,12 @@ class FullVocabulary(InputTable):
         # are not needed.
         beyond_mean = weight.index_select(0, targets) - weight.mean(0)
         return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
+
+    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
+        assert self.cap is None, "a bent score is no product"
+        scored, weight = self._factors(hidden)
+        loss = linear_cross_entropy(scored, weight, targets) / len(targets)
+        return loss + moved_scores(scored, weight, targets, labels).mean()
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
@@ -243,6 +258,45 @@ class AdaptiveVocabulary(Vocabulary):
             start=hidden.new_zeros(()),
         ) / len(targets)
 
+    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
+        target_ranks = self.rank[targets]
+        ranked = labels._replace(tokens=self.rank[labels.tokens])
+        scored, weight = self._head(hidden)
+        entries = self._entry(target_ranks)
+        loss = linear_cross_entropy(scored, weight, entries)
+        of_entries = ranked._replace(tokens=self._entry(ranked.tokens))
+        loss = loss + moved_scores(scored, weight, entries, of_entries).sum()
+
+        kept = 1 - labels.totals(len(targets))
+        for c in range(1, len(self.bounds) - 1):
+            loss = loss + self._soft_tail_loss(c, hidden, target_ranks, kept, ranked)
+        return loss / len(targets)
+
+    def _soft_tail_loss(
+        self, cluster: int, hidden: Tensor, targets: Tensor, kept: Tensor, labels: SoftLabels
+    ) -> Tensor:
+        """Sum of -Σ_w s(w) log p(w | cluster) over positions and the words of a cluster.
+
+        Args:
+            targets, labels: with ranks instead of tokens.
+            kept: the target's share of each position's label, [N].
+        """
+        first = self.bounds[cluster]
+        inside = labels.select(self._cluster(labels.tokens) == cluster)
+        inside = inside._replace(tokens=inside.tokens - first)
+        is_inside = self._cluster(targets) == cluster
+        # A target of another cluster has no score here. The first word stands for it: its share
+        # moves to the words that have one.
+        reference = torch.where(is_inside, targets - first, 0)
+
+        share = torch.where(is_inside, kept, 0) + inside.totals(len(targets))
+        rows = (share > 0).nonzero().squeeze(1)
+        tail = self._tail(cluster, hidden)
+        words = self._words(cluster)
+        log_prob, _ = linear_log_prob(tail[rows], words, reference[rows])
+        moved = moved_scores(tail, words, reference, inside)
+        return moved.sum() - (share[rows].to(log_prob.dtype) * log_prob).sum()
+
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
     ) -> Tensor:
@@ -274,12 +328,19 @@ class AdaptiveVocabulary(Vocabulary):
         """The head, which scores all tokens, then each further cluster with its own tokens."""
         ranks = self.rank[targets]
         cluster = self._cluster(ranks)
-        entry = torch.where(cluster == 0, ranks, self.bounds[1] + cluster - 1)
-        yield _Part(torch.arange(len(ranks), device=ranks.device), *self._head(hidden), entry)
+        every = torch.arange(len(ranks), device=ranks.device)
+        yield _Part(every, *self._head(hidden), self._entry(ranks))
         for c in range(1, len(self.bounds) - 1):
             rows = (cluster == c).nonzero().squeeze(1)
             tail = self._tail(c, hidden.index_select(0, rows))
             yield _Part(rows, tail, self._words(c), ranks[rows] - self.bounds[c])
+
+    def _entry(self, ranks: Tensor) -> Tensor:
+        """Rows of the head's weight: words of the first cluster, then one for each further
+        cluster.
+        """
+        cluster = self._cluster(ranks)
+        return torch.where(cluster == 0, ranks, self.bounds[1] + cluster - 1)
 
     def _cluster(self, ranks: Tensor) -> Tensor:
         return torch.stack([ranks >= bound for bound in self.bounds[1:-1]]).sum(0)

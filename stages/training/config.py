@@ -156,10 +156,8 @@ class TrainConfig(StageConfig):
 
     @model_validator(mode="after")
     def _smoothed_loss_is_plain(self) -> "TrainConfig":
-        if self.label_smoothing and self.method_settings.joint:
-            raise ValueError(
-                f"label_smoothing does not go with the joint loss of method {self.method!r}"
-            )
+        if self.label_smoothing and not self.method_settings.smoothable:
+            raise ValueError(f"label_smoothing does not go with the loss of method {self.method!r}")
         if self.label_smoothing and (self.model.cutoffs or self.model.score_cap):
             raise ValueError(
                 "label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out"

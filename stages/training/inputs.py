@@ -6,12 +6,14 @@ from typing import ClassVar
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.neighbors import require_neighbors, require_some
+from stages.lineage.sources import own_splits
 from stages.methods.config import TRAIN, VALID
+from stages.methods.settings import MemoryDecoderConfig
 from stages.training.config import TrainConfig
 
-INT32_BYTES = 4
+INT32_BYTES = FLOAT32_BYTES = 4
 
 
 class TrainingInput:
@@ -68,8 +70,11 @@ class NeighborsInput(TrainingInput):
 
     def require(self, source: Artifact, config: TrainConfig) -> None:
         """Check that every split has enough neighbours, and that their datastore is there."""
-        number = config.method_settings.neighbors_read
+        settings = config.method_settings
+        number = settings.neighbors_read
         for split in splits_read(source.input(self.tokens_role)):
+            if split not in settings.neighbor_splits:
+                continue
             require_neighbors(source, split, number, "train --set memory.k=")
             require_some(source, split)
         source.find("datastore")
@@ -82,6 +87,42 @@ class NeighborsInput(TrainingInput):
 
     def passing_bytes(self, inputs: Inputs) -> int:
         return int(inputs["neighbors"].find("datastore").metrics["rows"]) * INT32_BYTES
+
+
+class SoftLabelsInput(TrainingInput):
+    """Distributions that neighbours give for the training split; None where none are learned."""
+
+    tokens_role: ClassVar[str] = "queries"
+
+    def require(self, source: Artifact, config: TrainConfig) -> None:
+        """Check that neighbours are enough, and that their datastore holds no answers of tests."""
+        settings = _of_soft_labels(config)
+        if settings.k is not None:
+            require_neighbors(source, TRAIN, settings.k, "train --set memory.k=")
+        datastore = source.find("datastore")
+        others = own_splits(datastore, source.input(self.tokens_role)) - {TRAIN}
+        if others and settings.alpha:
+            held = " and ".join(map(repr, sorted(others)))
+            raise UsageError(
+                f"{datastore.reference} was made of {held}, so a model that learns its neighbours learns the answers "
+                f"there: build a datastore of {TRAIN!r} (memlm build-datastore --split {TRAIN})."
+            )
+
+    def mapped_bytes(self, inputs: Inputs, config: TrainConfig) -> int:
+        settings = _of_soft_labels(config)
+        if not settings.alpha:
+            return 0
+        positions = int(inputs["tokens"].metrics["splits"][TRAIN]["tokens"])
+        return positions * (settings.k or 0) * (INT32_BYTES + FLOAT32_BYTES)
+
+    def passing_bytes(self, inputs: Inputs) -> int:
+        return int(inputs["neighbors"].find("datastore").metrics["rows"]) * INT32_BYTES
+
+
+def _of_soft_labels(config: TrainConfig) -> MemoryDecoderConfig:
+    settings = config.method_settings
+    assert isinstance(settings, MemoryDecoderConfig), "the method names this input"
+    return settings
 
 
 class EpisodesInput(TrainingInput):

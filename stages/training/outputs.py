@@ -108,6 +108,7 @@ def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
         "valid_step": progress.valid_step,
         "tokens_per_second": rate(tokens, progress.seconds) if progress.seconds else None,
         **convergence(tokens / whole, read_validations(job.draft.scratch / LINES)),
+        **trainer.run.method.figures(),
     }
 
 

@@ -288,6 +288,6 @@ def resolved_memory(
         batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
-    return config.memory.complete(
+    return config.memory.fitted(inputs).complete(
         model, Batches(batch, world_size(), config.accumulate, borders, same)
     )

@@ -46,7 +46,8 @@ def training_inputs(config: TrainConfig, source: Artifact) -> dict[str, Artifact
         )
     if source.kind == "tokens":
         return {"tokens": tokens}
-    INPUTS.settings(source.kind)().require(source, config)
+    for name in (source.kind, *config.method_settings.indirect_inputs):
+        INPUTS.settings(name)().require(source, config)
     return {"tokens": tokens, source.kind: source}
 
 

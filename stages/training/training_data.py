@@ -4,7 +4,8 @@ method.
 Arrays that are read at random stay on disk, so that memory does not grow with the corpus.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -24,6 +25,12 @@ from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Method
+from stages.methods.neighbor_labels import (
+    PACKED,
+    NeighborLabels,
+    NeighborReader,
+    neighbor_labels,
+)
 from stages.models.config import model_of
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.growth import NOISE, grown
@@ -184,10 +191,35 @@ def open_packing(inputs: Inputs, config: TrainConfig, folder: Path) -> np.ndarra
 
 
 def open_neighbors(inputs: Inputs, config: TrainConfig, folder: Path) -> dict[str, np.ndarray]:
-    """Tokens of neighbours by split; see `map_neighbors`."""
+    """Tokens of neighbours by split; see `map_neighbors`. None for a method that reads none."""
+    if not config.method_settings.neighbors_read:
+        return {}
     splits = splits_read(inputs["tokens"])
     number = config.method_settings.neighbors_read
     return map_neighbors(inputs["neighbors"], splits, number, folder)
+
+
+def open_soft_labels(inputs: Inputs, config: TrainConfig, folder: Path) -> NeighborLabels | None:
+    """Distributions that neighbours give for the tokens of the training split, mapped; None where
+    none are learned.
+    """
+    settings: Any = config.method_settings
+    if not settings.alpha:
+        return None
+    neighbors = inputs["neighbors"]
+    with mapped_values(neighbors, folder) as values:
+
+        def rows(start: int, stop: int) -> np.ndarray:
+            reader = NeighborReader(neighbors, settings.k, values())
+            labels = neighbor_labels(reader.read(start, stop), settings.temperature)
+            return labels.packed()
+
+        positions = int(inputs["tokens"].metrics["splits"][TRAIN]["tokens"])
+        shape = (positions, settings.k)
+        # Sorting takes several arrays as large as a block.
+        at_once = max(1, LABELS_AT_ONCE // settings.k)
+        packed = mapped(folder / "soft-labels.npy", shape, PACKED, rows, at_once)
+    return NeighborLabels.unpacked(packed)
 
 
 def open_episode_keys(inputs: Inputs, config: TrainConfig, folder: Path) -> np.ndarray:
@@ -215,23 +247,28 @@ def passing_bytes(inputs: Inputs, config: TrainConfig) -> int:
 
 ROWS = 1 << 18
 """Rows written at a time."""
+LABELS_AT_ONCE = 1 << 22
+"""Neighbours whose labels are made at a time."""
 
 
 ReadRows = Callable[[int, int], np.ndarray]
 """Rows start … stop - 1 of an array, for (start, stop)."""
 
 
-def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np.ndarray:
+def mapped(
+    path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows, rows_at_once: int = ROWS
+) -> np.ndarray:
     """An array in a file, memory-mapped for reading; the file is written if it is missing or
     changed.
 
     Args:
         path: an `.npy` file; it appears once it is complete, with its digest in a file next to it.
+        rows_at_once: rows that are written together.
     Raises: OSError if it cannot be written; nothing is left behind then.
     """
     if not _is_whole(path):
         with replacing_by_name(path) as unfinished:
-            _write(unfinished, shape, np.dtype(dtype), rows)
+            _write(unfinished, shape, np.dtype(dtype), rows, rows_at_once)
             # A crash between the two leaves a file that does not match its digest; it is then
             # written again.
             write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
@@ -251,15 +288,17 @@ def _digest_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.blake2b")
 
 
-def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: ReadRows) -> None:
+def _write(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: ReadRows, rows_at_once: int
+) -> None:
     """Write an array by ordinary writes: on a full disk, writing through a map would kill the
     process.
     """
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, shape[0], ROWS):
-            block = rows(start, min(start + ROWS, shape[0]))
+        for start in range(0, shape[0], rows_at_once):
+            block = rows(start, min(start + rows_at_once, shape[0]))
             file.write(np.ascontiguousarray(block, dtype).data)
 
 
@@ -278,6 +317,25 @@ def map_neighbors(
             datastore lie there, too.
     """
     group: Any = neighbors.zarr("neighbors.zarr")
+    with mapped_values(neighbors, folder) as values:
+
+        def tokens(split: str) -> np.ndarray:
+            ids = group[f"{split}/ids"]
+            return mapped(
+                folder / f"neighbors-{split}.npy",
+                (ids.shape[0], k),
+                DTYPE,
+                lambda start, stop: neighbor_tokens(ids[start:stop][:, :k], values()),
+            )
+
+        return {split: tokens(split) for split in splits}
+
+
+@contextmanager
+def mapped_values(neighbors: Artifact, folder: Path) -> Iterator[Callable[[], np.ndarray]]:
+    """A function that maps the values of the neighbours' datastore, int32 [N]; a file in `folder`
+    holds them until the end.
+    """
     beside = folder / "values.npy"
 
     @cache
@@ -285,16 +343,6 @@ def map_neighbors(
         stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
         return mapped(beside, stored.shape, DTYPE, partial(_rows, stored))
 
-    def tokens(split: str) -> np.ndarray:
-        ids = group[f"{split}/ids"]
-        return mapped(
-            folder / f"neighbors-{split}.npy",
-            (ids.shape[0], k),
-            DTYPE,
-            lambda start, stop: neighbor_tokens(ids[start:stop][:, :k], values()),
-        )
-
-    by_split = {split: tokens(split) for split in splits}
+    yield values
     for file in (beside, _digest_file(beside)):
         file.unlink(missing_ok=True)
-    return by_split

@@ -6,6 +6,7 @@ from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.examples import STREAMS
 from stages.methods.config import TRAIN
+from stages.methods.settings import MemoryDecoderConfig
 from stages.methods.stream.config import EpisodeSettings, ReplaySettings
 from stages.models.backbones.stream_configs import MemformerConfig, TransformerXLConfig
 from stages.models.config import BackboneConfig
@@ -22,6 +23,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
         unlearned_memory(config),
         queries_of_memory_alone(config),
         draws_of_a_part(config),
+        labels_of_few_neighbors(config),
         more_blocks_than_usual(config.model),
         statistics_of_padding(config, inputs),
         cost_of_vocabulary(config.model),
@@ -106,6 +108,23 @@ def draws_of_a_part(config: TrainConfig) -> str | None:
     return (
         f"memory.rate {settings.rate:g} of memory.every {settings.every} is less than one document, so a draw has one. "
         f"Set how many it has: memory.draw={config.batch_segments} is a batch"
+    )
+
+
+FEW_NEIGHBORS = 8
+"""Neighbours that give a distribution; with fewer it is nearly one token."""
+
+
+def labels_of_few_neighbors(config: TrainConfig) -> str | None:
+    """Warning if labels come from so few neighbours that they are nearly one token."""
+    settings = config.method_settings
+    if not isinstance(settings, MemoryDecoderConfig) or settings.k is None:
+        return None
+    if settings.k >= FEW_NEIGHBORS:
+        return None
+    return (
+        f"labels come from {settings.k} neighbours of a token, so they are nearly one token (in the paper 1,024). Find "
+        "more: memlm precompute-neighbors --k 256"
     )
 
 

@@ -9,7 +9,7 @@ LEARN_TEXT = [name for name in METHODS.names() if METHODS.settings(name).learns 
 
 
 class TestEveryMethod(MethodContract):
-    # One that changes a trained model's slots is in `lm/test_sparse.py`.
+    # Those with an input of their own are in `test_sparse_memory.py` and `test_memory_decoder.py`.
     @pytest.fixture(
         params=[name for name in LEARN_TEXT if not METHODS.settings(name).indirect_inputs]
     )

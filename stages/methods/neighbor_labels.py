@@ -1,0 +1,186 @@
+"""Distributions of the next token that stored neighbours give, and their temperature. Free of torch.
+
+Shapes: n positions, k neighbours each.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float, Float32, Int32, Integer
+
+from stages.artifacts.artifact import Artifact
+from stages.methods.config import TRAIN
+
+TUNED_ON = 10_000
+"""Positions of the training split on which the temperature is tuned."""
+BLOCKS = 8
+"""Blocks of consecutive positions, spread over the split, that make these up."""
+FRACTIONS = tuple(float(f"{fraction:.4g}") for fraction in np.geomspace(0.01, 2, 16))
+"""Temperatures that are tried, as fractions of the spread of scores."""
+
+
+PACKED = np.dtype([("token", np.int32), ("share", np.float32)])
+"""A token and its share, together in a file."""
+
+
+class NeighborLabels(NamedTuple):
+    """q of n positions: tokens, each once, and their shares, the largest first.
+
+    Shares of a position sum to 1. Empty places have the share 0; a position without neighbours has
+    nothing else.
+    """
+
+    tokens: Int32[np.ndarray, "n k"]
+    shares: Float32[np.ndarray, "n k"]
+
+    def packed(self) -> np.ndarray:
+        """One array of pairs, of dtype `PACKED`, which one file can hold."""
+        pairs = np.empty(self.tokens.shape, PACKED)
+        pairs["token"] = self.tokens
+        pairs["share"] = self.shares
+        return pairs
+
+    @classmethod
+    def unpacked(cls, pairs: np.ndarray) -> Self:
+        """The labels of `packed`, as views of it."""
+        return cls(pairs["token"], pairs["share"])
+
+
+class RankedNeighbors(NamedTuple):
+    """Neighbours of n positions as an artifact stores them, best first."""
+
+    tokens: Integer[np.ndarray, "n k"]
+    """The token of each neighbour; -1 where one is missing."""
+    scores: Float[np.ndarray, "n k"]
+    """Minus the squared distances, or inner products."""
+
+
+def neighbor_labels(neighbors: RankedNeighbors, temperature: float) -> NeighborLabels:
+    """q(w) = Σ_{j: v_j = w} exp(s_j / τ) / Σ_j exp(s_j / τ).
+
+    Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2.
+
+    Three neighbours are equally near; two of them hold token 7:
+
+    >>> three = RankedNeighbors(np.array([[7, 5, 7]]), np.zeros((1, 3)))
+    >>> labels = neighbor_labels(three, temperature=1.0)
+    >>> labels.tokens.tolist(), labels.shares.round(3).tolist()
+    ([[7, 5, 0]], [[0.6669999957084656, 0.3330000042915344, 0.0]])
+    """
+    weights = _weights(neighbors, temperature)
+    by_token = np.argsort(neighbors.tokens, axis=1, kind="stable")
+    tokens = np.take_along_axis(neighbors.tokens, by_token, 1)
+    ordered = np.take_along_axis(weights, by_token, 1)
+
+    # The last neighbour of each token gets the token's sum: a difference of running sums.
+    is_last = np.ones(tokens.shape, bool)
+    is_last[:, :-1] = tokens[:, 1:] != tokens[:, :-1]
+    sums = _sums_of_runs(ordered, is_last)
+
+    largest_first = np.argsort(-sums, axis=1, kind="stable")
+    shares = np.take_along_axis(sums, largest_first, 1)
+    held = np.take_along_axis(tokens, largest_first, 1)
+    return NeighborLabels(np.where(shares > 0, held, 0).astype(np.int32), shares.astype(np.float32))
+
+
+def _sums_of_runs(values: np.ndarray, is_last: np.ndarray) -> np.ndarray:
+    """Sum of each run of values at its last place, and 0 elsewhere, float64 [n, k]."""
+    starts = np.ones(values.shape, bool)
+    starts[:, 1:] = is_last[:, :-1]
+    # Rows are joined: every row begins a run, so that no run crosses two rows.
+    sums = np.zeros(values.shape)
+    sums[is_last] = np.add.reduceat(values.ravel(), np.flatnonzero(starts.ravel()))
+    return sums
+
+
+def _weights(neighbors: RankedNeighbors, temperature: float) -> np.ndarray:
+    """exp(s_j / τ) / Σ exp(s / τ), float64 [n, k]; 0 for neighbours that are missing."""
+    scores = np.where(neighbors.tokens < 0, -np.inf, neighbors.scores).astype(np.float64)
+    best = scores.max(axis=1, keepdims=True)
+    shifted = scores - np.where(np.isneginf(best), 0, best)
+    weights = np.exp(shifted / temperature)
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+
+
+def best_temperature(neighbors: RankedNeighbors, targets: Integer[np.ndarray, " n"]) -> float:
+    """τ at which q gives the targets the largest probability; no position depends on it whose
+    neighbours lack the target.
+
+    Rounded to four digits, so that a user can type the number again.
+    """
+    holds = neighbors.tokens == targets[:, None]
+    known = holds.any(1)
+    if not known.any():
+        return 1.0
+    some = RankedNeighbors(neighbors.tokens[known], neighbors.scores[known])
+    temperatures = [float(f"{fraction * _spread(some):.4g}") for fraction in FRACTIONS]
+    nats = []
+    for temperature in temperatures:
+        shares = (_weights(some, temperature) * holds[known]).sum(1)
+        nats.append(-np.log(np.maximum(shares, np.finfo(np.float64).tiny)).mean())
+    return temperatures[int(np.argmin(nats))]
+
+
+def _spread(neighbors: RankedNeighbors) -> float:
+    """Median difference between the best and the last score; 1 if it is not positive."""
+    present = neighbors.tokens >= 0
+    worst = np.where(present, neighbors.scores, np.inf).min(axis=1)
+    best = np.where(present, neighbors.scores, -np.inf).max(axis=1)
+    median = float(np.median(best - worst))
+    return median if median > 0 else 1.0
+
+
+class NeighborReader:
+    """Reads neighbours of the training split from an artifact, the k best of each token."""
+
+    def __init__(self, neighbors: Artifact, k: int, values: np.ndarray) -> None:
+        """Args:
+        values: the token of each row of the datastore, integers [N]; in memory or mapped.
+        """
+        group = neighbors.zarr("neighbors.zarr")
+        self._ids = group[f"{TRAIN}/ids"]
+        self._distances = group[f"{TRAIN}/distances"]
+        self._is_distance = neighbors.find("index").config["metric"] == "l2"
+        self._k = k
+        self._values = values
+
+    def __len__(self) -> int:
+        return int(self._ids.shape[0])
+
+    def read(self, start: int, stop: int) -> RankedNeighbors:
+        """Neighbours of tokens [start, stop)."""
+        ids = np.asarray(self._ids[start:stop])[:, : self._k]
+        distances = np.asarray(self._distances[start:stop])[:, : self._k]
+        tokens = np.where(ids >= 0, self._values[np.maximum(ids, 0)], -1)
+        return RankedNeighbors(tokens, -distances if self._is_distance else distances)
+
+
+def tuned_temperature(neighbors: Artifact, k: int) -> float:
+    """τ at which stored neighbours predict a sample of the training split best."""
+    values = np.asarray(neighbors.find("datastore").zarr("datastore.zarr")["values"][:])
+    reader = NeighborReader(neighbors, k, values)
+    ids = neighbors.input("queries").zarr("tokens.zarr")[f"{TRAIN}/ids"]
+    parts, targets = [], []
+    for start, stop in sampled_blocks(len(reader)):
+        parts.append(reader.read(start, stop))
+        targets.append(np.asarray(ids[start:stop]).astype(np.int64))
+    joined = RankedNeighbors(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return best_temperature(joined, np.concatenate(targets))
+
+
+def sampled_blocks(total: int) -> Iterator[tuple[int, int]]:
+    """Blocks [start, stop) of positions, spread evenly; all of a short split.
+
+    >>> list(sampled_blocks(7))
+    [(0, 7)]
+    >>> len(list(sampled_blocks(100_000)))
+    8
+    """
+    if total <= TUNED_ON:
+        yield 0, total
+        return
+    size = TUNED_ON // BLOCKS
+    for start in np.linspace(0, total - size, BLOCKS).astype(int).tolist():
+        yield start, start + size
