@@ -6,8 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections import UserDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +21,7 @@ from memlm_cli.command import Commands
 from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.entry import OTHERS, leave_at_once
 from memlm_cli.exit_codes import guarded
-from pipelines.catalogue import COMMANDS
+from stages.artifacts.kinds import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import Interruption
 
@@ -34,11 +33,18 @@ PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": 
 """Settings of a command that parses its words as another command does."""
 
 
-NAMES = (
-    *("try", *COMMANDS, "report", "compare", "inspect", "generate", "translate", "export"),
+OTHER_COMMANDS = (
+    *("report", "compare", "inspect", "generate", "translate", "export"),
     *("run", "plan", "recipes", "artifacts", "presets", "doctor"),
 )
-"""Commands in the order of help."""
+"""Commands after those that make artifacts, in the order of help."""
+
+
+def command_names() -> tuple[str, ...]:
+    """All commands in the order of help, those of stages from outside the package included."""
+    return ("try", *COMMANDS, *OTHER_COMMANDS)
+
+
 MODULES = {
     "try": "try_text",
     **{name: f"listings:{name}" for name in ("presets", "recipes")},
@@ -59,17 +65,17 @@ class AllCommands(TyperGroup):
         """Whether commands are asked for their summaries alone: making options from settings takes
         longest.
         """
-        self.commands = _Built(self.build)
+        self.commands: Any = _Built(self.build)
 
     def list_commands(self, ctx: Any) -> list[str]:
         self.lists = True  # the help of the group, or a shell, then asks for each
-        return list(NAMES)
+        return list(command_names())
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
         """The command that some words name; the name of one of `memlm artifacts` suffices for a
         hint.
         """
-        if words[0] not in NAMES and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
+        if words[0] not in self.commands and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
             raise UsageError(
                 f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?"
             )
@@ -111,17 +117,29 @@ def _summary(text: str | None) -> Callable[[], None]:
     return summary
 
 
-class _Built(UserDict[str, Any]):
+class _Built(Mapping[str, Any]):
     """Commands by name, each built at first use."""
 
     def __init__(self, build: Callable[[str], Any]) -> None:
-        super().__init__(dict.fromkeys(NAMES))
-        self.build = build
+        self._build = build
+        self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if self.data[name] is None:
-            self.data[name] = self.build(name)
-        return self.data[name]
+        if name not in self:
+            raise KeyError(name)
+        if name not in self._built:
+            self._built[name] = self._build(name)
+        return self._built[name]
+
+    def __contains__(self, name: object) -> bool:
+        # A name that is not known yet may be that of a stage from outside.
+        return name in ("try", *OTHER_COMMANDS) or name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(command_names())
+
+    def __len__(self) -> int:
+        return len(command_names())
 
 
 app = Commands(

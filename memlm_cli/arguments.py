@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import answers_on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.progress import not_working
-from memlm_cli.result_tables import show_result, tell_rest
+from memlm_cli.results.show import show_result, tell_rest
 from pipelines.options import Option
 from pipelines.settings import Settings, assignment, merged, nested
 from stages.artifacts.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import COMMANDS, KINDS
 from stages.artifacts.references import names, references
 
 Offered = list[str | tuple[str, str]]
@@ -59,8 +59,6 @@ def recipes(ctx: typer.Context, incomplete: str) -> Offered:
 
 def planned(ctx: typer.Context, incomplete: str) -> Offered:
     """Completions of `memlm plan`: recipes, and commands that make artifacts."""
-    from pipelines.catalogue import COMMANDS
-
     return [*COMMANDS, "run", "try", *recipes(ctx, incomplete)]
 
 

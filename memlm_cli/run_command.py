@@ -13,8 +13,8 @@ from memlm_cli.arguments import tell_outcome
 from memlm_cli.commands.stage import prepare, run_stage
 from memlm_cli.options import Common
 from memlm_cli.progress import telling
-from pipelines.catalogue import COMMANDS
 from stages.artifacts.executors.processes import end_if_imported
+from stages.artifacts.kinds import COMMANDS
 from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 

@@ -13,12 +13,12 @@ from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.garbage import folder_bytes
 from stages.artifacts.make import ResolvedWork, plan
+from stages.artifacts.needs import needs_of
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, MemlmError
 from stages.numbers import size
-from stages.registry import load
 from stages.text.tokens import SPLITS
 
 
@@ -169,7 +169,7 @@ def _estimate(
         return Estimate(task.name, task.command, NEW, reference, why), None
 
     # Arithmetic on a model loads torch, so not for tasks that are done.
-    needs = load("stages.needs:needs_of")(task.command, work.config, work.inputs)
+    needs = needs_of(task.command, work.config, work.inputs)
     device = execution.device_of(stage.Config)
     memory = {CPU: needs.memory}
     memory[device] = memory.get(device, 0) + needs.device_memory

@@ -21,8 +21,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pipelines.catalogue import COMMANDS, config_of
+from pipelines.catalogue import config_of
 from pipelines.settings import leaves, nested
+from stages.artifacts.kinds import COMMANDS
 from stages.config import OneOf, Settings, Spelling, StageConfig
 from stages.validation import groups_of
 

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.catalogue import (
-    COMMANDS,
     check_references,
     config_of,
     names_files,
@@ -19,7 +18,7 @@ from pipelines.catalogue import (
     stage_of,
 )
 from pipelines.settings import merged
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import COMMANDS, KINDS
 from stages.artifacts.store import Store
 from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean

@@ -8,9 +8,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from pipelines.catalogue import COMMANDS
 from pipelines.recipe import Recipe, Reference, StageRecipe
 from pipelines.settings import leaves, merged, nested
+from stages.artifacts.kinds import COMMANDS
 from stages.errors import UsageError, did_you_mean
 
 MOST_VARIANTS = 1000

@@ -1,14 +1,13 @@
 """Disk and memory that stages need, by arithmetic on the manifests of their inputs.
 
-An amount that does not follow from manifests is None, never a guess.
+The rows of `STAGES` name these functions. What `tokenize` needs follows from the text alone. An
+amount that does not follow from manifests is None, never a guess.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from stages.artifacts.kinds import ADDED
+from stages.artifacts.needs import Needs
 from stages.artifacts.stage import Inputs
 from stages.encoding.datastore_config import DatastoreConfig, layouts_of
 from stages.encoding.window_settings import STATES_KEPT, state_bytes
@@ -55,32 +54,6 @@ MATCH_BYTES = 16
 """Bytes of one match of a segment, its id and score, while segments are packed."""
 SMALL_BYTES = 6_000
 """Settings, journal and logs of a training, about."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Disk and memory that a stage needs, in bytes, and the metrics that later stages' needs
-    follow from.
-    """
-
-    disk: int | None = None
-    """Files of the artifact."""
-    scratch: int | None = None
-    """Peak of other files while the stage works."""
-    memory: int = 0
-    """Minimum of the machine's memory; 0: not known."""
-    device_memory: int = 0
-    """Minimum of memory on the device that runs models; where that is the CPU, it adds to `memory`.
-    """
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    advice: str = ""
-    """Settings that need less."""
-
-
-def needs_of(command: str, config: Any, inputs: Inputs) -> Needs:
-    """The needs of a command with resolved settings; the inputs may be expected artifacts."""
-    calculate = NEEDS.get(command)
-    return Needs() if calculate is None else calculate(config, inputs)
 
 
 def import_needs(config: ImportConfig, inputs: Inputs) -> Needs:
@@ -312,20 +285,3 @@ def evaluate_tasks_needs(config: EvaluateTasksConfig, inputs: Inputs) -> Needs:
         needed += WEIGHT_BYTES * int(episodes.input("encoder").metrics["parameters"])
         needed += 2 * WEIGHT_BYTES * int(episodes.metrics["rows"]) * int(episodes.metrics["dim"])
     return Needs(device_memory=needed)
-
-
-NEEDS: Mapping[str, Callable[[Any, Inputs], Needs]] = {
-    "import-model": import_needs,
-    "train": train_needs,
-    "build-datastore": datastore_needs,
-    "update-datastore": update_needs,
-    "build-index": index_needs,
-    "precompute-neighbors": neighbors_needs,
-    "pack-batches": pack_needs,
-    "evaluate": evaluate_needs,
-    "build-episodes": episodes_needs,
-    "evaluate-tasks": evaluate_tasks_needs,
-}
-"""The needs of commands by name; those of other commands are not known, as those of `tokenize`,
-which follow from the text alone.
-"""

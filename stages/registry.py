@@ -54,12 +54,12 @@ class Registry:
     def __init__(
         self,
         kind: str,
-        targets: Mapping[str, tuple[str, ...] | str],
+        targets: Mapping[str, Any],
         others: "Sequence[Registry]" = (),
     ) -> None:
         """`others`: registries of other kinds whose names users may confuse with these."""
         self.kind = kind
-        self.targets = dict(targets)
+        self.targets: dict[str, Any] = dict(targets)
         self.others = others
         self._own = dict(targets)
         Registry.all.append(self)
@@ -99,13 +99,14 @@ class Registry:
     def outside_modules(self, names: Container[str]) -> set[str]:
         """Outside modules that contain the parts of these names."""
         outside = [self.targets[name] for name in self.outside_names() if name in names]
-        return {
-            target.partition(":")[0]
-            for part in outside
-            for target in ([part] if isinstance(part, str) else part)
-        }
+        return set().union(*map(self.modules_of, outside))
 
-    def _part(self, name: object) -> tuple[str, ...] | str:
+    def modules_of(self, part: Any) -> set[str]:
+        """The modules that a part is in."""
+        targets = [part] if isinstance(part, str) else part
+        return {target.partition(":")[0] for target in targets}
+
+    def _part(self, name: object) -> Any:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
             yours = f" ({OUTSIDE} adds your own)" if known.startswith("known") else ""

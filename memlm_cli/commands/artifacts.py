@@ -104,7 +104,7 @@ def show(reference: Reference, *, asked: Asked) -> None:
     opened = asked.open_store()
     artifact = opened.get(reference)
     if answers_on_terminal() and not asked.json:
-        from memlm_cli.result_tables import artifact_rows
+        from memlm_cli.results.show import artifact_rows
 
         answer_table(("", ""), artifact_rows(artifact, _names(opened).get(artifact.reference, [])))
         say(

@@ -120,7 +120,7 @@ def _means_over_seeds(
     """Compare means of reports, or of streams of tasks. Raises: ArtifactError if there are some of
     each.
     """
-    from memlm_cli.result_tables import groups_text
+    from memlm_cli.results.groups import groups_text
     from stages.artifacts.artifact import checked
     from stages.comparison.tasks import compare_task_seeds, task_seeds_table
     from stages.evaluation.figures.seed_groups import compare_groups

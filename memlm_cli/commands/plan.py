@@ -12,6 +12,7 @@ from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import Asked, Common
 from memlm_cli.tables import table
 from stages.artifacts.durable import place_of
+from stages.artifacts.kinds import COMMANDS
 from stages.errors import ResourceError, UsageError, did_you_mean
 from stages.numbers import duration, size
 
@@ -41,8 +42,6 @@ def plan(
     Sizes are arithmetic. A time is what the same settings took before in this store, with another
     seed. A question mark means: not known.
     """
-    from pipelines.catalogue import COMMANDS
-
     if not words:
         raise UsageError("Name a recipe or a command.")
     sources = {

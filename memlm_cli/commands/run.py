@@ -64,7 +64,7 @@ def run(
     --set and --config take the name of the stage first: --set model.steps=100.
     """
     from memlm_cli.arguments import given_settings, publish_name, reference_line
-    from memlm_cli.result_tables import tell_rest
+    from memlm_cli.results.show import tell_rest
     from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
 
@@ -134,7 +134,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the
     stages.
     """
-    from memlm_cli.result_tables import show_result
+    from memlm_cli.results.show import show_result
     from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
     from stages.reporting import Silent
@@ -160,7 +160,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
 
 def show_again(result: "Result", common: Common) -> None:
     """Show the tables of a stage, titled with the seed or other variant: `report/…, seed 2`."""
-    from memlm_cli.result_tables import show_result
+    from memlm_cli.results.show import show_result
 
     variant = result.name.partition("[")[2].removesuffix("]")
     show_result(
@@ -174,7 +174,7 @@ def show_groups(results: "list[Result]") -> None:
     """Show means over seeds, and the values of a sweep side by side: one table for each scored
     text.
     """
-    from memlm_cli.result_tables import groups_text
+    from memlm_cli.results.groups import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
     tables: dict[tuple[str, str], list[Result]] = {}

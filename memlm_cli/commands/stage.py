@@ -13,9 +13,10 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.options import Common
-from pipelines.catalogue import COMMANDS, Command, Reference, config_of, stage_of
+from pipelines.catalogue import config_of, stage_of
 from pipelines.options import Option, options_of
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.declaration import Command, Reference
+from stages.artifacts.kinds import COMMANDS, KINDS
 from stages.errors import UsageError, nearest
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
@@ -189,7 +190,9 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
 def option_parameter(option: Option) -> Parameter:
     """An option that gives a setting, as a parameter of a function that Typer runs."""
     kind = (option.metavar or "").lower()
-    offered = completion.artifacts(kind) if kind in KINDS else COMPLETIONS.get(option.name)
+    offered = (
+        completion.artifacts(kind) if kind in KINDS.imported() else COMPLETIONS.get(option.name)
+    )
     declared = typer.Option(
         option.flag, metavar=option.metavar, help=option.help, autocompletion=offered
     )

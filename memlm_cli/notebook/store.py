@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.notebook.artifacts import (
     Artifact,
     Columns,
-    Model,
-    Neighbors,
     Page,
-    Report,
-    StoredDatastore,
-    StoredIndex,
-    Tokens,
     columns,
     plain,
 )
@@ -22,8 +16,9 @@ from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.progress import ConsoleReporter
 from stages.arguments import count
-from stages.artifacts.kinds import KINDS as KINDS_IN_STORE
+from stages.artifacts.kinds import KINDS
 from stages.errors import UsageError, did_you_mean
+from stages.registry import load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,16 +171,6 @@ def _scored(token: "TokenView") -> dict[str, Any]:
     return own | token.columns
 
 
-KINDS: dict[str, type[Artifact]] = {
-    "tokens": Tokens,
-    "model": Model,
-    "datastore": StoredDatastore,
-    "index": StoredIndex,
-    "neighbors": Neighbors,
-    "report": Report,
-}
-
-
 def open(path: str | Path | None = None) -> "Store":
     """A store; None: as for commands `$MEMLM_STORE`, else `memlm-store`; it may be missing."""
     from memlm_cli.run_command import default_store
@@ -240,8 +225,8 @@ class Store:
         Raises: UsageError for a kind that does not exist.
         """
         for kind in kinds:
-            if kind not in KINDS_IN_STORE:
-                raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS_IN_STORE)}")
+            if kind not in KINDS:
+                raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
         return [_of_kind(self, stored) for stored in self._folder.artifacts(*kinds)]
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
@@ -288,4 +273,6 @@ class Store:
 
 
 def _of_kind(store: Store, stored: "Stored") -> Artifact:
-    return KINDS.get(stored.kind, Artifact)(store, stored)
+    kind = KINDS[stored.kind]
+    opened = load(kind.notebook) if kind.notebook else Artifact
+    return opened(store, stored)

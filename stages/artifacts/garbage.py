@@ -13,6 +13,7 @@ from stages.artifacts.lock import Attempt, held, is_held
 from stages.artifacts.references import REMOVE, WORK, advised, draft_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
+from stages.registry import OUTSIDE
 from stages.reporting import Silent
 
 RESUMABLE_SECONDS = 7 * 24 * 3600
@@ -169,9 +170,12 @@ def _require_readable(store: Store, unread: set[str]) -> None:
         f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()
     ]
     if left:
+        mend = f"Remove that first: {advised(store.root, *REMOVE, left[0])}"
+        if left[0].partition("/")[0] not in KINDS:
+            mend = f"If its stage is your own, set {OUTSIDE} to the module that registers it."
         raise ArtifactError(
             f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "
-            f"is removed for want of a name. Remove that first: {advised(store.root, *REMOVE, left[0])}"
+            f"is removed for want of a name. {mend}"
         )
 
 

@@ -1,126 +1,273 @@
-"""The kinds of artifacts, the stages that make them, and the format versions that this memlm writes
-and reads.
-"""
+"""The table of stages, one row each; the kinds of artifacts and the commands follow from it."""
 
-from typing import Any, NamedTuple
-
-from stages.registry import Registry, load
-
-
-class Kind(NamedTuple):
-    """One kind of artifact."""
-
-    command: str
-    """The usual command that makes one; other stages may make the same kind."""
-    format_version: int
-    """Format version; it rises when the same settings give other bytes or names, and when a default
-    changes.
-    """
-
-
-KINDS = {
-    "tokens": Kind("tokenize", 3),
-    "model": Kind("train", 3),
-    "datastore": Kind("build-datastore", 2),
-    "index": Kind("build-index", 3),
-    "neighbors": Kind("precompute-neighbors", 2),
-    "batches": Kind("pack-batches", 2),
-    "report": Kind("evaluate", 7),
-    "episodes": Kind("build-episodes", 2),
-    "matrix": Kind("evaluate-tasks", 4),
-}
-
-
-class StageEntry(NamedTuple):
-    """Location of a stage; each field is `"module:class"`."""
-
-    settings: str
-    """Its settings. Help imports nothing else."""
-    contract: str
-    """The `Stage`: inputs, schema and resolution, free of torch and NumPy."""
-    work: str
-    """The `SerialWork` or `ShardedWork`, which is imported only if the artifact is to be made."""
-
-
-class StageTable(Registry):
-    """Stages by the names of their commands. A manifest names the stage that made the artifact."""
-
-    def settings(self, name: str) -> Any:
-        """The class of the settings of `name`. Raises: see `load`."""
-        entry = self._part(name)
-        return load(entry.settings) if isinstance(entry, StageEntry) else super().settings(name)
-
-    def load(self, name: str) -> Any:
-        """The contract registered as `name`. Raises: UnknownPart for an unknown name."""
-        entry = self._part(name)
-        return load(entry.contract) if isinstance(entry, StageEntry) else super().load(name)
-
-    def work(self, name: str) -> Any:
-        """The class of the work registered as `name`. Raises: see `load`."""
-        entry = self._part(name)
-        return load(entry.work) if isinstance(entry, StageEntry) else super().load(name)
-
+from stages.artifacts.declaration import (
+    Command,
+    Kind,
+    Reference,
+    StageEntry,
+    StageTable,
+    declared_commands,
+    declared_kinds,
+)
 
 STAGES = StageTable(
     "stage",
     {
         "tokenize": StageEntry(
-            "stages.text.config:TokenizeConfig",
-            "stages.tokenize:Tokenize",
-            "stages.tokenization.work:TokenizeWork",
+            settings="stages.text.config:TokenizeConfig",
+            contract="stages.tokenize:Tokenize",
+            work="stages.tokenization.work:TokenizeWork",
+            kind=Kind(
+                "tokens",
+                format_version=3,
+                facts=(
+                    ("vocabulary_size", "types"),
+                    ("splits.train.tokens", "train"),
+                    ("splits.valid.tokens", "valid"),
+                    ("splits.test.tokens", "test"),
+                ),
+                result="memlm_cli.results.tokens:TokensView",
+                notebook="memlm_cli.notebook.artifacts:Tokens",
+            ),
+            command=Command(
+                "Text -> tokens: a vocabulary, and every split as token ids.",
+                "Text files, folders or .jsonl, also compressed (.gz, .xz, .zst); .parquet; .arrow; builtin:pydocs; "
+                "data sets of the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN (only NAME is required), or "
+                "hf:/FOLDER with the same layout. --split divides them.",
+                references={
+                    "train": Reference("Files of the train split.", metavar="FILE", several=True),
+                    "valid": Reference("Files of the valid split.", metavar="FILE", several=True),
+                    "test": Reference("Files of the test split.", metavar="FILE", several=True),
+                    "tokenizer": Reference("", ("tokens",)),
+                },
+                reads_files=True,
+            ),
         ),
         "train": StageEntry(
-            "stages.training.config:TrainConfig",
-            "stages.train:Train",
-            "stages.training.work:TrainWork",
+            settings="stages.training.config:TrainConfig",
+            contract="stages.train:Train",
+            work="stages.training.work:TrainWork",
+            needs="stages.needs:train_needs",
+            kind=Kind(
+                "model",
+                format_version=3,
+                facts=(
+                    ("parameters", "parameters"),
+                    ("steps", "steps"),
+                    ("passes", "passes over train"),
+                    ("valid_perplexity", "valid perplexity"),
+                ),
+                result="memlm_cli.results.model:ModelView",
+                notebook="memlm_cli.notebook.artifacts:Model",
+            ),
+            command=Command(
+                "Tokens, batches, neighbors or episodes -> model: trains a language model.",
+                "Data to learn from",
+                ("tokens", "batches", "neighbors", "episodes"),
+                {"init_from": Reference("Begin with the weights of this model.", ("model",))},
+                seeded=True,
+            ),
         ),
         "import-model": StageEntry(
-            "stages.pretrained.config:ImportConfig",
-            "stages.import_model:ImportModel",
-            "stages.pretrained.work:ImportWork",
+            settings="stages.pretrained.config:ImportConfig",
+            contract="stages.import_model:ImportModel",
+            work="stages.pretrained.work:ImportWork",
+            needs="stages.needs:import_needs",
+            kind="model",
+            command=Command(
+                "Pretrained causal language model or encoder, and tokens of its tokenizer -> model.",
+                "Tokens made with its tokenizer",
+                ("tokens",),
+                {
+                    "checkpoint": Reference(
+                        "A folder with config.json and safetensors, FILE.gguf, or hf:NAME[@REVISION] of the Hugging "
+                        "Face hub."
+                    )
+                },
+                first="checkpoint",
+            ),
         ),
         "build-datastore": StageEntry(
-            "stages.encoding.datastore_config:DatastoreConfig",
-            "stages.datastore:BuildDatastore",
-            "stages.encoding.datastore_work:DatastoreWork",
+            settings="stages.encoding.datastore_config:DatastoreConfig",
+            contract="stages.datastore:BuildDatastore",
+            work="stages.encoding.datastore_work:DatastoreWork",
+            needs="stages.needs:datastore_needs",
+            kind=Kind(
+                "datastore",
+                format_version=2,
+                facts=(("rows", "keys"), ("dim", "wide")),
+                notebook="memlm_cli.notebook.artifacts:StoredDatastore",
+            ),
+            command=Command(
+                "Model -> datastore: a key and a value for every token of a split.",
+                "Its encoder",
+                ("model",),
+                {
+                    "tokens": Reference(
+                        "Another corpus than the model's, with its vocabulary.", ("tokens",)
+                    )
+                },
+            ),
         ),
         "update-datastore": StageEntry(
-            "stages.updating.config:UpdateConfig",
-            "stages.update:UpdateDatastore",
-            "stages.updating.work:UpdateWork",
+            settings="stages.updating.config:UpdateConfig",
+            contract="stages.update:UpdateDatastore",
+            work="stages.updating.work:UpdateWork",
+            needs="stages.needs:update_needs",
+            kind="datastore",
+            command=Command(
+                "Datastore -> datastore: adds documents and forgets others, without encoding the rest again.",
+                "The old datastore, which is kept",
+                ("datastore",),
+                {
+                    "add": Reference(
+                        "Text to add, tokenized with the datastore's vocabulary.", ("tokens",)
+                    )
+                },
+            ),
         ),
         "build-index": StageEntry(
-            "stages.search.config:IndexConfig",
-            "stages.index:BuildIndex",
-            "stages.indexing.vectors:VectorIndexWork",
+            settings="stages.search.config:IndexConfig",
+            contract="stages.index:BuildIndex",
+            work="stages.indexing.vectors:VectorIndexWork",
+            needs="stages.needs:index_needs",
+            kind=Kind(
+                "index",
+                format_version=3,
+                facts=(("rows", "keys"), ("bytes_per_key", "bytes a key")),
+                result="memlm_cli.results.index:IndexView",
+                notebook="memlm_cli.notebook.artifacts:StoredIndex",
+            ),
+            command=Command(
+                "Datastore -> index: finds the nearest keys. Tokens -> index (--index exact): finds exact matches.",
+                "Keys to search, or tokens whose contexts are sorted",
+                ("datastore", "tokens"),
+                {
+                    "update": Reference(
+                        "Index of the datastore before its update. It is changed instead of building a new one, if "
+                        "its kind allows (default: the latest with the same settings).",
+                        ("index",),
+                        "INDEX|none",
+                    ),
+                    "merge": Reference(
+                        "Neighbours of the datastore's own rows: neighbours with the same token are merged into one "
+                        "entry.",
+                        ("neighbors",),
+                    ),
+                },
+            ),
         ),
         "precompute-neighbors": StageEntry(
-            "stages.search.config:NeighborsConfig",
-            "stages.neighbors:PrecomputeNeighbors",
-            "stages.indexing.neighbors:NeighborsWork",
+            settings="stages.search.config:NeighborsConfig",
+            contract="stages.neighbors:PrecomputeNeighbors",
+            work="stages.indexing.neighbors:NeighborsWork",
+            needs="stages.needs:neighbors_needs",
+            kind=Kind(
+                "neighbors",
+                format_version=2,
+                facts=(("k", "neighbours a token"),),
+                notebook="memlm_cli.notebook.artifacts:Neighbors",
+            ),
+            command=Command(
+                "Index -> neighbors: the nearest datastore rows of every token's context.",
+                "Index to search",
+                ("index",),
+                {
+                    "tokens": Reference(
+                        "Another corpus than the encoder's, for queries.", ("tokens",)
+                    )
+                },
+            ),
         ),
         "pack-batches": StageEntry(
-            "stages.text.config:PackConfig",
-            "stages.pack:PackBatches",
-            "stages.packing.work:PackWork",
+            settings="stages.text.config:PackConfig",
+            contract="stages.pack:PackBatches",
+            work="stages.packing.work:PackWork",
+            needs="stages.needs:pack_needs",
+            kind=Kind(
+                "batches",
+                format_version=2,
+                facts=(("segments", "segments"), ("token_overlap", "token overlap")),
+            ),
+            command=Command(
+                "Tokens -> batches: groups segments that share many words, for trime-ext.",
+                "Tokens whose training split is packed",
+                ("tokens",),
+            ),
         ),
         "evaluate": StageEntry(
-            "stages.evaluation.config:EvaluateConfig",
-            "stages.evaluate:Evaluate",
-            "stages.evaluation.work:EvaluateWork",
+            settings="stages.evaluation.config:EvaluateConfig",
+            contract="stages.evaluate:Evaluate",
+            work="stages.evaluation.work:EvaluateWork",
+            needs="stages.needs:evaluate_needs",
+            kind=Kind(
+                "report",
+                format_version=7,
+                facts=(("tokens", "tokens"), ("perplexity", "perplexity")),
+                result="memlm_cli.results.report:ReportView",
+                notebook="memlm_cli.notebook.artifacts:Report",
+            ),
+            command=Command(
+                "Model, index or neighbors -> report: perplexity, with and without memory.",
+                "A model, index or neighbors",
+                ("model", "index", "neighbors"),
+                {
+                    "tokens": Reference(
+                        "Another corpus to score instead of the model's.", ("tokens",)
+                    ),
+                    "index": Reference(
+                        "Index of another encoder, to search as memory.", ("index",)
+                    ),
+                    "neighbors": Reference(
+                        "Neighbours of another encoder, to read as memory; or those that a spalm model reads.",
+                        ("neighbors",),
+                    ),
+                    "baseline": Reference(
+                        "Report of an ordinary model, as a first row to compare with.", ("report",)
+                    ),
+                },
+            ),
         ),
         "build-episodes": StageEntry(
-            "stages.tasks.episodes:EpisodesConfig",
-            "stages.episodes:BuildEpisodes",
-            "stages.tasks.episodes_work:EpisodesWork",
+            settings="stages.tasks.episodes:EpisodesConfig",
+            contract="stages.episodes:BuildEpisodes",
+            work="stages.tasks.episodes_work:EpisodesWork",
+            needs="stages.needs:episodes_needs",
+            kind=Kind("episodes", format_version=2),
+            command=Command(
+                "Model -> episodes: a key and a label for every document of a stream of tasks.",
+                "The key network, which was not trained on the tasks",
+                ("model",),
+                {
+                    "tokens": Reference(
+                        "Tokens of the tasks, with the model's vocabulary.", ("tokens",)
+                    )
+                },
+            ),
         ),
         "evaluate-tasks": StageEntry(
-            "stages.tasks.config:EvaluateTasksConfig",
-            "stages.evaluate_tasks:EvaluateTasks",
-            "stages.tasks.work:EvaluateTasksWork",
+            settings="stages.tasks.config:EvaluateTasksConfig",
+            contract="stages.evaluate_tasks:EvaluateTasks",
+            work="stages.tasks.work:EvaluateTasksWork",
+            needs="stages.needs:evaluate_tasks_needs",
+            kind=Kind(
+                "matrix",
+                format_version=4,
+                result="memlm_cli.results.matrix:MatrixView",
+            ),
+            command=Command(
+                "Model trained on tasks -> matrix: accuracy on the test split of each task, after each task.",
+                "A model trained by a method that learns tasks",
+                ("model",),
+                {"episodes": Reference("Keys of the documents in memory.", ("episodes",))},
+            ),
         ),
     },
 )
+"""Every stage, in the order of the pipeline. One from outside the package is one more row."""
+
+KINDS = declared_kinds(STAGES)
+COMMANDS = declared_commands(STAGES)
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})

@@ -189,7 +189,7 @@ def plan(
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
     files = [[file.role, file.digest] for file in inputs.files]
-    parts = {*_words(config.stored()), *stage.parts(config, inputs)}
+    parts = {stage.name, *_words(config.stored()), *stage.parts(config, inputs)}
     return ResolvedWork(stage, config, inputs, [*files, *outside_code(parts)])
 
 

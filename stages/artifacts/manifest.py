@@ -232,8 +232,9 @@ def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> 
         content.get("producer"),
     )
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ArtifactError(
-            f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}."
+        raise UncheckedArtifact(
+            f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}. If its stage is your own, "
+            f"set {OUTSIDE} to the module that registers it."
         )
     known = KINDS[kind].format_version
     if not isinstance(version, int) or version > known:

@@ -74,9 +74,15 @@ def require_inside(folder: Path, names: Iterable[str]) -> None:
 
 
 def references(root: Path) -> list[str]:
-    """`kind/id` of every folder at the place of a finished artifact, readable or not."""
+    """`kind/id` of every folder at the place of a finished artifact, readable or not.
+
+    A kind that is not known here may be that of a stage from outside the package: what it was made
+    from must not be mistaken for garbage.
+    """
+    # No module from outside is imported for this: a shell asks for it when Tab is pressed.
+    kinds = dict.fromkeys([*KINDS.imported(), *sorted(_entries(root))])
     return [
-        f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(root / kind)) if is_id(name)
+        f"{kind}/{name}" for kind in kinds for name in sorted(_entries(root / kind)) if is_id(name)
     ]
 
 

@@ -124,7 +124,8 @@ class Store:
             if not kinds or reference.partition("/")[0] in kinds:
                 with suppress(ArtifactError):
                     found.append(self._open(self.root / reference))
-        return sorted(found, key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
+        order = list(KINDS)
+        return sorted(found, key=lambda a: (order.index(a.kind), a.manifest.created, a.id))
 
     def references(self) -> list[str]:
         """`kind/id` of every folder at the place of a finished artifact, readable or not."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descendants
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import COMMANDS, KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.charts.training import measure
@@ -58,7 +58,7 @@ class Member:
         return self.artifact.file(relative)
 
 
-READ = frozenset({"model", "index", "neighbors"})
+READ = frozenset(COMMANDS["evaluate"].source)
 """Kinds that `memlm evaluate` reads."""
 
 
@@ -148,19 +148,6 @@ def in_order(splits: Iterable[str]) -> list[str]:
 
 
 SPEEDS = ("tokens_per_second", "segments_per_second")
-FACTS = {
-    "model": (
-        *(("parameters", "parameters"), ("steps", "steps"), ("passes", "passes over train")),
-        ("valid_perplexity", "valid perplexity"),
-    ),
-    "datastore": (("rows", "keys"), ("dim", "wide")),
-    "index": (("rows", "keys"), ("bytes_per_key", "bytes a key")),
-    "neighbors": (("k", "neighbours a token"),),
-    "batches": (("segments", "segments"), ("token_overlap", "token overlap")),
-    "report": (("tokens", "tokens"), ("perplexity", "perplexity")),
-}
-"""The most informative metrics of each kind: names in the manifest, and labels."""
-
 
 WITH_MEMORY = " (with the memory of its training: not to be compared with that of a plain model)"
 """Remark on a validation perplexity that includes the memory of training."""
@@ -212,20 +199,21 @@ def device(artifact: Artifact) -> str:
 
 def facts(artifact: Artifact) -> str:
     """The most informative metrics of an artifact: `108,312 keys, 128 wide`."""
-    kind, metrics = artifact.kind, artifact.metrics
-    found = [
-        f"{words} {number(metrics[name])}"
-        for name, words in FACTS.get(kind, ())
-        if _is_number(metrics.get(name))
-    ]
-    if kind == "tokens":
-        splits = metrics["splits"]
-        found = [f"{split} {number(splits[split]['tokens'])}" for split in in_order(splits)]
-        found.insert(0, f"{number(metrics['vocabulary_size'])} types")
+    metrics = artifact.metrics
+    named = [(label, _metric(metrics, name)) for name, label in KINDS[artifact.kind].facts]
+    words = [f"{label} {number(value)}" for label, value in named if _is_number(value)]
     with_memory = "valid_perplexity" in metrics and trained_with_memory(
         artifact.config.get("method", "")
     )
-    return ", ".join(found) + (WITH_MEMORY if with_memory else "")
+    return ", ".join(words) + (WITH_MEMORY if with_memory else "")
+
+
+def _metric(metrics: Mapping[str, Any], name: str) -> Any:
+    """A metric by its dotted name; None if there is none."""
+    value: Any = metrics
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def speeds(metrics: Mapping[str, Any]) -> str:

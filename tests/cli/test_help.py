@@ -153,7 +153,8 @@ def test_the_list_of_commands_imports_no_settings() -> None:
         "sys.exit('stages.config' in sys.modules or 'memlm_cli.commands.stage' in sys.modules)\n"
     )
     asked = {"_MEMLM_COMPLETE": "complete_bash", "COMP_WORDS": "memlm tr", "COMP_CWORD": "1"}
-    for environment, word in ((os.environ, "evaluate-tasks"), ({**os.environ, **asked}, "train")):
+    own = without_parts()
+    for environment, word in ((own, "evaluate-tasks"), ({**own, **asked}, "train")):
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, env=environment
         )

@@ -5,14 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.result_tables import (
-    groups_text,
-    show_report,
-    show_result,
-    splits_table,
-    tell_rest,
-    to_mind,
-)
+from memlm_cli.results.groups import groups_text
+from memlm_cli.results.report import most_important
+from memlm_cli.results.show import show_result, tell_rest
+from memlm_cli.results.tokens import splits_table
 from memlm_cli.tables import table
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -28,8 +24,10 @@ def report(tmp_path: Path) -> Artifact:
     return made.chain(Store(tmp_path / "store"), SEVERE | NOTES)
 
 
-def test_a_report_is_its_table_its_meaning_and_what_to_mind(report: Artifact, capsys) -> None:
-    show_report(report.reference, report)
+def test_a_report_is_its_table_its_meaning_and_what_most_important(
+    report: Artifact, capsys
+) -> None:
+    show_result(report)
     blank, title, head, plain, cache, meaning, *mind = capsys.readouterr().err.splitlines()
     assert (blank, title.split(", ")) == ("", [report.reference, "test", "40 tokens"])
     assert [line.split()[0] for line in (head, plain, cache)] == ["Memory", "plain", "neural-cache"]
@@ -38,7 +36,7 @@ def test_a_report_is_its_table_its_meaning_and_what_to_mind(report: Artifact, ca
 
 
 def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys) -> None:
-    show_report(report.reference, report, verbose=True)
+    show_result(report, verbose=True)
     said = capsys.readouterr().err
     for part in ("0.5 passes", "Changes are against plain", "θ 0.3", "how often a token stands"):
         assert part in said
@@ -52,7 +50,7 @@ def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys)
 def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -> None:
     severities = {"S": Severity.SEVERE, "C": Severity.CAUTION, "N": Severity.NOTE}
     remarks = [Remark(code, severities[code], "") for code in codes]
-    assert "".join(remark.code for remark in to_mind(remarks)) == minded
+    assert "".join(remark.code for remark in most_important(remarks)) == minded
 
 
 @pytest.mark.parametrize(
@@ -62,8 +60,8 @@ def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -
 def test_what_makes_a_row_doubtful_is_said_whatever_else_is_minded(code: str) -> None:
     doubt = Remark(code, Severity.CAUTION, "")
     severe, caution = Remark("a", Severity.SEVERE, ""), Remark("b", Severity.CAUTION, "")
-    assert to_mind([severe, caution, doubt]) == [severe, doubt]
-    assert to_mind([caution, doubt]) == [caution, doubt]
+    assert most_important([severe, caution, doubt]) == [severe, doubt]
+    assert most_important([caution, doubt]) == [caution, doubt]
 
 
 def test_where_counting_is_as_good_it_is_named_and_no_gain_is_claimed(
@@ -77,10 +75,8 @@ def test_where_counting_is_as_good_it_is_named_and_no_gain_is_claimed(
         "weight": None,
     }
     rows = [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": counted}]
-    show_report(
-        "",
-        made.chain(Store(tmp_path / "store"), {"rows": rows, "outside_repeated_paragraphs": None}),
-    )
+    found = {"rows": rows, "outside_repeated_paragraphs": None}
+    show_result(made.chain(Store(tmp_path / "store"), found), named=True)
     *_, meaning, minded = capsys.readouterr().err.splitlines()
     assert "113.57" in meaning and "50.00" in meaning and "%" not in meaning
     assert "50" in minded
@@ -91,7 +87,7 @@ def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(
 ) -> None:
     tell_rest(report)
     assert f"memlm report {report.reference} --store" in capsys.readouterr().err
-    monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.results.report.on_terminal", lambda: True)
     monkeypatch.setattr("memlm_cli.reproduce.script", lambda members: "memlm …")
     tell_rest(report)
     path = Path(capsys.readouterr().err.strip().removeprefix("page: "))
@@ -242,9 +238,9 @@ def test_each_part_of_a_matrix_that_is_too_wide_names_its_rows(
     capsys, monkeypatch, memories: list, named: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
     monkeypatch.setattr("memlm_cli.tables.on_terminal", lambda: True)
-    monkeypatch.setattr("stages.tasks.frequent_label.frequent_label_scores", lambda matrix: None)
+    for module in ("memlm_cli.results.matrix", "stages.tasks.frequent_label"):
+        monkeypatch.setattr(f"{module}.frequent_label_scores", lambda matrix: None)
     tasks = ["b", *(f"a-task-of-a-long-name-{n}" for n in range(3))]
     figures = dict.fromkeys(
         ("average", "forgetting", "backward_transfer", "forward_transfer", "intransigence")

@@ -13,12 +13,12 @@ from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.declaration import StageEntry
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenize import TOKENS
 from stages.training.config import MODEL
@@ -183,7 +183,7 @@ class SmallModel(SerialStage[ModelConfig]):
 
 
 STAGES.targets |= {
-    one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
+    one.name: StageEntry(f"{__name__}:{one.__name__}", one.kind)
     for one in (SmallTokens, SmallModel)
 }
 

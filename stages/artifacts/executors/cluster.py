@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
+from stages.artifacts.needs import needs_of
 from stages.artifacts.output import Written
 from stages.artifacts.stage import Execution, Inputs, Shard, Stage
 from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
 from stages.interrupts import deferred_signals
-from stages.registry import load
 from stages.reporting import Reporter
 
 try:
@@ -366,7 +366,7 @@ def resources(
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    needs = load("stages.needs:needs_of")(stage.name, config, inputs)
+    needs = needs_of(stage.name, config, inputs)
     needed = needs.memory + needs.device_memory
     memory = min(needed, max(room, default=0))
     if memory:

@@ -291,8 +291,8 @@ def _odd_list(random: Random) -> str:
 
 def _setting(random: Random, name: str) -> str:
     """`dotted.name=VALUE`, mostly of a setting that the command has."""
-    from pipelines.catalogue import COMMANDS as stages
     from pipelines.catalogue import stage_of
+    from stages.artifacts.kinds import COMMANDS as stages
 
     known = (
         list(stage_of(name).Config.model_fields)

@@ -9,13 +9,13 @@ import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.declaration import StageEntry
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.evaluation.figures.places import scored_places
-from stages.registry import Part
 from stages.tokenize import Tokenize, TokenizeConfig
 
 
@@ -87,7 +87,7 @@ class GivenReport(SerialStage[ReportConfig]):
 
 
 STAGES.targets |= {
-    one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
+    one.name: StageEntry(f"{__name__}:{one.__name__}", one.kind)
     for one in (GivenModel, GivenReport)
 }
 

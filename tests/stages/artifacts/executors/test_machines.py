@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from stages.artifacts.declaration import StageEntry
+from stages.artifacts.kinds import STAGES
+from stages.artifacts.needs import Needs
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import ResourceError
-from stages.needs import NEEDS, Needs
 from tests.stages.artifacts.toy import SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")
@@ -29,6 +31,10 @@ def test_without_a_cluster_it_is_said_how_to_start_one(monkeypatch: pytest.Monke
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
     with pytest.raises(ResourceError, match=r"127\.0\.0\.1"):
         cluster.joined().__enter__()
+
+
+def needs_of_sums(config: SquaresConfig, inputs: Inputs) -> Needs:
+    return Needs(memory=4, device_memory=6)
 
 
 def taken(stage: Sums, workers: int) -> dict[str, Any]:
@@ -74,8 +80,8 @@ def test_workers_take_the_memory_that_their_stage_says_and_share_cores_with_as_m
 ) -> None:
     found = [{"Alive": True, "Resources": {"CPU": 16, "memory": float(size)}} for size in room]
     monkeypatch.setattr(ray, "nodes", lambda: found)
-    needs = Needs(memory=4, device_memory=6)
-    monkeypatch.setattr("stages.needs.NEEDS", {**NEEDS, Sums.name: lambda config, inputs: needs})
+    row = StageEntry(f"{Sums.__module__}:Sums", "tokens", needs=f"{__name__}:needs_of_sums")
+    monkeypatch.setitem(STAGES.targets, Sums.name, row)
     assert taken(Sums(tmp_path), workers) == {"num_cpus": cores, "num_gpus": 0, "memory": memory}
 
 

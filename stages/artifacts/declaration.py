@@ -1,0 +1,176 @@
+"""What a stage declares: where its code is, its command, and the kind of artifact that it makes.
+
+Nothing here is imported from the stage itself, so `memlm --help` lists every command at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from stages.registry import Registry, import_outside, load
+
+D = TypeVar("D")
+
+
+class Reference(NamedTuple):
+    """An artifact or a file that a command reads in addition to its source, given by an option."""
+
+    help: str
+    kinds: tuple[str, ...] = ()
+    """Legal kinds of artifacts; empty: files."""
+    metavar: str = ""
+    """Placeholder in help pages; empty: the kinds."""
+    several: bool = False
+    """Whether it may be given more than once."""
+
+
+class Command(NamedTuple):
+    """A command, as `memlm COMMAND` and as `command = "COMMAND"` in a recipe."""
+
+    summary: str
+    source_help: str
+    source: tuple[str, ...] = ()
+    """Legal kinds of artifacts for its argument."""
+    references: Mapping[str, Reference] = MappingProxyType({})
+    """Other artifacts and files, by the stage's names for them."""
+    first: str = ""
+    """The reference given as an argument before the source; empty: there is none."""
+    reads_files: bool = False
+    """Whether it reads the user's files instead of artifacts."""
+    seeded: bool = False
+    """Whether `memlm run --seeds` repeats it with other seeds."""
+
+
+class Kind(NamedTuple):
+    """One kind of artifact."""
+
+    name: str
+    format_version: int
+    """Format version; it rises when the same settings give other bytes or names, and when a default
+    changes.
+    """
+    facts: tuple[tuple[str, str], ...] = ()
+    """Its most informative metrics, for pages: names (`splits.train.tokens`), and labels."""
+    result: str = ""
+    """The `memlm_cli.results.view:View` that shows it on a terminal; empty: a table of metrics."""
+    notebook: str = ""
+    """The `memlm.Artifact` that a notebook opens; empty: that class itself."""
+    command: str = ""
+    """The usual command that makes one, filled in by `KINDS`; other stages may make the kind."""
+
+
+class StageEntry(NamedTuple):
+    """A row of `STAGES`: all that is declared of a stage. Code is named as `"module:object"`."""
+
+    contract: str
+    """The `Stage`: inputs, schema and resolution, free of torch and NumPy."""
+    kind: Kind | str
+    """The kind of artifact that it makes; a text names a kind that another row declares."""
+    settings: str = ""
+    """Its settings, of which help imports nothing else; empty: `Config` of the contract."""
+    work: str = ""
+    """The `SerialWork` or `ShardedWork`, which is imported only if the artifact is to be made;
+    empty: the contract does the work, too.
+    """
+    needs: str = ""
+    """Function from resolved settings and inputs to `stages.needs:Needs`; empty: not known."""
+    command: Command | None = None
+    """Its command; None: it is run from Python alone."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """All targets that affect what it makes."""
+        return tuple(filter(None, (self.settings, self.contract, self.work)))
+
+
+class StageTable(Registry):
+    """Stages by the names of their commands. A manifest names the stage that made the artifact.
+
+    A small stage that only Python runs may be registered as `"module:class"` alone.
+    """
+
+    def settings(self, name: str) -> Any:
+        """The class of the settings of `name`. Raises: see `load`."""
+        entry = self._part(name)
+        if isinstance(entry, StageEntry) and entry.settings:
+            return load(entry.settings)
+        return self.load(name).Config
+
+    def load(self, name: str) -> Any:
+        """The contract registered as `name`. Raises: UnknownPart for an unknown name."""
+        entry = self._part(name)
+        return load(entry.contract if isinstance(entry, StageEntry) else str(entry))
+
+    def work(self, name: str) -> Any:
+        """The class of the work registered as `name`. Raises: see `load`."""
+        entry = self._part(name)
+        if isinstance(entry, StageEntry) and entry.work:
+            return load(entry.work)
+        return self.load(name)
+
+    def needs(self, name: str) -> Any:
+        """The function of the needs of `name`; None if they are not known."""
+        entry = self._part(name)
+        return load(entry.needs) if isinstance(entry, StageEntry) and entry.needs else None
+
+    def rows(self) -> list[tuple[str, StageEntry]]:
+        """All rows that are imported already, in the order of the pipeline."""
+        rows = list(self.targets.items())
+        return [(name, entry) for name, entry in rows if isinstance(entry, StageEntry)]
+
+    def modules_of(self, part: Any) -> set[str]:
+        targets = part.code if isinstance(part, StageEntry) else part
+        return super().modules_of(targets)
+
+
+class Declared(Mapping[str, D], Generic[D]):
+    """What the rows of a table declare, by name.
+
+    Names of stages from outside the package come last. Their modules are imported for a name that
+    is not known, and before all names are listed.
+    """
+
+    def __init__(self, read: Callable[[], dict[str, D]]) -> None:
+        """`read`: all declarations by name, as far as they are imported."""
+        self._read = read
+
+    def __getitem__(self, name: str) -> D:
+        declared = self._read()
+        if name not in declared:
+            import_outside()
+            declared = self._read()
+        return declared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        import_outside()
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def imported(self) -> list[str]:
+        """Names whose declarations are imported already."""
+        return list(self._read())
+
+
+def declared_kinds(stages: StageTable) -> Declared[Kind]:
+    """The kinds of artifacts, by name."""
+
+    def read() -> dict[str, Kind]:
+        kinds: dict[str, Kind] = {}
+        for command, entry in stages.rows():
+            if isinstance(entry.kind, Kind):
+                kinds.setdefault(entry.kind.name, entry.kind._replace(command=command))
+        return kinds
+
+    return Declared(read)
+
+
+def declared_commands(stages: StageTable) -> Declared[Command]:
+    """The commands that make artifacts, by name."""
+
+    def read() -> dict[str, Command]:
+        commands = [(name, entry.command) for name, entry in stages.rows()]
+        return {name: command for name, command in commands if command is not None}
+
+    return Declared(read)
