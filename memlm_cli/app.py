@@ -33,16 +33,19 @@ PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": 
 """Settings of a command that parses its words as another command does."""
 
 
-OTHER_COMMANDS = (
+FIRST = "try"
+"""The command at the top of help, before those of stages."""
+LAST = (
     *("report", "compare", "inspect", "generate", "translate", "export"),
     *("run", "plan", "recipes", "artifacts", "presets", "doctor"),
 )
-"""Commands after those that make artifacts, in the order of help."""
+"""Commands after those of stages, in the order of help."""
+WITHOUT_STAGE = frozenset({FIRST, *LAST})
 
 
 def command_names() -> tuple[str, ...]:
     """All commands in the order of help, those of stages from outside the package included."""
-    return ("try", *COMMANDS, *OTHER_COMMANDS)
+    return (FIRST, *COMMANDS, *LAST)
 
 
 MODULES = {
@@ -94,7 +97,7 @@ class AllCommands(TyperGroup):
 
     def _function(self, name: str) -> Any:
         """The function of a command, or the group that it is."""
-        if name in COMMANDS:
+        if name not in WITHOUT_STAGE:
             if self.lists:
                 return _summary(COMMANDS[name].summary)
             from memlm_cli.commands.stage import stage_command
@@ -133,7 +136,7 @@ class _Built(Mapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         # A name that is not known yet may be that of a stage from outside.
-        return name in ("try", *OTHER_COMMANDS) or name in COMMANDS
+        return name in WITHOUT_STAGE or name in COMMANDS
 
     def __iter__(self) -> Iterator[str]:
         return iter(command_names())

@@ -1,1 +1,1 @@
-"""What a terminal shows of an artifact that was made: a `View` for each kind, tables and sentences."""
+"""Tables and sentences that a terminal shows of an artifact: a `View` for each kind."""

@@ -1,4 +1,4 @@
-"""What a terminal shows of an index."""
+"""Display of an index on a terminal."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of an evaluation by tasks."""
+"""Display of an evaluation by tasks on a terminal."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of a model."""
+"""Display of a model on a terminal."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of a report: its table, its meaning, and what to mind."""
+"""Display of a report on a terminal: its table, its meaning, and what to mind."""
 
 from collections.abc import Iterator, Sequence
 

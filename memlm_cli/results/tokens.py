@@ -1,4 +1,4 @@
-"""What a terminal shows of tokens: a row for each split."""
+"""Display of tokens on a terminal: a row for each split."""
 
 from collections.abc import Iterator, Mapping
 
@@ -58,7 +58,7 @@ def _vocabulary(tokens: Artifact) -> str:
 
 
 def _meanings(metrics: Figures) -> str:
-    """What the columns mean that these splits have."""
+    """Meanings of the columns that these splits have."""
     columns = {name for split in metrics["splits"].values() for name in split}
     meanings = SPLIT_WORDS | EXAMPLE_WORDS.get(metrics.get("examples", ""), {})
     words = [f"{name}: {means}" for name, means in meanings.items() if name in columns]

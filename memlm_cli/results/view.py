@@ -1,4 +1,4 @@
-"""What a terminal shows of an artifact, by default: a table of its metrics.
+"""Display of an artifact on a terminal, by default a table of its metrics.
 
 A kind with more to say derives `View`, and names it in its row of `STAGES`.
 """

@@ -1,4 +1,4 @@
-"""What a stage declares: where its code is, its command, and the kind of artifact that it makes.
+"""Declarations of stages: where the code is, the command, and the kind of artifact that is made.
 
 Nothing here is imported from the stage itself, so `memlm --help` lists every command at once.
 """
@@ -124,7 +124,7 @@ class StageTable(Registry):
 
 
 class Declared(Mapping[str, D], Generic[D]):
-    """What the rows of a table declare, by name.
+    """Declarations of one sort in the rows of a table, by name.
 
     Names of stages from outside the package come last. Their modules are imported for a name that
     is not known, and before all names are listed.
