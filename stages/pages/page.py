@@ -31,7 +31,15 @@ from stages.pages.lineage import (
     lineage_of,
     speeds,
 )
-from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
+from stages.pages.sections import (
+    Section,
+    Stream,
+    pictures,
+    sections,
+    tasks_sections,
+    tasks_table,
+    text_lines,
+)
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
 from stages.web import marked, render
@@ -92,6 +100,7 @@ def _page(
         members,
         script,
         headline_csv(rows),
+        pictured=pictures(sources),
         title=title(sources, rows),
         results=results_table(sources, rows),
         compared=comparison_words(rows),
@@ -128,6 +137,7 @@ def _assemble(
     members: Mapping[str, Member],
     script: Script,
     results_csv: str,
+    pictured: Sequence[Figure] = (),
     **values: Any,
 ) -> Page:
     """Build a page from its own sections and those of every page: texts, lineage, artifacts and
@@ -139,6 +149,7 @@ def _assemble(
     html = render(
         TEMPLATE,
         texts=list(text_lines(everything)),
+        pictures=pictured,
         sections=parts,
         artifacts=everything,
         lineage=lineage,
@@ -148,7 +159,8 @@ def _assemble(
         **{"facts": facts, "speeds": speeds, "device": device, "size": size, "duration": duration},
         **values,
     )
-    return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
+    drawn = [*pictured, *(figure for part in parts for figure in part.figures), lineage]
+    return Page(html, drawn, tables)
 
 
 ALWAYS_DRAWN = "lineage.svg"

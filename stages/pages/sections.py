@@ -17,6 +17,7 @@ from stages.charts.report import (
     frequency_charts,
     weight_charts,
 )
+from stages.charts.rows import rows_charts
 from stages.charts.training import (
     FIGURES,
     Journal,
@@ -85,6 +86,19 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
     used: Counter[str] = Counter()
     made = [Section(*heading, list(_drawn(items, used))) for heading, items in headings.items()]
     return [section for section in made if section.items]
+
+
+MAX_PICTURES = 4
+"""Reports that each get a picture of their rows; of more, the table tells more at a glance."""
+
+
+def pictures(sources: Sequence[Source]) -> list[Figure]:
+    """Pictures of the rows of each report, with which the page begins."""
+    if len(sources) > MAX_PICTURES:
+        return []
+    used: Counter[str] = Counter()
+    charts = [chart for source in sources for chart in source.labelled(rows_charts(source.metrics))]
+    return [item for item in _drawn(charts, used) if isinstance(item, Figure)]
 
 
 def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:

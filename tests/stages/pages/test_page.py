@@ -82,6 +82,7 @@ def test_every_part_has_its_section(page: Page) -> None:
         "commands",
     ]
     assert [figure.name for figure in page.figures] == [
+        "perplexity-by-row",
         *(
             "perplexity-by-size",
             "retrieval-accuracy",
