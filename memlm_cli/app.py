@@ -36,7 +36,7 @@ PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": 
 FIRST = "try"
 """The command at the top of help, before those of stages."""
 LAST = (
-    *("report", "compare", "inspect", "generate", "translate", "export"),
+    *("report", "compare", "inspect", "generate", "translate", "serve", "export"),
     *("run", "plan", "recipes", "artifacts", "presets", "doctor"),
 )
 """Commands after those of stages, in the order of help."""

@@ -140,6 +140,11 @@ def inspect_passage(reader: MemoryReader, text: str, contexts: int) -> Inspected
     """Read a text, as `inspect_text` does, with a model and memories that are already loaded."""
     ids = reader.text.ids(text)
     _require_token(ids)
+    return inspect_ids(reader, ids, contexts)
+
+
+def inspect_ids(reader: MemoryReader, ids: Sequence[int], contexts: int) -> Inspected:
+    """Read the tokens of a text, at least one, after a single `<eos>`."""
     passage = Passage(ids)
     return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
 

@@ -1,0 +1,131 @@
+"""Requests for completions: their fields, their limits, and fields that are refused."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from stages.serving.bodies import Body, checked
+from stages.serving.refusal import invalid
+from stages.serving.settings import (
+    MAX_CONTEXTS,
+    MAX_LOGPROBS,
+    MAX_PROMPTS,
+    MAX_STOP_LENGTH,
+    MAX_STOPS,
+    MAX_TOKENS,
+)
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "suffix": ("",),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+}
+"""Fields that would change the text and are not computed; and the values that change nothing."""
+
+Prompt = str | tuple[int, ...]
+"""A text, or the ids of its tokens."""
+
+
+class StreamOptions(Body):
+    """What a stream ends with."""
+
+    include_usage: bool = False
+
+
+class MemoryOptions(Body):
+    """Which memory is read, and whether the answer says what it gave."""
+
+    memory: str | None = None
+    """Name of a memory; `none`: the model alone; None: as the model's name says."""
+    attribution: Annotated[int, Field(ge=0, le=MAX_CONTEXTS)] = 0
+    """Passages listed for each token; 0: none, and no probabilities by memory."""
+
+
+class SamplingFields(Body):
+    """Fields that completions and chats have in common."""
+
+    model: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: Any = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    memlm: MemoryOptions = MemoryOptions()
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Strings that end the text. Raises: Refusal if there are too many, or they are none."""
+        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+            raise invalid("stop: a text or a list of texts is needed.", "stop")
+        stops = tuple(text for text in given if text)
+        if len(stops) > MAX_STOPS or any(len(text) > MAX_STOP_LENGTH for text in stops):
+            raise invalid(
+                f"stop: at most {MAX_STOPS} texts of {MAX_STOP_LENGTH} characters are read.", "stop"
+            )
+        return stops
+
+
+class CompletionFields(SamplingFields):
+    """Fields of `POST /v1/completions`."""
+
+    prompt: Any
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    echo: bool | None = None
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """The prompts. Raises: Refusal if there are none, too many, or they are of other types."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if not isinstance(self.prompt, list) or not self.prompt:
+            raise invalid("prompt: a text, ids, or a list of either is needed.", "prompt")
+        if isinstance(self.prompt[0], int):
+            return [_ids(self.prompt)]
+        if len(self.prompt) > MAX_PROMPTS:
+            raise invalid(f"prompt: at most {MAX_PROMPTS} prompts are read at once.", "prompt")
+        return [prompt if isinstance(prompt, str) else _ids(prompt) for prompt in self.prompt]
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Token ids. Raises: Refusal for anything else; a Boolean is no id."""
+    if not isinstance(value, list) or not all(type(id) is int for id in value):
+        raise invalid("prompt: ids of tokens are a list of integers.", "prompt")
+    return tuple(value)
+
+
+def completion_fields(values: Mapping[str, Any]) -> CompletionFields:
+    """Check the fields of a completion. Raises: Refusal with the name of the first wrong one."""
+    refuse_uncomputed(values)
+    fields = checked(CompletionFields, _without_nulls(values))
+    if fields.stream_options is not None and not fields.stream:
+        raise invalid("stream_options: only a stream has options.", "stream_options")
+    return fields
+
+
+def refuse_uncomputed(
+    values: Mapping[str, Any], neutral: Mapping[str, Sequence[Any]] = NEUTRAL
+) -> None:
+    """Raises: Refusal for a field that would change the text, and is not computed here."""
+    for name, harmless in neutral.items():
+        value = values.get(name)
+        if value is None or any(type(value) is not bool and value == one for one in harmless):
+            continue
+        raise invalid(f"{name}: this is not computed here; leave it out.", name, "unsupported")
+
+
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The given fields; null means that a field is left out."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,51 @@
+"""A completion as a stream of server-sent events."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from stages.serving.answers import CompletionAnswer, Usage, event
+from stages.serving.completing import Piece
+from stages.serving.refusal import Refusal
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+]
+DONE = event("[DONE]")
+
+
+class EventStream(Response):
+    """An event for each piece; then the usage, if it is wanted, and the end."""
+
+    def __init__(
+        self, pieces: AsyncGenerator[Piece], answer: CompletionAnswer, *, usage: bool
+    ) -> None:
+        self._pieces, self._answer, self._with_usage = pieces, answer, usage
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        async with aclosing(self._pieces):
+            try:
+                async for content in self._events():
+                    await send({"type": "http.response.body", "body": content, "more_body": True})
+            except ClientDisconnect:
+                raise
+            except Exception:
+                # The status is sent already: the client learns of the error by an event.
+                refusal = Refusal(500, "An internal error, which the server's log describes.")
+                await send({"type": "http.response.body", "body": event(refusal.body)})
+                raise
+        await send({"type": "http.response.body", "body": DONE})
+
+    async def _events(self) -> AsyncGenerator[bytes]:
+        usage = Usage()
+        async for piece in self._pieces:
+            usage.count(piece)
+            if piece.text or piece.tokens or piece.finish:
+                yield event(self._answer.event(piece))
+        if self._with_usage:
+            yield event(self._answer.last_event(usage))
