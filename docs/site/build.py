@@ -31,13 +31,13 @@ SHELVES = {
     "Tutorials": ("tutorials", "index novel code domain train-with-memory recipe"),
     "How to": (
         "how-to",
-        "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate translate",
+        "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate serve translate",
     ),
     "Explanation": (
         "explanation",
         "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl",
     ),
-    "Reference": ("reference", "streams memories artifacts reliability house"),
+    "Reference": ("reference", "streams memories artifacts serving reliability house"),
     "Results": ("results", "effects trime spalm layers pretrained speed cluster reliability"),
 }
 """Folder of each shelf, and the pages that come first; the others follow by name."""

@@ -1,6 +1,7 @@
 """`memlm serve`: a model with its memories answers over HTTP."""
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,12 @@ from memlm_cli.options import Asked, OptionsOf, ReadOptions
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from stages.artifacts.store import Store
     from stages.inspection.settings import ReadSettings, Request
+    from stages.serving.access import Access
+    from stages.serving.served import ServedModel
     from stages.serving.settings import ServeSettings
 
 STOPPED = "answers under way were finished or cancelled"
@@ -37,30 +42,40 @@ def serve(
 ) -> None:
     """Answer over HTTP with a model and its memories: completions, scores of prompts, sources."""
     from memlm_cli.arguments import read_reference
-    from memlm_cli.progress import not_working
     from stages.serving.access import Access
-    from stages.serving.app import application
     from stages.serving.engine import Engine
-    from stages.serving.served import ServedModel
-    from stages.serving.server import address_of, listening_socket, make_server
-    from stages.serving.worker import Worker
+    from stages.serving.served import ServedModel, check_model_name
+    from stages.serving.server import listening_socket
 
     access = Access.of(where)
     store = asked.open_store()
     name, request = _request(read_reference(source), reading, store)
-    bound = listening_socket(where.host, where.port)
-    served = ServedModel(name, Engine.open(request, store, name))
-    for line in memory_lines(served.engine.readers.get(name, served.engine.plain).memories):
-        say(f"serve: {line}")
-    worker = Worker()
+    check_model_name(name)
+    # A port that is in use is found before the model is loaded, which takes long.
+    with closing(listening_socket(where.host, where.port)) as bound:
+        served = ServedModel(name, Engine.open(request, store, name))
+        for line in memory_lines(served.engine.with_memories(name).memories):
+            say(f"serve: {line}")
+        _answer_requests(served, access, bound, asked.json)
 
-    def announce() -> None:
-        address = address_of(bound)
-        answer(json.dumps({"address": address, "model": name}) if asked.json else address)
+
+def _answer_requests(
+    served: "ServedModel", access: "Access", bound: "socket", as_json: bool
+) -> None:
+    """Answer until a signal ends the process."""
+    from memlm_cli.progress import not_working
+    from stages.serving.app import application
+    from stages.serving.server import address_of, make_server
+    from stages.serving.worker import Worker
 
     def log(text: str) -> None:
         say(f"serve: {text}")
 
+    def announce() -> None:
+        address = address_of(bound)
+        answer(json.dumps({"address": address, "model": served.name}) if as_json else address)
+
+    worker = Worker()
     server = make_server(application(served, worker, access, log), announce)
     try:
         with resumable(STOPPED), not_working():

@@ -79,13 +79,15 @@ def read_token(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise UsageError(f"--token-file {path} cannot be read: {error.strerror}.") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise UsageError(f"--token-file {path} is no regular file.")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise UsageError(f"--token-file {path} is open to others: chmod 600 {path}")
-        token = file.read(MAX_TOKEN_FILE).decode("latin-1").strip()
+        token = os.read(descriptor, MAX_TOKEN_FILE).decode("latin-1").strip()
+    finally:
+        os.close(descriptor)
     if not TOKEN.fullmatch(token):
         raise UsageError(
             f"--token-file {path} holds no token: one line of 16 to 512 visible characters is needed, for example "

@@ -168,7 +168,11 @@ def application(
     """
     measures = Measures()
     routes = Routes(served, worker, measures).table()
-    handlers: Mapping[Any, Any] = {Refusal: refused, HTTPException: not_found}
+    handlers: Mapping[Any, Any] = {
+        Refusal: refused,
+        HTTPException: not_found,
+        Exception: refused,
+    }
     inner = Starlette(routes=routes, exception_handlers=handlers)
     # A redirection would repeat the name of the host that a request gave.
     inner.router.redirect_slashes = False

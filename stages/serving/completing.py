@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """What is wanted for some prompts.
+    """The work that a request asks for.
 
     `prompts`: ids of each, at most `Engine.context`. `top`: likeliest tokens listed for each token;
     None: tokens are not listed. `attribution`: passages listed for each token; 0: none.

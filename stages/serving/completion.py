@@ -36,7 +36,7 @@ Prompt = str | tuple[int, ...]
 
 
 class StreamOptions(Body):
-    """What a stream ends with."""
+    """The end of a stream."""
 
     include_usage: bool = False
 

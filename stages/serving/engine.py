@@ -75,6 +75,10 @@ class Engine:
         """The model alone."""
         return self.readers[NONE]
 
+    def with_memories(self, memory: str) -> MemoryReader:
+        """The model with these memories; alone, if it has none of this name."""
+        return self.readers.get(memory, self.plain)
+
     @property
     def text(self) -> TokenText:
         """The tokenizer."""

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from stages.serving.answers import CompletionAnswer, Usage, event
 from stages.serving.completing import Piece
-from stages.serving.refusal import Refusal
+from stages.serving.refusal import INTERNAL
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -36,8 +36,7 @@ class EventStream(Response):
                 raise
             except Exception:
                 # The status is sent already: the client learns of the error by an event.
-                refusal = Refusal(500, "An internal error, which the server's log describes.")
-                await send({"type": "http.response.body", "body": event(refusal.body)})
+                await send({"type": "http.response.body", "body": event(INTERNAL.body)})
                 raise
         await send({"type": "http.response.body", "body": DONE})
 

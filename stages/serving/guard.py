@@ -3,16 +3,16 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stages.serving.access import Access
+from stages.serving.access import Access, Header
 from stages.serving.measures import Measures
-from stages.serving.refusal import Refusal
+from stages.serving.refusal import INTERNAL, Refusal
 
 OPEN = ("/health", "/ready")
 """Routes that need no token: they say whether the server works, and nothing else."""
@@ -63,6 +63,7 @@ class Guard:
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
         """Let the application answer; returns how the request is refused, if it is."""
         try:
+            require_one_length(scope["headers"])
             if scope["path"] not in OPEN:
                 self._access.check(scope["headers"])
             async with asyncio.timeout(self._seconds):
@@ -77,8 +78,22 @@ class Guard:
             )
         except Exception as error:
             self._log(anonymous(error))
-            return Refusal(500, "An internal error, which the server's log describes.")
+            return INTERNAL
         return None
+
+
+def require_one_length(headers: Iterable[Header]) -> None:
+    """Raises: Refusal for a request that says twice where it ends.
+
+    A proxy may take one for the end, and the rest for a request that it never checked.
+    """
+    names = {name for name, _ in headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise Refusal(
+            400,
+            "Content-Length and Transfer-Encoding exclude each other.",
+            headers={"Connection": "close"},
+        )
 
 
 def error_answer(refusal: Refusal) -> JSONResponse:
@@ -97,6 +112,5 @@ def anonymous(error: BaseException) -> str:
 
 
 async def refused(_: Any, error: Exception) -> JSONResponse:
-    """Handler of refusals within the application."""
-    assert isinstance(error, Refusal)
-    return error_answer(error)
+    """Handler of errors within the application, of which only refusals say what they are."""
+    return error_answer(error if isinstance(error, Refusal) else INTERNAL)

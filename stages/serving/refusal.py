@@ -44,3 +44,7 @@ class Refusal(Exception):
 def invalid(message: str, param: str | None = None, code: str | None = None) -> Refusal:
     """A refusal of a field with status 400."""
     return Refusal(400, message, param=param, code=code)
+
+
+INTERNAL = Refusal(500, "An internal error, which the server's log describes.")
+"""The answer to a request that met a bug."""

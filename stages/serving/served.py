@@ -19,6 +19,14 @@ MAX_TOKENS_DEFAULT = 16
 """Tokens written for a prompt if a request does not say how many."""
 
 
+def check_model_name(name: str) -> None:
+    """Raises: UsageError for the name that stands for the model alone."""
+    if name == NONE:
+        raise UsageError(
+            f"{NONE!r} is the name of the model alone: give the artifact another name, or its id."
+        )
+
+
 @dataclass(frozen=True)
 class ServedModel:
     """A model that answers as `name` with its memories, and as `name:plain` without."""
@@ -27,17 +35,11 @@ class ServedModel:
     engine: Engine
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def __post_init__(self) -> None:
-        if self.name == NONE:
-            raise UsageError(
-                f"{NONE!r} is the name of the model alone: give the artifact another name, or its id."
-            )
-
     @property
     def names(self) -> dict[str, str]:
         """Memories by the names of the model."""
-        memories = {self.name: self.name} if self.name in self.engine.readers else {self.name: NONE}
-        return {**memories, self.name + PLAIN: NONE}
+        with_memories = self.name if self.name in self.engine.readers else NONE
+        return {self.name: with_memories, self.name + PLAIN: NONE}
 
     def listing(self) -> list[dict[str, Any]]:
         """The names of the model, and what is read for each."""
@@ -106,7 +108,7 @@ class ServedModel:
         return ids
 
     def order(self, fields: CompletionFields) -> Order:
-        """What a completion asks of the model. Raises: Refusal if it cannot be had."""
+        """The work that a completion asks for. Raises: Refusal if it cannot be had."""
         prompts = [self.ids(prompt) for prompt in fields.prompts]
         order = Order(
             prompts=prompts,

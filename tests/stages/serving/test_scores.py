@@ -1,0 +1,112 @@
+"""Scores of prompts are those of `memlm evaluate --save-token-scores`, and of another door."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.evaluate import Evaluate, EvaluateConfig
+from stages.import_model import ImportConfig, ImportModel
+from stages.index import BuildIndex
+from stages.inspection.settings import Request
+from stages.search.config import IndexConfig
+from stages.serving.engine import Engine, Sampling
+from stages.tokenize import Tokenize, TokenizeConfig
+from tests.stages.pretrained.tiny import saved
+from tests.stages.serving.address import serving
+from tests.stages.serving.conftest import READINGS, WINDOW, wide_model
+from tests.stages.small_text import LSTM, built_index, story, text_model, text_tokens
+
+EXACT = "exact:matches=20,temperature=0.7,lambda=0.3"
+
+
+def made(store: Store, stage: Any, config: Any, **references: str) -> Artifact:
+    return make(stage, config, references, store, Execution(device="cpu")).artifact
+
+
+def imported_index(store: Store, folder: Path) -> Artifact:
+    """An index of a small model of transformers whose tokenizer begins texts with `bos`."""
+    saved(folder / "llama", "llama", bos=True)
+    spec, files = str(folder / "llama"), {}
+    for seed, (split, lines) in enumerate({"train": 27, "valid": 6, "test": 9}.items()):
+        (folder / f"{split}.txt").write_text(story(lines, seed))
+        files[split] = [str(folder / f"{split}.txt")]
+    config, references = TokenizeConfig(tokenizer="given"), {"tokenizer": spec, **files}
+    tokens = make(Tokenize(), config, references, store, Execution()).artifact
+    model = made(
+        store,
+        ImportModel(),
+        ImportConfig(segment_length=WINDOW),
+        source=tokens.reference,
+        checkpoint=spec,
+    )
+    return built_index(store, model)
+
+
+@pytest.fixture(scope="module", params=["transformer", "lstm", "llama"])
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp(request.param)
+    store = Store(folder / "store")
+    if request.param == "llama":
+        return imported_index(store, folder)
+    tokens = text_tokens(store, folder, "bpe")
+    if request.param == "lstm":
+        return built_index(store, text_model(store, tokens, LSTM))
+    return built_index(store, wide_model(store, tokens))
+
+
+@pytest.mark.parametrize("memory", [None, READINGS, (EXACT,)], ids=["none", "knn+cache", "exact"])
+def test_scores_of_a_prompt_are_those_of_evaluate(
+    source: Artifact, memory: tuple[str, ...] | None
+) -> None:
+    store, exact = source.store, memory == (EXACT,)
+    references = {"source": source.find("encoder").reference if exact else source.reference}
+    if exact:
+        corpus = source.find("corpus")
+        index = made(store, BuildIndex(), IndexConfig(index="exact"), source=corpus.reference)
+        references["index"] = index.reference
+    config = EvaluateConfig(memory=memory or ("none",), save_token_scores=True)
+    report = made(store, Evaluate(), config, **references)
+    split = source.find("corpus").zarr("tokens.zarr")
+    # A prompt is one document, and exact matches end where a document does.
+    length = min(WINDOW, int(split["test/doc_offsets"][:2][1])) if exact else WINDOW
+    want = report.zarr("scores.zarr")["logp"][:length]
+    ids = split["test/ids"][:length].tolist()
+
+    asked = {"memory": memory or ("none",), "index": references.get("index"), "device": "cpu"}
+    engine = Engine.open(Request(source=references["source"], **asked), store, "small")
+    with serving(engine) as address:
+        reply = address.complete(
+            prompt=[[engine.start, *ids], ids], echo=True, logprobs=1, max_tokens=0
+        )
+    behind_start, alone = (choice["logprobs"] for choice in reply.json["choices"])
+    assert behind_start["token_logprobs"][1:] == pytest.approx(want.tolist(), abs=1e-5)
+    assert alone["token_logprobs"][1:] == behind_start["token_logprobs"][2:]
+
+
+def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact) -> None:
+    request = Request(source=source.reference, memory=READINGS, device="cpu")
+    engine = Engine.open(request, source.store, "small")
+    with serving(engine) as address:
+        written = address.complete(prompt="the cat", temperature=0, max_tokens=8, logprobs=1).json[
+            "choices"
+        ][0]["logprobs"]
+        ids = engine.text.ids("the cat")
+        new = written_ids(engine, ids, len(written["tokens"]))
+        tokens = [*ids, *new]
+        scored = address.complete(prompt=tokens, echo=True, logprobs=1, max_tokens=0)
+    lists = scored.json["choices"][0]["logprobs"]
+    for found, first in ((written, 0), (lists, len(ids))):
+        own = found["token_logprobs"][first:]
+        assert own and own == [max(top.values()) for top in found["top_logprobs"][first:]]
+    assert lists["token_logprobs"][len(ids) :] == pytest.approx(written["token_logprobs"], abs=1e-4)
+
+
+def written_ids(engine: Engine, ids: list[int], number: int) -> list[int]:
+    tokens = engine.write("small", ids, Sampling(temperature=0), 0)
+    return [token.id for token in islice(tokens, number)]
