@@ -24,6 +24,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 from stages.charts import figure  # noqa: E402
+from stages.evaluation.figures import conditions  # noqa: E402
 from stages.models.devices import device_type  # noqa: E402
 from tests.shapes import check_shapes_in  # noqa: E402
 
@@ -72,6 +73,14 @@ def undrawn() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(figure, "draw", lambda chart: EMPTY)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_checked_positions() -> Iterator[None]:
+    """Conditions are checked at few positions of a run; tests of them ask for all."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(conditions, "POSITIONS", 3)
         yield
 
 

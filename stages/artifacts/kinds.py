@@ -202,7 +202,7 @@ STAGES = StageTable(
             needs="stages.needs:evaluate_needs",
             kind=Kind(
                 "report",
-                format_version=7,
+                format_version=8,
                 facts=(("tokens", "tokens"), ("perplexity", "perplexity")),
                 result="memlm_cli.results.report:ReportView",
                 notebook="memlm_cli.notebook.artifacts:Report",

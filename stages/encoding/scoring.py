@@ -42,6 +42,7 @@ class LMScores:
     hidden: Tensor | None
     state: State
     certainty: Tensor | None = None
+    distributions: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -105,6 +106,7 @@ def score_blocks(
     reader: HiddenReader | None = None,
     probes: Sequence[RangeProbe] = (),
     certainty: bool = False,
+    distribution_rows: Tensor | None = None,
 ) -> LMScores:
     """Score encoded tokens with the model that encoded them.
 
@@ -115,8 +117,10 @@ def score_blocks(
         reader: adds memory to the hidden states; None: they are scored unchanged.
         probes: probes that observe the range.
         certainty: whether `certainty_of` is computed for all tokens.
+        distribution_rows: bool [n], tokens whose whole distributions are kept; None: none.
     """
     scores, hidden, sure = [], [], list[Tensor]()
+    distributions: list[Tensor] = []
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
     before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
     start, done, state = None, 0, None
@@ -136,6 +140,10 @@ def score_blocks(
             hidden.append(read[hidden_rows[done : done + len(read)]])
         if certainty:
             sure.append(certainty_of(model, read))
+        if distribution_rows is not None:
+            # Computed here, since the weights of a model that learns are others after the block.
+            wanted = distribution_rows[done : done + len(read)]
+            distributions.append(model.log_probs(read[wanted]))
         done, state = done + len(read), block.state
     assert start is not None, "a range without tokens cannot be scored"
     targets, log_ps, log_zs = (torch.cat(parts) for parts in zip(*scores, strict=True))
@@ -149,6 +157,7 @@ def score_blocks(
         hidden=torch.cat(hidden) if hidden else None,
         state=state,
         certainty=torch.cat(sure) if sure else None,
+        distributions=torch.cat(distributions) if distributions else None,
     )
 
 

@@ -12,6 +12,7 @@ from stages.diagnostics.probe import Probe
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
+from stages.evaluation.figures.conditions import condition_figures
 from stages.evaluation.figures.control import (
     Counting,
     Reads,
@@ -101,6 +102,12 @@ def metrics_of(
         "rows": _with_controls((*rows, *shut), names, controls, sums),
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names, sums),
+        "conditions": condition_figures(
+            [record["conditions"] for record in records if "conditions" in record],
+            names,
+            config.precision,
+            [(part.start, part.stop) for part in plan.scoring.parts],
+        ),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
             names, totals, plan.breakdown.repeated
         ),

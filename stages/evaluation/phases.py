@@ -8,6 +8,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import ShardJob
 from stages.encoding.carried_state import StateStore
 from stages.errors import ArtifactError
+from stages.evaluation.conditions import ConditionCheck, checked_count
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Part, Plan
 from stages.evaluation.range_reader import RangeReader
@@ -131,6 +132,12 @@ class Score(Phase):
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
                 f"in tokens {part.start} to {part.stop} of {job.config.split}: train it again."
             )
+        count = checked_count(number, len(plan.scoring.parts))
+        if count:
+            check = ConditionCheck(
+                resources.reader, policies, plan.scoring.split, where, plan.scoring.contexts
+            )
+            output.record["conditions"] = check.record(result, scored, count)
 
 
 class Translate(Phase):

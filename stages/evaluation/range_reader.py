@@ -19,6 +19,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.evaluation.figures.places import CountedTokens
+from stages.examples.examples import Corpus
 from stages.memory.predicted_gain import PredictedGain
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
@@ -82,6 +83,7 @@ class RangeReader:
         contexts: bool = False,
         where: PredictedGain | None = None,
         searches: bool = True,
+        distributions: Tensor | None = None,
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
 
@@ -93,6 +95,8 @@ class RangeReader:
             where: predicts from these features which tokens are worth a search; None: all are
             searched for.
             searches: whether neighbours are searched for at all; stored ones are read anyway.
+            distributions: bool [n], tokens whose whole distributions by the model are kept; None:
+            none.
         """
         counted = None
         if self.last_words is not None:
@@ -124,6 +128,7 @@ class RangeReader:
                 "reader": hidden,
                 "probes": tuple(probes.values()),
                 "certainty": known,
+                "distribution_rows": distributions,
             }
             scored = self._score(split, start, stop, carried, **watched)
             context = self._context(split, scored) if known else None
@@ -168,6 +173,15 @@ class RangeReader:
             self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         )
         return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
+
+    def of_corpus(self, corpus: Corpus) -> "RangeReader":
+        """The same reader of another text, without probes; stored neighbours stay those of places."""
+        external = self.external
+        if external is not None:
+            queries = replace(external.encoder.reader, corpus=corpus)
+            external = replace(external, encoder=replace(external.encoder, reader=queries))
+        split_reader = replace(self.split_reader, corpus=corpus)
+        return replace(self, split_reader=split_reader, external=external, probes={})
 
     @property
     def carries_state(self) -> bool:

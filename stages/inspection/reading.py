@@ -164,24 +164,13 @@ class MemoryReader:
             first: the input before the passage; None: the same input as before a split.
         """
         reader = self.range_reader
-        external, hidden = reader.external, reader.hidden_memory
         corpus = Corpus(passage, reader.split_reader.corpus.eos if first is None else first)
-        of_passage = replace(reader.split_reader, corpus=corpus)
-        if external is not None:
-            encoder = replace(
-                external.encoder, reader=replace(external.encoder.reader, corpus=corpus)
-            )
-            external = replace(external, encoder=encoder)
-        hidden = None if hidden is None else hidden.of_text(of_passage)
+        changed = replace(reader.of_corpus(corpus), probes=reader.probes)
+        hidden = reader.hidden_memory
+        hidden = None if hidden is None else hidden.of_text(changed.split_reader)
         # With counted tokens, hidden states of all of them are kept.
         every = {PASSAGE: AllTokens()}
-        changed = replace(
-            reader,
-            split_reader=of_passage,
-            external=external,
-            hidden_memory=hidden,
-            last_words=every,
-        )
+        changed = replace(changed, hidden_memory=hidden, last_words=every)
         return replace(self, range_reader=changed)
 
     def carried(self, split: str, start: int) -> CarriedState:

@@ -25,6 +25,31 @@ def memory_words(report: Figures) -> Iterator[Finding]:
     yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
 
 
+BREAKS = {
+    "future": "reads text that comes later",
+    "sum": "has probabilities that do not add up to 1",
+    "score": "has scores that are none without the token in sight",
+}
+"""Words for the conditions of `stages.evaluation.conditions` that a row breaks."""
+
+
+def conditions(report: Figures) -> Iterator[Finding]:
+    """The conditions on fair scores, which were checked while the text was scored."""
+    checked = report.get("conditions")
+    if not checked or not checked["positions"]:
+        return
+    positions = number(checked["positions"])
+    broken = [row for row in checked["rows"] if row["broken"]]
+    for row in broken:
+        words = joined([BREAKS[kind] for kind in row["broken"]])
+        yield "condition-broken", {"row": row["row"], "breaks": words, "positions": positions}
+    if not checked["in_one_pass"]:
+        words = "is not scored in one pass"
+        yield "condition-broken", {"row": "The text", "breaks": words, "positions": positions}
+    elif not broken:
+        yield "conditions-hold", {"positions": positions}
+
+
 def word_perplexity(report: Figures) -> Iterator[Finding]:
     """Perplexity per word, if tokens are not words."""
     row = report["rows"][0]

@@ -26,6 +26,9 @@ LONGER = "--steps or --epochs of train, --minutes of try"
 SENTENCES = {
     SEVERE: {
         "gate-gains-nothing": "The gate gains nothing here: perplexity is {open} with neighbours and {shut} without.",
+        "condition-broken": (
+            "{row} {breaks}, as {positions} positions of this run show: its perplexity is no result."
+        ),
         "worse-than-trigram": "{row} is no better than counting ({limit}){rest}. {remedy}",
         "worse-than-counting": (
             "{rows} {do} not beat counting{new}: a trigram of what {they} may read is at least as good."
@@ -134,6 +137,10 @@ SENTENCES = {
         ),
         "repeated-text": "{share} of the tokens are in paragraphs that are also in {texts}.",
         "probe": "{summary}.",
+        "conditions-hold": (
+            "Checked at {positions} positions of this run: other text afterwards changes no score, and "
+            "probabilities add up to 1. Each token is scored once, before anything learns it."
+        ),
         "memory-words": "{words}.",
         "word-perplexity": (
             "Perplexity of tokens depends on the vocabulary. Between vocabularies compare bits/char, or word "
@@ -189,6 +196,7 @@ REPORT: Sequence[Condition] = (
     scored_text.document_ends,
     scored_text.repeated_text,
     scored_text.matched_text,
+    scored_text.conditions,
     scored_text.memory_words,
     scored_text.word_perplexity,
 )

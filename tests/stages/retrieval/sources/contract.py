@@ -15,6 +15,7 @@ from stages.encoding.scoring import LMScores
 from stages.examples.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
+from stages.memory.readers.reader import Reader
 from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, FoundNeighbors
 from stages.retrieval.registries import SOURCES
@@ -174,15 +175,53 @@ class SourceContract:
             sums = [getattr(one, name) + one.max_score for one in (whole, cut)]
             torch.testing.assert_close(*sums, atol=1e-4, rtol=1e-4)
 
+    # Four conditions on a fair score
+
     @pytest.mark.parametrize("position", [0, 1, 7, 8, 12, 36])
-    def test_a_position_reads_neither_itself_nor_its_future(self, position: int) -> None:
+    def test_a_probability_depends_on_the_past_alone(self, position: int) -> None:
+        """Another future leaves earlier scores as they were, and reads the same.
+
+        Equal up to the last bit: vectorized logarithms round a number by what its neighbours are.
+        """
         split = SmallSplit.made(0, self.stride)
-        bounds = sorted({0, position, position + 1, T})
         read, other = (
-            self.log_sums(one, bounds) for one in (split, split.with_other_future(position))
+            self.log_sums(one, [0, T]) for one in (split, split.with_other_future(position))
         )
-        torch.testing.assert_close(read.total[..., position], other.total[..., position])
-        torch.testing.assert_close(read.max_score[..., position], other.max_score[..., position])
+        for name, stop in (("target", position), ("total", position + 1)):
+            sums = [(getattr(one, name) + one.max_score)[..., :stop] for one in (read, other)]
+            torch.testing.assert_close(*sums, atol=1e-6, rtol=1e-6)
+
+    def test_probabilities_of_all_tokens_add_up_to_one(self) -> None:
+        split = SmallSplit.made(0, self.stride)
+        for reader in READERS.names():
+            total = self.distributions(split, READERS.load(reader)()).exp().sum(-1)
+            torch.testing.assert_close(total, torch.ones(T), atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("position", [1, 8, 36])
+    def test_a_token_is_scored_before_it_is_read(self, position: int) -> None:
+        """The distribution at a position is the same whatever its token is."""
+        split, reader = SmallSplit.made(0, self.stride), READERS.load("interpolate")()
+        read, other = (
+            self.distributions(one, reader) for one in (split, split.with_other_future(position))
+        )
+        torch.testing.assert_close(read[position], other[position], atol=1e-6, rtol=1e-6)
+
+    def test_every_position_is_read_once_and_in_order(self) -> None:
+        source = self.source
+        scored_range = SmallSplit.made(0, self.stride).scored_range(source, 0, T, small_found(10))
+        read = [part for part, _ in MemoryRow((source,)).retrieve(scored_range)]
+        assert [place for part in read for place in range(T)[part]] == list(range(T))
+
+    def distributions(self, split: SmallSplit, reader: Reader) -> torch.Tensor:
+        """Log-probabilities of all tokens with half of the memory, on top of even ones, [T, V]."""
+        source, parts = self.source, []
+        scored_range = split.scored_range(source, 0, T, small_found(10))
+        for rows, (one,) in MemoryRow((source,)).retrieve(scored_range):
+            count = len(range(T)[rows])
+            stored = one.held(slice(0, count), SCALES[1], source.cutoffs[-1])
+            even = torch.full((count, VOCABULARY), 1 / VOCABULARY).log()
+            parts.append(reader.read_dense(even, torch.zeros(count), stored, 0.5))
+        return torch.cat(parts)
 
     def test_where_there_is_nothing_to_read_every_reader_leaves_the_model_alone(self) -> None:
         memory = self.log_sums(SmallSplit.made(0, self.stride), [0, T]).at(1, 0)

@@ -1,0 +1,53 @@
+"""Figures of the four conditions on readings; `stages.evaluation.conditions` checks them. Does not
+import torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TOLERANCES: Mapping[str, Mapping[str, float]] = {
+    "fp32": {"future": 1e-4, "sum": 1e-3, "score": 1e-3},
+    "bf16": {"future": 0.05, "sum": 1e-3, "score": 0.1},
+}
+"""Largest differences that rounding makes, by precision: nats, and of the sum probability.
+
+The order of a sum depends on the shapes of batches, such as how many tokens fall into a cluster of
+an adaptive softmax.
+"""
+
+
+def condition_figures(
+    records: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    precision: str,
+    ranges: Sequence[tuple[int, int]],
+) -> dict[str, Any]:
+    """The entry `conditions` of `metrics.json`.
+
+    `future`: nats by which scores changed when the text after them did. `sum`: distance of the
+    probabilities' sum from 1. `score`: nats between a reported score and that without the token in
+    sight. `in_one_pass`: whether the ranges cover the split once. `broken`: conditions that a row
+    breaks.
+
+    Args:
+        records: of `ConditionCheck.record`, one for each range.
+        names: names of the rows, the model alone first.
+        precision: of the model, `fp32` or `bf16`.
+        ranges: tokens of every range, in the order in which they were scored.
+    """
+    allowed, rows = TOLERANCES[precision], []
+    for number, name in enumerate(names):
+        largest: dict[str, float | None] = {}
+        for kind in allowed:
+            values = [record[kind][number] for record in records]
+            largest[kind] = None if None in values else max(values, default=0.0)
+        broken = [kind for kind, value in largest.items() if value is None or value > allowed[kind]]
+        rows.append({"row": name, **largest, "broken": broken})
+
+    edges = [start for start, _ in ranges[1:]]
+    return {
+        "positions": sum(record["positions"] for record in records),
+        "in_one_pass": edges == [stop for _, stop in ranges[:-1]],
+        "tolerances": dict(allowed),
+        "rows": rows,
+    }
