@@ -53,6 +53,18 @@ class Reader:
         """Score a text from its first token on, as `memlm inspect --text` does."""
         return Scores(self.inspected(text, 0), self, text)
 
+    def distributions(self, text: str) -> "np.ndarray":
+        """Log-probabilities of the whole vocabulary before each token of a text, with all memories.
+
+        Returns: float32 [tokens, vocabulary], in nats; a row for each token of `score`.
+        """
+        from stages.inspection.reading import text_distributions
+
+        text_of(text, "text")
+        loaded = self.loaded
+        with ConsoleReporter("score", soon=True):
+            return text_distributions(loaded, loaded.text.ids(text))
+
     def inspected(self, text: str, contexts: int) -> "Inspected":
         """A text token by token, each with up to `contexts` of its retrieved contexts."""
         from stages.inspection.inspect import inspect_passage

@@ -25,8 +25,6 @@ from stages.memory.predicted_gain import PredictedGain
 from stages.metrics import finite
 from stages.retrieval.weights.policy import WeightPolicy
 
-POSITIONS = 100
-"""Positions of a run at which the conditions are checked."""
 PASSAGE = 48
 """Maximum number of tokens that are read again for a position."""
 
@@ -145,15 +143,6 @@ def checked_places(length: int, count: int) -> np.ndarray:
     ([0, 16, 31, 47], [0, 1])
     """
     return np.unique(np.linspace(0, length - 1, count).round().astype(np.int64))
-
-
-def checked_count(number: int, parts: int) -> int:
-    """Positions that are checked in range `number` of so many; `POSITIONS` over all.
-
-    >>> [checked_count(number, 3) for number in range(3)]
-    [33, 33, 34]
-    """
-    return POSITIONS * (number + 1) // parts - POSITIONS * number // parts
 
 
 def _difference(left: Tensor, right: Tensor) -> Tensor:

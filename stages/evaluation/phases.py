@@ -8,8 +8,9 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import ShardJob
 from stages.encoding.carried_state import StateStore
 from stages.errors import ArtifactError
-from stages.evaluation.conditions import ConditionCheck, checked_count
+from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.figures.conditions import checked_count
 from stages.evaluation.plan import Part, Plan
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights

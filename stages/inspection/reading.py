@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.encoding.carried_state import CarriedState
+from stages.errors import UsageError
 from stages.evaluation.figures.places import AllTokens
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
@@ -103,12 +104,28 @@ class MemoryReader:
     text: TokenText
 
     def read_range(
-        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        carried: CarriedState,
+        *,
+        probed: bool = False,
+        distributions: Tensor | None = None,
     ) -> RangeResult:
-        """Read tokens [start, stop) of a split, with everything that the weights need."""
+        """Read tokens [start, stop) of a split, with everything that the weights need; further
+        arguments as of `RangeReader.read`.
+        """
         where = None if self.policy is None else self.policy.searches_where
         return self.range_reader.read(
-            split, start, stop, carried, probed=probed, contexts=True, where=where
+            split,
+            start,
+            stop,
+            carried,
+            probed=probed,
+            contexts=True,
+            where=where,
+            distributions=distributions,
         )
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
@@ -279,6 +296,29 @@ def text_log_prob(reader: MemoryReader, ids: Sequence[int]) -> float:
     """
     log_p, _ = _scored(reader.of_passage(Passage(ids)), 0, len(ids))
     return float(log_p.sum())
+
+
+def text_distributions(reader: MemoryReader, ids: Sequence[int]) -> np.ndarray:
+    """Log-probabilities of every token of the vocabulary before each token of a text, read as by
+    `text_log_prob`; float32 [n, V], in nats.
+
+    Raises: UsageError for a text without tokens.
+    """
+    if not ids:
+        raise UsageError("The text has no token that could be read.")
+    passage = reader.of_passage(Passage(ids))
+    read, parts, carried = passage.range_reader, [], CarriedState()
+    for start in range(0, len(ids), BLOCK_TOKENS):
+        stop = min(start + BLOCK_TOKENS, len(ids))
+        every = torch.ones(stop - start, dtype=torch.bool, device=read.split_reader.device)
+        result = passage.read_range(PASSAGE, start, stop, carried, distributions=every)
+        log_p = result.scored_range.lm.distributions
+        assert log_p is not None, "they were asked for"
+        if passage.policy is not None:
+            log_p = passage.policy.dense(result.scored_range, log_p)
+        parts.append(log_p.float().cpu().numpy())
+        carried = result.after
+    return np.concatenate(parts)
 
 
 def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:

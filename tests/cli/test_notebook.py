@@ -216,6 +216,9 @@ def test_a_text_is_scored_as_inspect_tells_it(
     assert scores["id"].tolist() == [token["id"] for token in told["tokens"]]
     assert np.exp(scores["logp"]) == pytest.approx([token["final"] for token in told["tokens"]])
     assert scores["gain"] == pytest.approx(scores["logp"] - scores["logp_lm"])
+    whole = store.read(index.reference, memory=READINGS, device="cpu").distributions(TEXT)
+    assert np.exp(whole.astype(np.float64)).sum(1) == pytest.approx(1, abs=1e-4)
+    assert whole[np.arange(len(whole)), scores["id"]] == pytest.approx(scores["logp"], abs=1e-4)
     near = scores.neighbors(2)
     contexts = [context for token in told["tokens"] for context in token["contexts"]]
     assert near["weight"] == pytest.approx([context["weight"] for context in contexts])

@@ -5,6 +5,19 @@ import torch.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+POSITIONS = 100
+"""Positions of a run at which the conditions are checked."""
+
+
+def checked_count(number: int, parts: int) -> int:
+    """Positions that are checked in range `number` of so many; `POSITIONS` over all.
+
+    >>> [checked_count(number, 3) for number in range(3)]
+    [33, 33, 34]
+    """
+    return POSITIONS * (number + 1) // parts - POSITIONS * number // parts
+
+
 TOLERANCES: Mapping[str, Mapping[str, float]] = {
     "fp32": {"future": 1e-4, "sum": 1e-3, "score": 1e-3},
     "bf16": {"future": 0.05, "sum": 1e-3, "score": 0.1},

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from stages.artifacts.store import Store
-from stages.evaluation import conditions
-from stages.evaluation.figures.conditions import condition_figures
+from stages.evaluation.figures import conditions
 from stages.memory.readers.reader import Interpolate
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 from stages.retrieval.sources.recent import RecentSource
@@ -113,5 +112,5 @@ def test_so_many_positions_are_checked_in_all() -> None:
 
 def test_a_difference_that_is_no_number_breaks_a_condition() -> None:
     records = [{"positions": 2, "future": [0.0], "sum": [None], "score": [0.0005]}]
-    found = condition_figures(records, ["plain"], "fp32", [(0, 4), (5, 9)])
+    found = conditions.condition_figures(records, ["plain"], "fp32", [(0, 4), (5, 9)])
     assert found["rows"][0]["broken"] == ["sum"] and not found["in_one_pass"]
