@@ -88,6 +88,9 @@ FIELDS = {
     "form": "Differences in form between the training text and what was scored.",
     "change_intervals": "The bootstrap: of each row the `interval` of its change, also `on_new_text`, and of how far "
     "it lies `above_lowest`.",
+    "conditions": "Conditions on fair scores, checked at so many `positions`: of each row the nats by which later text "
+    "changed a score (`future`), the distance of the `sum` of probabilities from 1, and the nats between a reported "
+    "`score` and that without the token in sight.",
     "curves": "Perplexity `over` `k`, `size`, `window` or `neighbors`, with the settings of each point.",
     "grid": "Tuning of a lone reading: `scales`, `weights`, `nll` [scale][weight].",
     "tuning": "Figures of the tuning split; with `--tune-by bleu` the BLEU of every candidate.",
