@@ -4,7 +4,6 @@ Nothing here is imported from the stage itself, so `memlm --help` lists every co
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stages.registry import Registry, import_outside, load
@@ -31,7 +30,8 @@ class Command(NamedTuple):
     source_help: str
     source: tuple[str, ...] = ()
     """Legal kinds of artifacts for its argument."""
-    references: Mapping[str, Reference] = MappingProxyType({})
+    # A plain dictionary, since rows are pickled for worker processes.
+    references: Mapping[str, Reference] = {}
     """Other artifacts and files, by the stage's names for them."""
     first: str = ""
     """The reference given as an argument before the source; empty: there is none."""
