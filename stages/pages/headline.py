@@ -221,11 +221,16 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has, except the loss in nats; new text is left out if all text is
-    new.
+    """The measures of a table of rows, which stays narrow enough to read.
+
+    Left out: the loss in nats; speed, which the artifacts' table has; new text if all text is new;
+    the perplexity of words, by which different tokenizers compare, if there is one tokenizer.
     """
-    repeats = any(repeated_share(row.source.metrics) for row in rows)
-    hidden = {"nll"} if repeats else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
+    hidden = {"nll", "tokens_per_second"}
+    if not any(repeated_share(row.source.metrics) for row in rows):
+        hidden |= {NEW_TEXT, COUNTING_ON_NEW_TEXT}
+    if len({row.source.metrics["read"].get("tokens") for row in rows}) == 1:
+        hidden.add("word_perplexity")
     return [
         name
         for name in MEASURES

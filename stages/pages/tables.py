@@ -258,14 +258,13 @@ def ranking_table(ranking: Ranking) -> Table:
             Cell(row.name, None, row.source.own_text),
             figure(row.typical, "perplexity", seeds),
             figure(row.values[COUNTING]),
-            figure(row.values["tokens_per_second"], "tokens_per_second"),
         ]
         rows.append(tables.Row(cells, (), row.best))
     seeds = "; reports that differ by the seed of training alone are one, with their mean"
     of_seeds = seeds if any(row.over_seeds for row in ranking.rows) else ""
     return Table(
         f"Reports on {ranking.scored}",
-        ("Report", "Method", "Memory", "perplexity", COUNTING, "tokens/s"),
+        ("Report", "Method", "Memory", "perplexity", COUNTING),
         [Group(rows)],
         f"{ranking.scored}: the lowest row of each report{of_seeds}.",
         frozenset(("Method", "Memory")),

@@ -110,7 +110,8 @@ def test_of_what_is_switched_off_the_weight_alone_was_tuned(tmp_path: Path) -> N
 
 def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:
     assert measures_shown(rows_of(tmp_path, {"outside_repeated_paragraphs": None})) == [
-        *("perplexity", "bits_per_character", "word_perplexity", "tokens_per_second"),
+        "perplexity",
+        "bits_per_character",
     ]
     nothing_repeated = {"repeated_share": 0.0, "rows": [{"row": "plain", "perplexity": 9.0}]}
     rows = rows_of(tmp_path / "new", {"outside_repeated_paragraphs": nothing_repeated})
@@ -149,6 +150,20 @@ def test_a_baseline_stands_above_and_every_change_is_against_it(tmp_path: Path) 
     rows = rows_of(tmp_path / "other", {"rows": told, "baseline": other})
     assert [row.change_on_new_text for row in rows] == [None, None, None]
     assert rankings(rows) == []
+
+
+def test_word_perplexity_is_shown_where_tokenizers_differ(tmp_path: Path) -> None:
+    reports = [
+        {"rows": [made.row("plain", 200.0)], "read": {"model": "model/1", "tokens": tokens}}
+        for tokens in ("tokens/1", "tokens/2")
+    ]
+    rows = [
+        row
+        for number, report in enumerate(reports)
+        for row in rows_of(tmp_path / str(number), report)
+    ]
+    assert "word_perplexity" in measures_shown(rows)
+    assert "word_perplexity" not in measures_shown(rows[:1])
 
 
 def test_a_word_perplexity_that_means_nothing_is_not_shown(tmp_path: Path) -> None:
