@@ -23,6 +23,9 @@ from stages.evaluate import Evaluate, EvaluateConfig
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import built_index, text_model, text_tokens
 
+pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+
 READING = "external:k=5,temperature=2,lambda=0.4"
 SECONDS = 60
 
