@@ -132,12 +132,61 @@ def page(found: Inspected) -> str:
     )
 
 
+QUESTION = Path(__file__).parent / "question.html"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a form asks for; texts, as they were typed."""
+
+    prompt: str = ""
+    memory: str = ""
+    max_tokens: str = "40"
+    temperature: str = "0"
+    seed: str = "0"
+
+
+def question_page(
+    title: str,
+    question: Question,
+    memories: Sequence[str],
+    most: int,
+    *,
+    found: Inspected | None = None,
+    written: str = "",
+    refusal: str = "",
+) -> str:
+    """The page with a form, and below it the answer.
+
+    Args:
+        memories: names that may be chosen.
+        most: largest number of tokens.
+        found: the prompt and what was written behind it, token by token; None: no answer.
+        written: what was written.
+        refusal: why there is no answer.
+    """
+    from stages.web import render
+
+    columns = [] if found is None else list(found.tokens[0].columns)
+    return render(
+        QUESTION,
+        title=title,
+        question=question,
+        memories=memories,
+        most=most,
+        found=found,
+        written=written,
+        refusal=refusal,
+        columns=columns,
+        **HELPERS,
+    )
+
+
 def _rendered(title: str, found: Inspected, **values: Any) -> str:
     from stages.web import render
 
     columns = list(found.tokens[0].columns)
-    shown = {"coloured": coloured, "probability": probability, "setting": setting}
-    return render(TEMPLATE, title=title, found=found, columns=columns, **shown, **values)
+    return render(TEMPLATE, title=title, found=found, columns=columns, **HELPERS, **values)
 
 
 @dataclass(frozen=True)
@@ -171,3 +220,7 @@ def coloured(found: Inspected) -> list[str]:
 def setting(value: float | str) -> str:
     """A setting of a reading as text: a number, `2,000` or `6.535`, or a word."""
     return value if isinstance(value, str) else number(value)
+
+
+HELPERS = {"coloured": coloured, "probability": probability, "setting": setting}
+"""Functions that templates call."""

@@ -1,5 +1,6 @@
 """Who may ask: the token that requests bear, and the names under which this machine is addressed."""
 
+import base64
 import hashlib
 import hmac
 import os
@@ -51,15 +52,28 @@ class Access:
             raise Refusal(403, "The header Host names another machine.", code="wrong_host")
         if self._digest is None:
             return
-        kind, _, given = named.get(b"authorization", b"").decode("latin-1").partition(" ")
         # Digests have one length, so the time of a comparison says nothing about the token.
-        if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given), self._digest):
+        given = _token_of(named.get(b"authorization", b"").decode("latin-1"))
+        if not hmac.compare_digest(_digest(given), self._digest):
             raise Refusal(
                 401,
-                "This address needs a token: Authorization: Bearer TOKEN.",
+                "This address needs a token: Authorization: Bearer TOKEN, or as the password of a browser.",
                 code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
+                headers={"WWW-Authenticate": 'Basic realm="memlm", charset="UTF-8"'},
             )
+
+
+def _token_of(header: str) -> str:
+    """The token in a header Authorization; browsers send it as a password."""
+    kind, _, given = header.partition(" ")
+    if kind.lower() == "bearer":
+        return given
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _digest(token: str) -> bytes:

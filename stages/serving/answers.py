@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stages.serving.attribution import attributed_tokens
 from stages.serving.completing import Piece, TextToken
 
 
@@ -78,8 +79,9 @@ class CompletionAnswer:
             "logprobs": legacy_logprobs(piece.tokens) if self.listed else None,
             "finish_reason": piece.finish,
         }
-        if piece.attribution is not None:
-            choice["memlm"] = {"tokens": piece.attribution}
+        if piece.inspected is not None:
+            tokens = attributed_tokens(piece.inspected, piece.inspected_from)
+            choice["memlm"] = {"tokens": tokens}
         return choice
 
 

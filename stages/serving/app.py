@@ -21,6 +21,7 @@ from stages.serving.events import EventStream
 from stages.serving.guard import Guard, error_answer, refused
 from stages.serving.jobs import Job
 from stages.serving.measures import Measures
+from stages.serving.pages import answer_page, form_page, question_fields, read_question
 from stages.serving.refusal import Refusal, invalid
 from stages.serving.served import ServedModel, tokenizer_info
 from stages.serving.settings import REQUEST_SECONDS
@@ -50,6 +51,8 @@ class Routes:
     def table(self) -> list[Route]:
         """All routes."""
         return [
+            Route("/", self.page),
+            Route("/", self.answered_page, methods=["POST"]),
             Route("/health", self.health),
             Route("/ready", self.ready),
             Route("/metrics", self.metrics),
@@ -109,6 +112,24 @@ class Routes:
             raise invalid(f"tokens: ids of tokens are 0 to {size - 1:,}.", "tokens")
         text = await run_in_threadpool(self._served.engine.text.decoded, body.tokens)
         return JSONResponse({"prompt": text})
+
+    # The page
+
+    async def page(self, request: Request) -> Response:
+        """A page with a form."""
+        return form_page(self._served)
+
+    async def answered_page(self, request: Request) -> Response:
+        """The page with an answer to its form."""
+        question = await read_question(request, self._served)
+        try:
+            fields = question_fields(question)
+            order = await run_in_threadpool(self._served.order, fields)
+        except Refusal as refusal:
+            return form_page(self._served, question, refusal)
+        job = Job(self._worker, request, complete(self._served.engine, order))
+        found = [piece async for piece in self._counted(job, order.memory)]
+        return await run_in_threadpool(answer_page, self._served, question, found)
 
     # Completions
 

@@ -66,11 +66,16 @@ def checked(model: type[B], values: Mapping[str, Any]) -> B:
 
 async def read_object(request: Request) -> dict[str, Any]:
     """The JSON object in the body of a request. Raises: Refusal for anything else."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Browsers send other types across sites without asking first.
-    if kind != "application/json":
-        raise Refusal(415, "Content-Type: application/json is needed.")
+    require_type(request, "application/json")
     return json_object(await read_body(request))
+
+
+def require_type(request: Request, wanted: str) -> None:
+    """Raises: Refusal for a body of another type."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != wanted:
+        raise Refusal(415, f"Content-Type: {wanted} is needed.")
 
 
 async def read_body(request: Request) -> bytes:

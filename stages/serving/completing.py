@@ -6,9 +6,9 @@ Everything here runs in the worker's thread, and stops at any of its steps.
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from stages.serving.attribution import attributed_tokens
+from stages.inspection.inspect import Inspected
 from stages.serving.engine import Engine, Sampling, ScoredToken
 from stages.serving.stops import GrowingText
 from stages.text.excerpt import TextStream
@@ -45,8 +45,10 @@ class Piece(NamedTuple):
     """Tokens of the prompt, in the first piece of a choice."""
     new_tokens: int = 0
     """Tokens that were written for this piece."""
-    attribution: Sequence[dict[str, Any]] | None = None
-    """Sources of the tokens, in the last piece if they were asked for."""
+    inspected: Inspected | None = None
+    """All tokens with their sources, in the last piece if they were asked for."""
+    inspected_from: int = 0
+    """The first token of the choice's text among them."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class _Choice:
         finish: Finish = "length"
         if self._order.max_tokens:
             finish = yield from self._write()
-        yield Piece(self._index, finish=finish, attribution=self._attributed())
+        first = 0 if self._order.echo else len(self._ids)
+        yield Piece(self._index, finish=finish, inspected=self._inspected(), inspected_from=first)
 
     def _echo(self) -> Iterator[Piece | None]:
         """The prompt as text; with scores of its tokens if tokens are listed."""
@@ -156,14 +159,12 @@ class _Choice:
         listed = tokens if self._order.top is not None else ()
         return Piece(self._index, text, listed, new_tokens=new_tokens)
 
-    def _attributed(self) -> list[dict[str, Any]] | None:
-        """Sources of the tokens of the text, those of the prompt only if it is echoed."""
+    def _inspected(self) -> Inspected | None:
+        """Sources of the tokens, if they are asked for."""
         ids = [*self._ids, *self._written]
         if not self._order.attribution or not ids:
             return None
-        found = self._engine.attribute(self._order.memory, ids, self._order.attribution)
-        first = 0 if self._order.echo else len(self._ids)
-        return attributed_tokens(found, first)
+        return self._engine.attribute(self._order.memory, ids, self._order.attribution)
 
 
 class _Draft:

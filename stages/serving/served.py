@@ -41,6 +41,11 @@ class ServedModel:
         with_memories = self.name if self.name in self.engine.readers else NONE
         return {self.name: with_memories, self.name + PLAIN: NONE}
 
+    @property
+    def memories(self) -> list[str]:
+        """Names of the memories, and of the model alone."""
+        return list(self.engine.readers)
+
     def listing(self) -> list[dict[str, Any]]:
         """The names of the model, and what is read for each."""
         return [

@@ -1,5 +1,6 @@
 """Tokens and hosts of requests."""
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,13 @@ def test_only_who_bears_the_token_is_answered(engine: Engine) -> None:
             for path in ("/v1/models", "/metrics", "/nothing"):
                 refused = address.ask("GET", path, None, header)
                 assert refused.status == 401
-                assert refused.headers["www-authenticate"] == "Bearer"
+                assert refused.headers["www-authenticate"].startswith("Basic")
         bearing = {"Authorization": f"Bearer {TOKEN}", "Host": "model.example"}
         assert address.ask("GET", "/v1/models", None, bearing).status == 200
+        for password, status in ((TOKEN, 200), ("x" * 16, 401)):
+            basic = b64encode(f"me:{password}".encode()).decode()
+            assert address.get("/", Authorization=f"Basic {basic}").status == status
+        assert address.get("/", Authorization="Basic é=").status == 401
 
 
 def test_without_a_token_requests_name_this_machine(engine: Engine) -> None:
