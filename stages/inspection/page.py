@@ -137,7 +137,7 @@ QUESTION = Path(__file__).parent / "question.html"
 
 @dataclass(frozen=True)
 class Question:
-    """What a form asks for; texts, as they were typed."""
+    """Fields of a form, as they were typed."""
 
     prompt: str = ""
     memory: str = ""
