@@ -117,8 +117,6 @@ class SplitReader:
     by_document: bool
     device: torch.device
     precision: str
-    in_pieces: bool = False
-    """Whether the first window is read in consecutive pieces, which a recurrent model allows."""
 
     def encode(
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None
@@ -129,8 +127,6 @@ class SplitReader:
     def blocks(self, model: LanguageModel, split: str, start: int, stop: int) -> Iterator[Block]:
         """Blocks of tokens [start, stop) of a split, cut for a model."""
         cutting = model.config.cutting(self.windows, self.by_document)
-        if self.in_pieces:
-            cutting = cutting._replace(way="stream")
         return self.corpus.examples(split, cutting).blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:

@@ -51,6 +51,20 @@ class LMScores:
     def stop(self) -> int:
         return self.start + len(self)
 
+    def with_targets(self, tokens: Sequence[int]) -> "LMScores":
+        """The first positions with these tokens, for readings of later positions; it has no scores."""
+        number = len(tokens)
+        return LMScores(
+            start=self.start,
+            targets=self.targets.new_tensor(list(tokens)),
+            log_p=self.log_p[:number],
+            log_z=self.log_z[:number],
+            keys={name: keys[:number] for name, keys in self.keys.items()},
+            context_keys={},
+            hidden=None,
+            state=None,
+        )
+
 
 def score_ids(
     model: LanguageModel,
@@ -168,7 +182,11 @@ def certainty_of(model: LanguageModel, hidden: Tensor) -> Tensor:
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
     parts = []
     for part in hidden.split(step):
-        log_p = model.log_probs(part)
-        entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
-        parts.append(torch.stack((log_p.amax(-1), entropy), -1))
+        parts.append(certainty_of_distributions(model.log_probs(part)))
     return torch.cat(parts)
+
+
+def certainty_of_distributions(log_p: Tensor) -> Tensor:
+    """Same as `certainty_of`, for log-probabilities of every token, [n, V]."""
+    entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
+    return torch.stack((log_p.amax(-1), entropy), -1)

@@ -188,15 +188,7 @@ class RangeReader:
         """Whether the model, or a separate encoder of search keys, carries a state from range to
         range.
         """
-        own = self.model.config.carries_state or self.split_reader.in_pieces
-        return own or self._encoder_carries_state
-
-    @property
-    def beginning(self) -> CarriedState:
-        """The empty past before the first token of a split; a window that is read in pieces resumes
-        from it, too.
-        """
-        return CarriedState(state={} if self.split_reader.in_pieces else None)
+        return self.model.config.carries_state or self._encoder_carries_state
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
         """Seconds to recompute distances from stored keys for a row; later rows reuse them."""
@@ -214,7 +206,7 @@ class RangeReader:
         """Score with the model, and keep the keys that readings need; `others`: arguments of
         `score_blocks`.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
         return score_blocks(
@@ -222,21 +214,29 @@ class RangeReader:
         )
 
     def _context(self, split: str, scored: LMScores) -> Tensor:
-        """Features of each context, float [n, 3], as listed in
-        `stages.retrieval.weights.learned.CONTEXT`.
-        """
+        """Features of each context of a range, float [n, 3]."""
         assert scored.certainty is not None
         before = torch.from_numpy(self.split_reader.before(split, scored.start, scored.stop))
-        counts = torch.zeros(len(before), device=scored.log_p.device)
+        return self.context_features(scored.certainty, before)
+
+    def context_features(self, certainty: Tensor, before: Tensor) -> Tensor:
+        """Features of contexts, float [n, 3], as listed in
+        `stages.retrieval.weights.learned.CONTEXT`.
+
+        Args:
+            certainty: result of `certainty_of`, [n, 2].
+            before: the token before each position, int64 [n].
+        """
+        counts = torch.zeros(len(before), device=certainty.device)
         if self.external is not None:
             frequency = self.external.datastore.token_counts
             counts = frequency[before.to(frequency.device).clamp(max=len(frequency) - 1)].float()
-        return torch.cat((scored.certainty, counts.log1p()[:, None]), -1)
+        return torch.cat((certainty, counts.log1p()[:, None]), -1)
 
     # Search keys
 
     @property
-    def _encoder(self) -> KeyEncoder | None:
+    def encoder(self) -> KeyEncoder | None:
         """The encoder of search keys, for a search or for distances from stored keys; None if no
         keys are needed.
         """
@@ -247,7 +247,7 @@ class RangeReader:
     @property
     def _encoder_carries_state(self) -> bool:
         """Whether a separate model makes the search keys, and carries a state."""
-        encoder = self._encoder
+        encoder = self.encoder
         return encoder is not None and encoder.model is not self.model and encoder.carries_state
 
     def _queries(
@@ -256,7 +256,7 @@ class RangeReader:
         """Search keys float32 [n, d], if needed, and the state of the separate model that made
         them, if any.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         if encoder is None:
             return None, None
         if encoder.model is self.model:

@@ -199,7 +199,7 @@ class MemoryReader:
         """
         reader = replace(self.range_reader, hidden_memory=None, probes={})
         past = (
-            reader.beginning
+            CarriedState()
             if reader.carries_state
             else CarriedState(max(0, start - reader.needs.reach))
         )

@@ -169,7 +169,7 @@ def find(
     store: Store,
     split: str | None,
     *,
-    stride: int | None = None,
+    writes: bool = False,
     roles: Sequence[str] = (),
 ) -> Resolved:
     """Find the artifacts and settings of a request.
@@ -177,8 +177,8 @@ def find(
     Args:
         split: split to read; None: a passage from outside the corpus, whose neighbours must be
         searched for.
-        stride: inputs between windows, if the request has none and the backbone carries no state;
-            None: the stride of the report, else the context.
+        writes: whether text is written; then windows overlap by half unless the request says
+            otherwise, and an imported model reads the longest that it can.
         roles: inputs of sources that are needed even if no reading asks for them.
     Raises: UsageError or ArtifactError if references and readings do not fit together.
     """
@@ -207,7 +207,7 @@ def find(
         split or PASSAGE,
         complete,
         _numbers(request, report, read.get("datastore")),
-        _windows(request, config, model, complete, stride),
+        _windows(request, config, model, complete, writes),
         # A text from outside the corpus has no stored neighbours.
         resolve_options(reported_options(config), read, splits),
         config.get("reset") == "document",
@@ -231,7 +231,7 @@ def _windows(
     reported: Mapping[str, Any],
     model: Artifact,
     readings: tuple[Reading, ...],
-    stride: int | None,
+    writes: bool,
 ) -> WindowSettings:
     given = request.asked_windows
     if reported and request.context is None:
@@ -239,8 +239,16 @@ def _windows(
             name: reported.get(name) if value is None else value for name, value in given.items()
         }
     described = model_of(model)
-    if stride is not None and not described.carries_state and not described.reads.source:
-        given["stride"] = request.stride or stride
+    segmented = any(reading.reads_windows for reading in readings)
+    overlaps = not (described.carries_state or described.reads.source or described.pools)
+    if not writes or not overlaps:
+        return resolve_windows(model, given, segmented=segmented)
+    longest = None if segmented else described.longest_written
+    context = resolve_windows(model, given | {"context": given["context"] or longest}).context
+    # A window that ends is read anew from half its length back: a token is read twice, whatever
+    # its place. A model that reads windows alone reads one for every token in any case.
+    overlapping = context // 2 if described.in_pieces and not segmented else context - 1
+    stride = request.stride or max(1, context - overlapping)
     return resolve_windows(
-        model, given, segmented=any(reading.reads_windows for reading in readings)
+        model, given | {"context": context, "stride": stride}, segmented=segmented
     )

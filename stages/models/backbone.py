@@ -86,6 +86,11 @@ class Encoding:
         ffn_input = None if self.ffn_input is None else rows(self.ffn_input)
         return replace(self, hidden=rows(self.hidden), ffn_input=ffn_input)
 
+    def positions(self, start: int | None = None, stop: int | None = None) -> "Encoding":
+        """Positions [start, stop) of all windows, without the state."""
+        part = self.select(lambda rows: rows[:, start:stop])
+        return replace(part, state=None)
+
     def key(self, name: str) -> Tensor:
         """The representation that is key and query of a memory: `hidden` or `ffn-input`.
 

@@ -217,6 +217,11 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return False
 
     @property
+    def longest_written(self) -> int | None:
+        """Inputs of the windows in which it writes text; None: as many as in training."""
+        return None
+
+    @property
     def pools(self) -> bool:
         """Whether a window becomes one pooled vector, for the token after it."""
         return self.way == "pooled"

@@ -244,6 +244,15 @@ class LanguageModel(nn.Module):
         with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
+    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [N, V] of every token, and the log-normalizer [N] of `log_prob`, in
+        nats.
+
+        Not for training: no gradients.
+        """
+        with torch.no_grad(), self._without_autocast(hidden):
+            return self.vocabulary.predict(self._own(hidden))
+
     def _without_autocast(self, hidden: Tensor) -> torch.autocast:
         # In half precision the log-probabilities of rare tokens would lose their digits.
         return torch.autocast(hidden.device.type, enabled=False)

@@ -69,6 +69,12 @@ class Vocabulary(nn.Module):
         """Log-probabilities [N, V] of every token."""
         raise NotImplementedError
 
+    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [N, V] of every token, and the logsumexp of the scores [N] as in
+        `log_prob`, from one product with the weights.
+        """
+        raise NotImplementedError
+
 
 class JoinedRows(nn.Module):
     """Parametrization of a vocabulary weight as two parts: the rows before `first`, and the rows of
@@ -167,6 +173,13 @@ class FullVocabulary(InputTable):
     def log_probs(self, hidden: Tensor) -> Tensor:
         hidden, weight = self._factors(hidden)
         return capped(hidden @ weight.T, self.cap).log_softmax(-1)
+
+    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = hidden if self.scale == 1 else self.scale * hidden
+        # A bias as a column of the weights, as elsewhere, would copy them for a single token.
+        scores = capped(nn.functional.linear(scaled, self.output_weight, self.bias), self.cap)
+        log_z = scores.logsumexp(-1)
+        return scores - log_z[:, None], log_z
 
     def _factors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states [N, d] and the weight [V, d] whose products are the scores; a bias adds one
@@ -316,13 +329,17 @@ class AdaptiveVocabulary(Vocabulary):
         return log_prob, log_z
 
     def log_probs(self, hidden: Tensor) -> Tensor:
+        return self.predict(hidden)[0]
+
+    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         head_hidden, head_weight = self._head(hidden)
-        head = (head_hidden @ head_weight.T).log_softmax(-1)
+        scores = head_hidden @ head_weight.T
+        head = scores.log_softmax(-1)
         by_rank = [head[:, : self.bounds[1]]]
         for c in range(1, len(self.bounds) - 1):
             tail = (self._tail(c, hidden) @ self._words(c).T).log_softmax(-1)
             by_rank.append(tail + head[:, self.bounds[1] + c - 1, None])
-        return torch.cat(by_rank, 1).index_select(1, self.rank)
+        return torch.cat(by_rank, 1).index_select(1, self.rank), scores.logsumexp(-1)
 
     def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_Part]:
         """The head, which scores all tokens, then each further cluster with its own tokens."""

@@ -116,6 +116,15 @@ class Retrieval(ABC):
             for (start, stop), part in zip(ranges, keys, strict=True)
         ]
 
+    def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
+        """Neighbours of single positions of texts outside the corpus, which may find every row.
+
+        Args:
+            keys: of the positions, float32 [n, d].
+            rows: positions to search for, bool [n]; the others get none. None: all.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has neighbours of its splits alone")
+
     def steps(self, split: str | None = None) -> StepSearch | None:
         """Search for every step of a translation; None if that is not possible.
 
@@ -229,6 +238,9 @@ class IndexSearch(Retrieval):
             for part in zip(np.split(ids, ends), np.split(distances, ends), strict=True)
         ]
 
+    def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
+        return self.search(keys, None, rows)
+
     def steps(self, split: str | None = None) -> "IndexSteps":
         return IndexSteps(self, None if split is None else self.own.get(split))
 
@@ -321,6 +333,10 @@ class PointerSearch(Retrieval):
         )
         found.ids[~searched], found.distances[~searched] = nearest
         return FoundNeighbors(found.ids, found.distances, searches=int(searched.sum()))
+
+    def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
+        # A single position has no neighbours before it, whose pointers it could follow.
+        return self.search.of_texts(keys, rows)
 
 
 def followed(

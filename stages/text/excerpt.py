@@ -30,6 +30,10 @@ class TokenText:
         self._file, self._tokenizer = file, load_tokenizer(file)
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         self.eos: int = metrics["eos_id"]
+        self.start: int | None = metrics.get("start_id")
+        """First input of an empty text for a pretrained tokenizer; other texts begin as they are.
+        None: every text begins with `<eos>`, as in training.
+        """
         self.eos_is_newline = metrics["eos_after"] == "line"
         """Whether `<eos>` stands for the end of a line."""
 
@@ -38,6 +42,15 @@ class TokenText:
         with content_of(self._file, Exception):  # the library has no exception class of its own
             found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
             return found
+
+    def prompt_ids(self, text: str) -> list[int]:
+        """Token ids of a text to go on from, after those that its own tokenizer puts before it."""
+        ids = self.ids(text)
+        with content_of(self._file, Exception):
+            whole: list[int] = self._tokenizer.encode(text).ids
+        places = range(len(whole) - len(ids) + 1)
+        first = next((place for place in places if whole[place : place + len(ids)] == ids), 0)
+        return whole[:first] + ids
 
     @cached_property
     def special(self) -> tuple[int, ...]:

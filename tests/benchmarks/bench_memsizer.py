@@ -28,7 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stages.artifacts.store import Store
-from stages.generation.generate import Stream, open_writer
+from stages.generation.generate import open_writer
+from stages.generation.session import TextSession
 from stages.inspection.request import Request
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers.memory_settings import MemSizerSettings
@@ -107,7 +108,7 @@ def written(width: int, heads: int, slots: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store")
         tokens = text_tokens(store, Path(folder))
-        streams = dict[tuple[str, int], Stream]()
+        sessions = dict[tuple[str, int], TextSession]()
         for name in ("memsizer", "softmax"):
             attention = {"name": name} | ({"slots": slots} if name == "memsizer" else {})
             sizes = {
@@ -129,11 +130,13 @@ def written(width: int, heads: int, slots: int, rounds: int) -> None:
                 .tolist()
             )
             for length in LENGTHS:
-                streams[name, length] = Stream(open_writer(request, store), ids[:length])
+                sessions[name, length] = session = TextSession(open_writer(request, store))
+                session.add(ids[:length])
+                session.put(session.texts, session.step().argmax(1).tolist())
         for _ in range(rounds):
-            for case, stream in streams.items():
+            for case, session in sessions.items():
                 began = time.process_time()
-                stream.put(int(stream.each_log_probs(stream.read_range())[0].argmax()))
+                session.put(session.texts, session.step().argmax(1).tolist())
                 times.setdefault(case, []).append(time.process_time() - began)
     unit = statistics.median(times["memsizer", LENGTHS[0]])
     print(f"{unit * 1e3:.1f} ms a token of MemSizer behind {LENGTHS[0]} tokens\n")

@@ -13,7 +13,7 @@ from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.work import EvaluateWork
-from stages.generation.generate import dense_log_probs
+from stages.generation.stream import dense_log_probs
 from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_passages
 from stages.inspection.reading import load_reader

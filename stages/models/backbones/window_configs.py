@@ -154,7 +154,13 @@ class HuggingFaceConfig(ImportedConfig):
         is_kept_elsewhere = self.architecture.get("model_type") in STATE_IN_MODULES
         return not (is_kept_elsewhere or depends_on_length(self.architecture))
 
+    @property
+    def longest_written(self) -> int | None:
+        return (self.reads.longest_context or ANY_LENGTH) if self.in_pieces else None
 
+
+ANY_LENGTH = 1 << 30
+"""Inputs of a window that is longer than every text."""
 STATE_IN_MODULES = ("recurrent_gemma",)
 """Types of models whose modules keep a state, which a cache does not hold."""
 LENGTH_DEPENDENT = ("dynamic", "longrope")

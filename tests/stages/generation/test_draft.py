@@ -11,14 +11,10 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.generation import GenerationRequest
-from stages.generation.generate import (
-    Stream,
-    draft_exact,
-    draw,
-    generate,
-    open_writer,
-    probabilities,
-)
+from stages.generation.drafts import draft_exact
+from stages.generation.generate import generate, open_writer
+from stages.generation.sampling import draw, probabilities
+from stages.generation.session import TextSession
 from stages.index import BuildIndex
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig
@@ -57,15 +53,12 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def test_it_is_the_same_text_with_fewer_readings(
     tokens: Artifact, backbone: str, memory: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, readings, read_range = (
-        text_model(tokens.store, tokens, BACKBONES[backbone]),
-        [],
-        Stream.read_range,
-    )
+    model = text_model(tokens.store, tokens, BACKBONES[backbone])
+    readings, read = [], TextSession.read
     request = Request(source=model.reference, memory=memory, device="cpu")
     writer = open_writer(request, tokens.store, "exact")
     monkeypatch.setattr(
-        Stream, "read_range", lambda *given: readings.append(len(given)) or read_range(*given)
+        TextSession, "read", lambda *given: readings.append(len(given)) or read(*given)
     )
     for temperature, seed in ((0, 0), (0.7, 1), (1.0, 2)):
         wanted = {"prompt": PROMPT, "max_tokens": 20, "temperature": temperature, "seed": seed}
@@ -87,22 +80,23 @@ def test_a_draft_is_what_followed_the_longest_match(tokens: Artifact) -> None:
     writer = open_writer(
         Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact"
     )
-    stream = Stream(writer, writer.text.ids(PROMPT))
+    session = TextSession(writer)
+    text = session.add(writer.text.ids(PROMPT))
     ids, offsets = (
         array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets")
     )
-    asked, known = tuple(id + 2 for id in reversed(stream.tokens)), contexts(ids, offsets)
+    asked, known = tuple(id + 2 for id in reversed(text.ids)), contexts(ids, offsets)
     lengths = [shared((*asked, 1), one) for one in known]
     places = [place for place, length in enumerate(lengths) if length == max(lengths)]
     ends = [offsets[offsets > place].min() for place in places]
     for most in (1, 3, 20):
-        draft = draft_exact(stream, most)
+        draft = draft_exact(writer, text, most)
         assert 0 < len(draft) <= min(most, 8)
         pairs = zip(places, ends, strict=True)
         assert draft in [
             ids[place : min(place + min(most, 8), end)].tolist() for place, end in pairs
         ]
-    assert draft_exact(stream, 0) == [] and draft_exact(Stream(writer, []), 5) == []
+    assert draft_exact(writer, text, 0) == [] and draft_exact(writer, session.add([]), 5) == []
 
 
 def test_a_draft_ends_where_its_document_does(tokens: Artifact) -> None:
@@ -117,10 +111,8 @@ def test_a_draft_ends_where_its_document_does(tokens: Artifact) -> None:
     for begin, end in pairwise(
         offsets.tolist()
     ):  # all that is known of a document but its last two tokens
-        assert (
-            draft_exact(Stream(writer, ids[begin : end - 2].tolist()), 20)
-            == ids[end - 2 : end].tolist()
-        )
+        text = TextSession(writer).add(ids[begin : end - 2].tolist())
+        assert draft_exact(writer, text, 20) == ids[end - 2 : end].tolist()
 
 
 def test_it_names_no_passages() -> None:

@@ -9,11 +9,12 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation import generate as writing
-from stages.generation.generate import GenerationRequest, Stream, generate, open_writer
+from stages.generation.generate import GenerationRequest, generate, open_writer
+from stages.generation.session import TextSession
 from stages.index import BuildIndex
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.search.config import IndexConfig
@@ -68,16 +69,22 @@ def writer(store: Store, source: Artifact, *memory: str, **settings) -> MemoryRe
     )
 
 
+def window_begin(position: int) -> int:
+    """Where the window of a position begins; they overlap by half."""
+    begin = 0
+    while begin + CONTEXT <= position:
+        begin += CONTEXT // 2
+    return begin
+
+
 def slow_text(
     model: Artifact, prompt: list[int], number: int, seed: int, temperature: float
 ) -> list[int]:
-    """Plain sampling: every token's context is read from its beginning, or as far back as a window
-    goes.
-    """
+    """Plain sampling: every token's context is read from its beginning, or from that of its window."""
     network, random = load_model(model.path, "cpu"), np.random.default_rng(seed)
     ids = [model.input("tokens").metrics["eos_id"], *prompt]
     for _ in range(number):
-        read = ids if network.config.carries_state else ids[-CONTEXT:]
+        read = ids if network.config.carries_state else ids[window_begin(len(ids) - 1) :]
         with torch.no_grad():
             hidden = network.encode(torch.tensor([read])).hidden[:, -1]
         weights = (network.log_probs(hidden)[0].double() / temperature).exp().tolist()
@@ -104,15 +111,15 @@ MEMSIZER = ModelConfig().model | {"attention": {"name": "memsizer", "slots": 3}}
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("memory", ["none", "long:size=9,theta=0.3,lambda=0.3"])
 @pytest.mark.parametrize("draft", ["none", "exact"])
-def test_a_recurrent_model_reads_each_token_of_its_window_once(
-    store, tokens, monkeypatch, positions, memory, draft
+@pytest.mark.parametrize("attention", ["softmax", "memsizer"])
+def test_each_token_of_a_window_is_read_once(
+    store, tokens, monkeypatch, positions, memory, draft, attention
 ):
-    """In float64: the same text and probabilities as of windows that are read anew, and so beyond
-    the first window.
-    """
+    """In float64: the same text and probabilities as of windows that are read anew for every token."""
     if draft == "exact":
         made(store, BuildIndex(), IndexConfig(index="exact"), tokens)
-    model = text_model(store, tokens, MEMSIZER | {"positions": positions})
+    layer = MEMSIZER if attention == "memsizer" else ModelConfig().model
+    model = text_model(store, tokens, layer | {"positions": positions})
     reader = open_writer(
         Request(source=model.reference, memory=(memory,), device="cpu"), store, draft
     )
@@ -127,10 +134,13 @@ def test_a_recurrent_model_reads_each_token_of_its_window_once(
         found = list(generate(reader, wanted))
         if draft == "none":
             start = len(reader.text.ids(prompt))
-            begun = ([start] if start else []) + [1] * (CONTEXT - start)
-            assert read == [*begun, *[CONTEXT] * (20 - CONTEXT + start)]
+            places = range(start + 1, start + 20)
+            # A window that ends is read anew from half its length back.
+            begins = [window_begin(place) > window_begin(place - 1) for place in places]
+            after = [CONTEXT // 2 + 1 if anew else 1 for anew in begins]
+            assert read == [start + 1, *after]
         with monkeypatch.context() as plain:
-            plain.setattr(writing, "in_pieces", lambda reader: False)
+            plain.setattr(TransformerConfig, "in_pieces", False)
             same = list(generate(reader, wanted))
         assert [one.id for one in found] == [one.id for one in same]
         np.testing.assert_allclose(
@@ -156,20 +166,22 @@ def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):
 
 def test_temperature_zero_takes_the_likeliest_of_the_final_distribution(store, indexes):
     reader = writer(store, indexes["lstm"], "external:k=5,lambda=0.6")
-    stream = Stream(reader, reader.text.ids(PROMPT))
+    session = TextSession(reader)
+    text = session.add(reader.text.ids(PROMPT))
     for written in generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=12, temperature=0)):
-        log_p = stream.each_log_probs(stream.read_range())[0]
+        log_p = session.step()[0].numpy()
         assert written.id == log_p.argmax()
         assert written.probability == pytest.approx(np.exp(log_p.max()))
-        stream.put(written.id)
+        session.put([text], [written.id])
 
 
 def forced(reader: MemoryReader, ids: np.ndarray, prompt: int) -> list[float]:
     """Log-probabilities that writing would give to tokens that stand there already."""
-    stream, found = Stream(reader, ids[:prompt].tolist()), []
+    session, found = TextSession(reader), []
+    text = session.add(ids[:prompt].tolist())
     for token in ids[prompt:].tolist():
-        found.append(stream.each_log_probs(stream.read_range())[0][token])
-        stream.put(token)
+        found.append(float(session.step()[0, token]))
+        session.put([text], [token])
     return found
 
 
@@ -192,7 +204,7 @@ JOINT_THEN_KNN = (
     ],
 )
 def test_a_text_is_as_likely_as_an_evaluation_says(store, indexes, backbone, memory):
-    stride = None if backbone != "transformer" else 1
+    stride = None if backbone != "transformer" else CONTEXT // 2
     want = array(evaluated(store, indexes[backbone], *memory, stride=stride), "scores.zarr", "logp")
     ids = array(indexes[backbone].find("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
     reader = writer(store, indexes[backbone], *memory)
@@ -218,7 +230,11 @@ def test_in_the_windows_that_are_asked_for(store, indexes, memory, stride):
 def test_neighbours_may_come_from_another_encoder_that_carries_state(store, models, indexes):
     memory = "external:k=6,temperature=2,lambda=0.4"
     scores = evaluated(
-        store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1
+        store,
+        models["transformer"],
+        memory,
+        references={"index": indexes["lstm"]},
+        stride=CONTEXT // 2,
     )
     reader = writer(store, models["transformer"], memory, index=indexes["lstm"].reference)
     ids = array(models["transformer"].input("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
@@ -275,14 +291,13 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
         generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, attribute=True))
     )
     train = array(indexes["transformer"].find("tokens"), "tokens.zarr", "train/ids")
-    stream, ids = (
-        Stream(writer(store, indexes["transformer"], "none"), prompt),
-        prompt + [one.id for one in written],
-    )
+    session = TextSession(writer(store, indexes["transformer"], "none"))
+    text = session.add(prompt)
+    ids = prompt + [one.id for one in written]
     told = 0
     for number, one in enumerate(written):
-        model = np.exp(stream.each_log_probs(stream.read_range())[0][one.id])
-        stream.put(one.id)
+        model = float(session.step()[0, one.id].exp())
+        session.put([text], [one.id])
         assert one.probability == pytest.approx(
             0.6 * 0.8 * model + sum(one.attributed.memories), abs=1e-5
         )

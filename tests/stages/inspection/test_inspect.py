@@ -7,7 +7,7 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation.generate import dense_log_probs
+from stages.generation.stream import dense_log_probs
 from stages.inspection.inspect import inspect_split, inspect_text
 from stages.inspection.reading import load_reader
 from stages.inspection.request import PASSAGE, Passage, Request, find

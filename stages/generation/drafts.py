@@ -1,0 +1,35 @@
+"""Drafts: tokens that are guessed, so that the model reads several positions at once."""
+
+import numpy as np
+
+from stages.generation.session import Text
+from stages.inspection.reading import MemoryReader
+from stages.retrieval.sources.exact import ExactSource
+from stages.suffixes.text import Text as SortedText
+
+DRAFTED = 8
+"""Maximum number of tokens in a draft."""
+SHORTEST = 2
+"""Minimum length of a match whose continuation is drafted, in tokens."""
+
+
+def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
+    """Draft the tokens that follow the longest match of the text's end in the exact index; none if
+    it is too short.
+
+    Drafts do not change the text: each token is drawn as it would be without them.
+    Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a
+    draft that is certain.
+    """
+    contexts = reader.range_reader.memories[ExactSource].contexts
+    tokens = text.passage.ids
+    ends = np.array([0, len(tokens) + 1])
+    asked = SortedText.of(np.append(tokens, 0), ends, contexts.text.vocabulary)
+    located = contexts.locate(asked, np.array([len(tokens)]))
+    if not most or located.longest[0] < SHORTEST:
+        return []
+    place = int(contexts.best(located, 1).places[0, 0])
+    following = contexts.text.known[place + 1 : place + min(most, DRAFTED)]
+    # A draft ends with its document.
+    end = place + 1 + int((np.append(following, 0) == 0).argmax())
+    return [int(token) for token in contexts.text.ids[place:end]]
