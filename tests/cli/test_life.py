@@ -108,8 +108,8 @@ COMMANDS = {
         (
             "stages.generation.generate.find",
             "stages.inspection.reading.open_range_reader",
-            "stages.generation.generate.Stream.__init__",
-            "stages.generation.generate.Stream.read_range",
+            "stages.generation.session.TextSession.add",
+            "stages.generation.session.TextSession.read",
         ),
     ),
     "export": Watched(
@@ -296,7 +296,7 @@ SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
     "stages.inspection.reading.open_range_reader": lambda reader: reader.loaded,
     "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
     "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
-    "stages.generation.generate.Stream.read_range": lambda reader: reader.generate(
+    "stages.generation.session.TextSession.read": lambda reader: reader.generate(
         "the", max_tokens=1
     ),
 }
