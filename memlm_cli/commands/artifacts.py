@@ -8,6 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import Commands
+from memlm_cli.commands.holds import holds
 from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Asked
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MEGABYTE = 10**6
 RESUMES = "the same command resumes it, and --interrupted removes it"
 app = Commands(
-    help="Look after the store: list, show, verify, graph, rm, gc; push and pull copies.",
+    help="Look after the store: list, show, verify, graph, rm, gc, holds; push and pull copies.",
     no_args_is_help=True,
 )
 
@@ -254,6 +255,9 @@ def gc(
             remove_garbage(opened, garbage)
     if not asked.json:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
+
+
+app.command()(holds)
 
 
 @app.command()

@@ -7,6 +7,7 @@ Imports inside functions keep help fast, which needs only the options.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -39,8 +40,14 @@ def stage_command(name: str) -> Callable[..., None]:
     """The function of a command, as Typer takes it."""
     command, config = COMMANDS[name], config_of(name)
 
-    def run(*, common: Common, source: str | list[str] | None, **given: Any) -> None:
-        make_artifact(name, source, given, common)
+    def run(
+        *,
+        common: Common,
+        source: str | list[str] | None,
+        receipt: Path | None = None,
+        **given: Any,
+    ) -> None:
+        make_artifact(name, source, given, common, receipt)
 
     options = options_of(config)
     named = {
@@ -54,6 +61,8 @@ def stage_command(name: str) -> Callable[..., None]:
         *map(option_parameter, options.values()),
     ]
     own = [*references, *settings] if command.reads_files else [*settings, *references]
+    if command.forgets:
+        own.append(_receipt())
     common = Parameter("common", Parameter.KEYWORD_ONLY, annotation=Common)
     run.__signature__ = Signature([*_arguments(command), *own, common])  # type: ignore[attr-defined]
     run.__doc__ = command.summary
@@ -71,7 +80,13 @@ class Work(NamedTuple):
     preset: str | None
 
 
-def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
+def make_artifact(
+    command: str,
+    source: Any,
+    given: Mapping[str, Any],
+    common: Common,
+    receipt: Path | None = None,
+) -> None:
     """Make or find the artifact of a command; print its reference, and its content as a table.
 
     Under `memlm plan`, print only the plan.
@@ -82,12 +97,16 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
         from standard input.
         given: values of the command's own options by name; None: not given.
         common: the options under "Everywhere".
+        receipt: file for the receipt of what was forgotten; None: none is written.
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
     from memlm_cli.arguments import read_reference, reference_line, tell_outcome
+    from memlm_cli.commands.receipts import require_receipt, write_receipt
     from memlm_cli.console import answer
 
     work = prepare(command, given, common)
+    if receipt is not None:
+        require_receipt(receipt, work.config)
     work.references["source"] = (
         (source or []) if COMMANDS[command].reads_files else read_reference(source)
     )
@@ -97,6 +116,8 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
 
         return show_estimates([Task(command, command, work.config, work.references)], common)
     outcome = run_stage(command, work, common)
+    if receipt is not None:
+        write_receipt(receipt, outcome.artifact, common.open_store())
     answer(reference_line(outcome.artifact, outcome.status, common))
     tell_outcome(command, outcome, common)
 
@@ -225,6 +246,15 @@ def _reference(role: str, reference: Reference) -> Parameter:
         autocompletion=completion.artifacts(*reference.kinds) if reference.kinds else None,
     )
     return _parameter(role, list[str] if reference.several else str, declared)
+
+
+def _receipt() -> Parameter:
+    help = (
+        "Write what held the forgotten documents, what was replaced, and what still holds them; "
+        "without a word of their text."
+    )
+    declared = typer.Option("--receipt", metavar="FILE", help=help)
+    return _parameter("receipt", Path, declared)
 
 
 def _preset() -> Parameter:

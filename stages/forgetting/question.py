@@ -1,0 +1,129 @@
+"""What is looked for: documents by their names, or a text without a name."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.config import read_regular
+from stages.errors import UsageError
+from stages.forgetting.spans import Span
+from stages.forgetting.windows import Windows
+from stages.lineage.corpus import token_text, tokenizer_digest
+from stages.updating.change import NAMED
+
+COPIED = 50
+"""Fewest tokens of a copy, by default."""
+SHORTEST = 8
+"""Tokens of the shortest document that is looked for by its tokens; shorter ones are everywhere."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Documents that are looked for."""
+
+    names: frozenset[str] = frozenset()
+    """Names of documents."""
+    spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    """Documents by their places in the text of an artifact, by its reference."""
+    text: str | None = None
+    """A text without a name."""
+    copied: int = COPIED
+    """Fewest tokens of a copy; 0: copies are not looked for. Of a shorter document all tokens are."""
+
+
+def named(words: Iterable[str]) -> frozenset[str]:
+    """Names of documents, from names and `@FILE` with a name on each line.
+
+    Raises: UsageError if a file cannot be read, or if there is no name.
+    """
+    names = frozenset(name.removeprefix(NAMED) for name in _names(words))
+    if not names or "" in names:
+        raise UsageError("Which document? Give its name, @FILE with names, or --text FILE.")
+    return names
+
+
+def _names(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        lines = read_text(Path(word[1:]), "which names documents").split("\n")
+        yield from (line.removesuffix("\r") for line in lines if line.strip())
+
+
+def read_text(path: Path, purpose: str) -> str:
+    """The text of a file. Raises: UsageError, naming its purpose, if it cannot be read."""
+    try:
+        return read_regular(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8"
+        raise UsageError(f"{path}, {purpose}, cannot be read: {reason}.") from None
+
+
+class Passage(NamedTuple):
+    """Tokens that are looked for, and a tokens artifact with their tokenizer."""
+
+    tokens: Artifact
+    ids: np.ndarray
+    """Integers [T]."""
+
+
+def spelled_out(passage: Passage) -> str:
+    """The text of a passage, without the `<eos>` of its end."""
+    text = token_text(passage.tokens)
+    ids = passage.ids.tolist()
+    if ids and ids[-1] == text.eos and not text.eos_is_newline:
+        del ids[-1]
+    return "".join(text.pieces(ids))
+
+
+def tokenized(text: str, tokens: Artifact) -> Passage:
+    """A text as the tokenizer of a tokens artifact cuts it."""
+    return Passage(tokens, np.array(token_text(tokens).ids(text), np.int64))
+
+
+def windows_by_tokenizer(
+    passages: Sequence[Passage], tokenizers: Iterable[Artifact], copied: int
+) -> dict[str, list[Windows]]:
+    """Windows of passages, by digest of the tokenizer.
+
+    A passage of another tokenizer is spelled out, and cut by this one.
+
+    Args:
+        passages: what is looked for; a passage may occur several times.
+        tokenizers: a tokens artifact for each tokenizer.
+        copied: tokens of a window; a shorter passage is one window.
+    """
+    by_tokenizer: dict[str, list[Windows]] = {}
+    for tokens in tokenizers:
+        digest = tokenizer_digest(tokens)
+        own = [one for one in passages if tokenizer_digest(one.tokens) == digest]
+        found = own or [tokenized(spelled_out(one), tokens) for one in passages]
+        distinct = {one.ids.astype(np.int64).tobytes(): one for one in found}
+        by_tokenizer[digest] = _windows(list(distinct.values()), copied)
+    return by_tokenizer
+
+
+def _windows(passages: Sequence[Passage], copied: int) -> list[Windows]:
+    """Windows of passages of one tokenizer, a set for each length of a window."""
+    by_length: dict[int, list[np.ndarray]] = {}
+    for passage in passages if copied else ():
+        ids = passage.ids if len(passage.ids) >= copied else _inner(passage)
+        length = min(copied, len(ids))
+        if length >= SHORTEST:
+            by_length.setdefault(length, []).append(ids)
+    return [Windows.of(group, length) for length, group in by_length.items()]
+
+
+def _inner(passage: Passage) -> np.ndarray:
+    """Tokens of a short passage that are the same wherever it stands.
+
+    White space around it belongs to what stands beside it. So does the blank with which many
+    tokenizers begin a word, so the first token is left out.
+    """
+    stripped = spelled_out(passage).strip()
+    return tokenized(stripped, passage.tokens).ids[1:]

@@ -1,0 +1,211 @@
+"""How artifacts of each kind hold what their inputs hold."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.manifest import InputRecord
+from stages.forgetting.spans import ROWS, Holding, Span, Way, clipped, in_part, in_segments
+from stages.lineage.corpus import TOKENIZER, tokenizer_digest
+from stages.lineage.indexes import TEXT, holds_all, is_exact, row_counts
+from stages.lineage.sources import is_updated
+from stages.packing.segments import SPLIT, is_pairs
+from stages.reports.fields import CHANGED, TRANSLATIONS
+from stages.text.config import UNTRAINED
+
+IMPORTED = "import-model"
+"""Stage whose models read tokens for their vocabulary alone."""
+LEARNT_SPLITS = ("train", "valid")
+"""Splits that training reads; the weights of the best step are chosen by the second."""
+SCORES, PASSAGE, NETWORK = "scores.zarr", "passage.json", "weight-network.json"
+ANSWERS = "answers.json"
+CHART_OF_PASSAGE = "figures/gate-passage"
+DRAWN = "char"
+"""Tokenizer whose types are single characters, which show no words."""
+
+
+@dataclass
+class Known:
+    """What is known of the artifacts that were looked at so far, inputs before what is made of
+    them.
+
+    `artifacts` and `holdings` by reference; `vocabularies`: result of `learned_vocabularies`.
+    """
+
+    artifacts: Mapping[str, Artifact]
+    vocabularies: frozenset[str] = frozenset()
+    holdings: dict[str, tuple[Holding, ...]] = field(default_factory=dict)
+
+    def input(self, artifact: Artifact, role: str) -> Artifact | None:
+        """The input in a role; None: it has none, or it is gone."""
+        record = artifact.manifest.inputs.get(role)
+        return None if record is None else self.artifacts.get(record.reference)
+
+    def of(self, artifact: Artifact | None) -> tuple[Holding, ...]:
+        """The holdings of an artifact."""
+        return () if artifact is None else self.holdings.get(artifact.reference, ())
+
+    def spans(self, artifact: Artifact | None, *parts: str) -> tuple[Span, ...]:
+        """Spans of an artifact, in these parts; without parts in all."""
+        spans = [
+            span for holding in self.of(artifact) for span in holding.spans if holding.way in MOVED
+        ]
+        return in_part(spans, *parts) if parts else tuple(spans)
+
+    def missing(self, artifact: Artifact) -> InputRecord | None:
+        """An input that is needed to read an artifact, and is gone or has other bytes."""
+        for record in artifact.manifest.inputs.values():
+            there = self.artifacts.get(record.reference)
+            if record.reference in artifact.needed and (there is None or not there.matches(record)):
+                return record
+        return None
+
+
+MOVED = (Way.TEXT, Way.KEYS, Way.CONTEXTS, Way.NEIGHBORS)
+"""Ways whose spans are tokens or rows that artifacts below may hold, too."""
+Found = Iterator[tuple[Way, Iterable[Span], Iterable[str]]]
+"""Way, spans and files of each holding; without spans and files there is none."""
+
+
+def holdings(artifact: Artifact, stored: Iterable[Span], known: Known) -> tuple[Holding, ...]:
+    """All ways in which an artifact holds documents.
+
+    Args:
+        stored: spans in the text that the artifact stores itself.
+        known: the same of its inputs.
+    """
+    own = tuple(stored)
+    return tuple(
+        Holding(artifact.reference, artifact.digest, way, tuple(spans), tuple(files))
+        for way, spans, files in RULES[artifact.kind](artifact, own, known)
+        if spans or files
+    )
+
+
+def learned_vocabularies(
+    artifacts: Iterable[Artifact], stored: Mapping[str, Iterable[Span]]
+) -> frozenset[str]:
+    """Digests of the tokenizers that were learned from documents.
+
+    Args:
+        stored: spans in the text that each artifact stores itself, by reference.
+    """
+    found = set()
+    for tokens in artifacts:
+        if tokens.kind != "tokens" or tokens.config.get("tokenizer") in (*UNTRAINED, DRAWN):
+            continue
+        if in_part(stored.get(tokens.reference, ()), "train"):
+            found.add(tokenizer_digest(tokens))
+    return frozenset(found)
+
+
+def _tokens(tokens: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    yield Way.TEXT, stored, ()
+    if tokenizer_digest(tokens) in known.vocabularies:
+        yield Way.VOCABULARY, (), (TOKENIZER,)
+
+
+def _datastore(datastore: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    if is_updated(datastore):
+        yield Way.KEYS, stored, ()
+        return
+    corpus = known.input(datastore, "corpus")
+    spans = known.spans(corpus, str(datastore.config["split"]))
+    rows = clipped(spans, 0, int(datastore.metrics["rows"]))
+    yield Way.KEYS, [span.moved(ROWS) for span in rows], ()
+
+
+def _index(index: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    if is_exact(index):
+        spans = known.spans(known.input(index, TEXT), str(index.config["split"]))
+        yield Way.CONTEXTS, [span.moved(ROWS) for span in spans], ()
+        return
+    spans = known.spans(known.input(index, "datastore"), ROWS)
+    if spans and not holds_all(index):
+        spans = tuple(_held(spans, row_counts(index)))
+    yield Way.KEYS, spans, ()
+
+
+def _held(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[Span]:
+    """The spans with a row that an index holds, cut to the first and the last of these rows."""
+    assert counts is not None, "some rows are left out"
+    for span in spans:
+        held = span.start + np.flatnonzero(counts[span.start : span.stop])
+        if len(held):
+            yield span._replace(start=int(held[0]), stop=int(held[-1]) + 1)
+
+
+def _neighbors(neighbors: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    queries = known.spans(known.input(neighbors, "queries"), *neighbors.config["queries"])
+    rows = known.spans(known.input(neighbors, "index"), ROWS)
+    yield Way.NEIGHBORS, (*queries, *rows), ()
+
+
+def _batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    tokens = known.input(batches, "tokens")
+    spans = known.spans(tokens, SPLIT)
+    if tokens is not None and not is_pairs(tokens):
+        spans = in_segments(
+            spans, batches.config["segment_length"], int(batches.metrics["segments"])
+        )
+    yield Way.SEGMENTS, spans, ()
+
+
+def _model(model: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    if model.manifest.stage == IMPORTED:
+        return
+    spans = list(known.spans(known.input(model, "tokens"), *LEARNT_SPLITS))
+    for role in sorted(model.manifest.inputs.keys() - {"tokens"}):
+        for holding in known.of(known.input(model, role)):
+            if holding.way != Way.SEGMENTS:
+                # Neighbours of the test split are stored too, and no training reads them.
+                spans += in_part(holding.spans, *LEARNT_SPLITS, ROWS)
+    yield Way.LEARNED, dict.fromkeys(spans), ()
+
+
+def _episodes(episodes: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    corpus = known.input(episodes, "corpus")
+    yield Way.KEYS, known.spans(corpus, str(episodes.config["split"])), ()
+
+
+def _report(report: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    tokens, split = known.input(report, "tokens"), str(report.config["split"])
+    spans = known.spans(tokens, split)
+    if spans:
+        files = [name for name in (SCORES, TRANSLATIONS, CHANGED) if _has(report, name)]
+        if _has(report, PASSAGE):
+            shown = report.json(PASSAGE)
+            if clipped(spans, int(shown["start"]), int(shown["stop"])):
+                files += [PASSAGE, CHART_OF_PASSAGE]
+        if files:
+            yield Way.QUOTED, spans, files
+    tuned = known.spans(tokens, str(report.config["tune_split"]))
+    if tuned and _has(report, NETWORK):
+        yield Way.LEARNED, tuned, (NETWORK,)
+
+
+def _has(artifact: Artifact, name: str) -> bool:
+    """Whether an artifact has a file, or a folder of files, of this name."""
+    return any(file == name or file.startswith(f"{name}/") for file in artifact.manifest.files)
+
+
+def _matrix(matrix: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    spans = known.spans(known.input(matrix, "tokens"), str(matrix.config["split"]))
+    if spans:
+        yield Way.QUOTED, spans, (ANSWERS,)
+
+
+RULES: Mapping[str, Callable[[Artifact, tuple[Span, ...], Known], Found]] = {
+    "tokens": _tokens,
+    "model": _model,
+    "datastore": _datastore,
+    "index": _index,
+    "neighbors": _neighbors,
+    "batches": _batches,
+    "report": _report,
+    "episodes": _episodes,
+    "matrix": _matrix,
+}
+"""Rule of each kind: from an artifact, the spans that it stores itself, and its inputs."""

@@ -1,0 +1,182 @@
+"""Searches a store for the artifacts that hold a document."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError
+from stages.forgetting.drafts import drafts_that_hold
+from stages.forgetting.question import Passage, Question, tokenized, windows_by_tokenizer
+from stages.forgetting.rules import Known, holdings, learned_vocabularies
+from stages.forgetting.spans import Holding, Span, in_part
+from stages.forgetting.texts import StoredText, stored_texts
+from stages.reporting import Reporter
+
+SHOWN = 3
+"""Names that are shown for one that is not known."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that a search found."""
+
+    holdings: tuple[Holding, ...]
+    """Ways in which artifacts hold the documents, inputs before what is made of them."""
+    unread: dict[str, str]
+    """Reason why an artifact could not be looked at, by its reference."""
+    alike: tuple[str, ...]
+    """Names of other documents that resemble a name that no document has."""
+    tokens: int
+    """Number of tokens that were searched for copies."""
+    documents: tuple[Passage, ...]
+    """The tokens of the documents that were found by their names."""
+
+
+def find_holders(store: Store, question: Question, reporter: Reporter) -> Answer:
+    """Find the artifacts of a store that hold a document, and its copies in other documents.
+
+    Damaged artifacts, and those whose inputs are gone, are named in the answer: they may hold it,
+    too.
+    """
+    return _Search(store, question, reporter).answer()
+
+
+class _Search:
+    """One search: texts with their documents first, then everything made of them."""
+
+    def __init__(self, store: Store, question: Question, reporter: Reporter) -> None:
+        self._store, self._question, self._reporter = store, question, reporter
+        self._artifacts = store.artifacts()
+        self._unread: dict[str, str] = {}
+        self._texts = list(self._readable_texts())
+        self._meant = {text: self._documents(text) for text in self._texts}
+        """Numbers of the documents that are looked for, by text."""
+
+    def answer(self) -> Answer:
+        self._note_unreadable()
+        passages = tuple(self._passages())
+        spans = self._stored_spans(passages)
+        known = self._followed(spans)
+        found = [one for artifact in self._artifacts for one in known.of(artifact)]
+        found += drafts_that_hold(self._store, self._question, {one.reference for one in found})
+        tokens = self._tokens() if passages and self._question.copied else 0
+        return Answer(tuple(found), self._unread, self._alike(), tokens, passages)
+
+    def _readable_texts(self) -> Iterator[StoredText]:
+        """All texts whose files are as they were made."""
+        for artifact in self._artifacts:
+            texts = stored_texts(artifact)
+            if not texts:
+                continue
+            try:
+                self._store.check_files(artifact)
+                for text in texts:
+                    _ = text.tokens
+                yield from texts
+            except ArtifactError as error:
+                self._unread[artifact.reference] = str(error)
+
+    def _note_unreadable(self) -> None:
+        """Note the artifacts whose manifests cannot be read."""
+        readable = {artifact.reference for artifact in self._artifacts}
+        for reference in self._store.references():
+            if reference in readable:
+                continue
+            try:
+                self._store.open(reference)
+            except ArtifactError as error:
+                self._unread[reference] = str(error)
+
+    def _documents(self, text: StoredText) -> list[int]:
+        """Numbers of the documents of a text that the question names, rising."""
+        spans = in_part(self._question.spans.get(text.artifact.reference, ()), text.part)
+        placed = (text.documents_between(span.start, span.stop) for span in spans)
+        called = text.documents_called(self._question.names)
+        return sorted({*called, *chain.from_iterable(placed)})
+
+    def _passages(self) -> Iterator[Passage]:
+        """The tokens of named documents, or of the text."""
+        for text, numbers in self._meant.items():
+            for number in numbers:
+                ids = text.document(number)
+                if len(ids) and ids[-1] == text.tokens.metrics["eos_id"]:
+                    ids = ids[:-1]
+                yield Passage(text.tokens, ids)
+        if self._question.text is not None:
+            for tokens in self._tokenizers():
+                yield tokenized(self._question.text, tokens)
+
+    def _tokenizers(self) -> list[Artifact]:
+        """A tokens artifact for each tokenizer of the texts."""
+        return list({text.tokenizer: text.tokens for text in self._texts}.values())
+
+    def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[Span]]:
+        """Spans of documents and of copies in all texts, by reference of the artifact."""
+        windows = windows_by_tokenizer(passages, self._tokenizers(), self._question.copied)
+        searched, total = 0, self._tokens()
+        spans: dict[str, list[Span]] = {}
+        for text in self._texts:
+            whole = self._meant[text]
+            found = spans.setdefault(text.artifact.reference, [])
+            found += text.spans_of(whole)
+            found += (
+                span._replace(is_copy=self._question.text is None)
+                for span in text.shared(windows[text.tokenizer], whole)
+            )
+            searched += text.length
+            self._reporter.progress(searched, total, "tokens")
+        return spans
+
+    def _tokens(self) -> int:
+        return sum(text.length for text in self._texts)
+
+    def _followed(self, spans: Mapping[str, Sequence[Span]]) -> Known:
+        """What artifacts hold, from the spans in texts; each artifact after its inputs."""
+        by_reference = {artifact.reference: artifact for artifact in self._artifacts}
+        known = Known(by_reference, learned_vocabularies(self._artifacts, spans))
+        for reference in _inputs_first(self._artifacts):
+            artifact = by_reference[reference]
+            try:
+                _require_inputs(artifact, known)
+                own = spans.get(reference, ())
+                known.holdings[reference] = holdings(artifact, own, known)
+            except ArtifactError as error:
+                self._unread[reference] = str(error)
+        return known
+
+    def _alike(self) -> tuple[str, ...]:
+        """Names that resemble those that no document has."""
+        found = {
+            text.names.of(number) for text, numbers in self._meant.items() for number in numbers
+        }
+        unknown = self._question.names - found
+        if not unknown:
+            return ()
+        names = {run.name for text in self._texts for run in text.runs if run.name}
+        near = [get_close_matches(name, names, SHOWN) for name in sorted(unknown)]
+        return tuple(dict.fromkeys(chain.from_iterable(near)))[:SHOWN]
+
+
+def _inputs_first(artifacts: Sequence[Artifact]) -> list[str]:
+    """References of artifacts, each after its inputs. Raises: ArtifactError for a cycle."""
+    there = {artifact.reference for artifact in artifacts}
+    inputs = {artifact.reference: artifact.parents & there for artifact in artifacts}
+    try:
+        return list(TopologicalSorter(inputs).static_order())
+    except CycleError as error:
+        raise ArtifactError(f"The inputs of {error.args[1][0]} form a cycle.") from None
+
+
+def _require_inputs(artifact: Artifact, known: Known) -> None:
+    """Raises: ArtifactError if an input is gone, so that nobody knows whether it held a document."""
+    record = known.missing(artifact)
+    if record is not None:
+        raise ArtifactError(
+            f"{artifact.reference} was made from {record.reference}, which is not in the store as it "
+            "was then: nobody can say what it holds. Remove it: "
+            + artifact.advise("artifacts", "rm", artifact.reference)
+        )

@@ -1,0 +1,161 @@
+"""Runs of tokens that stand in two texts, found by hashes of windows.
+
+Shapes: T tokens of a text, D documents, W windows that are looked for, R ranges.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+AT_ONCE = 1 << 20
+"""Tokens of a text that are hashed at a time."""
+BASE = 0x9E3779B97F4A7C15
+"""Base of the hash, an odd number, so that it has an inverse modulo 2^64."""
+INVERSE = pow(BASE, -1, 1 << 64)
+MIXER = np.uint64(0xD6E8FEB86659FD93)
+SORTED_AT_ONCE = 1 << 16
+"""Windows whose types of tokens are counted at a time."""
+DIGEST_BITS = 20
+"""First bits of a hash, by which most windows of a text are ruled out."""
+TYPES = 5
+"""A window needs one type of token for this number of its tokens.
+
+Rows of dashes and blanks are no copies.
+"""
+
+
+def window_hashes(ids: np.ndarray, length: int) -> np.ndarray:
+    """Hashes of all windows of `length` tokens, uint64 [T - length + 1].
+
+    The hash of a window is a polynomial modulo 2^64, whose coefficients are its mixed ids. All are
+    computed from one running sum, so that the cost does not depend on the length.
+    Source: Karp and Rabin 1987, Efficient randomized pattern-matching algorithms.
+
+    >>> hashes = window_hashes(np.array([7, 1, 2, 9, 1, 2]), 2)
+    >>> (hashes[1] == hashes[4], len(set(hashes.tolist())))
+    (np.True_, 4)
+    """
+    count = len(ids) - length + 1
+    if count <= 0:
+        return np.zeros(0, np.uint64)
+    mixed = (ids.astype(np.uint64) + np.uint64(1)) * MIXER
+    # Small ids would leave the upper bits of a short window empty.
+    mixed ^= mixed >> np.uint64(32)
+    sums = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(mixed * _powers(BASE, len(ids)), out=sums[1:])
+    return (sums[length:] - sums[:count]) * _powers(INVERSE, count)
+
+
+def _powers(base: int, count: int) -> np.ndarray:
+    """base^0 to base^(count - 1) modulo 2^64, uint64 [count]."""
+    factors = np.full(count, base, np.uint64)
+    factors[:1] = 1
+    return np.multiply.accumulate(factors)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that are looked for, all of `length` tokens, sorted by their hashes.
+
+    `hashes` uint64 [W], all different. `places` int64 [W]: where each window begins in `text`,
+    integers [N].
+    """
+
+    hashes: np.ndarray
+    places: np.ndarray
+    text: np.ndarray
+    length: int
+
+    @classmethod
+    def of(cls, texts: Sequence[np.ndarray], length: int) -> Self:
+        """All windows of `length` tokens of some texts, without those of few types of tokens."""
+        joined = np.concatenate([np.zeros(0, np.int64), *texts])
+        ends = np.cumsum([0, *map(len, texts)])
+        inside = [np.arange(start, max(start, end - length + 1)) for start, end in pairwise(ends)]
+        places = np.concatenate([np.zeros(0, np.int64), *inside])
+        places = places[_are_varied(joined, places, length)]
+        hashes, first = np.unique(window_hashes(joined, length)[places], return_index=True)
+        return cls(hashes, places[first], joined, length)
+
+    @cached_property
+    def _digests(self) -> np.ndarray:
+        """Whether a window has a hash with these first bits, bool [2^DIGEST_BITS]."""
+        known = np.zeros(1 << DIGEST_BITS, bool)
+        known[_digest(self.hashes)] = True
+        return known
+
+    def starts_in(self, ids: np.ndarray) -> np.ndarray:
+        """Places in a text where one of the windows begins, rising, int64."""
+        hashes = window_hashes(ids, self.length)
+        starts = np.flatnonzero(self._digests[_digest(hashes)])
+        number = np.searchsorted(self.hashes, hashes[starts]).clip(max=len(self.hashes) - 1)
+        same = self.hashes[number] == hashes[starts]
+        starts, number = starts[same], number[same]
+        # Equal hashes are no proof, so tokens are compared.
+        for offset in range(self.length):
+            same = self.text[self.places[number] + offset] == ids[starts + offset]
+            starts, number = starts[same], number[same]
+        return starts
+
+
+def _digest(hashes: np.ndarray) -> np.ndarray:
+    return (hashes >> np.uint64(64 - DIGEST_BITS)).astype(np.int64)
+
+
+def _are_varied(text: np.ndarray, places: np.ndarray, length: int) -> np.ndarray:
+    """Whether the windows at these places have enough types of tokens, bool [W]."""
+    varied = [np.zeros(0, bool)]
+    for first in range(0, len(places), SORTED_AT_ONCE):
+        part = places[first : first + SORTED_AT_ONCE, None]
+        tokens = np.sort(text[part + np.arange(length)], axis=1)
+        types = 1 + np.count_nonzero(np.diff(tokens, axis=1), axis=1)
+        varied.append(types * TYPES >= length)
+    return np.concatenate(varied)
+
+
+def shared_ranges(ids: Any, offsets: np.ndarray, windows: Windows) -> np.ndarray:
+    """Ranges of a text's tokens that windows cover, each within one document; int64 [R, 2].
+
+    Args:
+        ids: integers [T], an array in memory, or one that is read when sliced.
+        offsets: int64 [D + 1], the start of each document, and the end.
+
+    >>> sought = Windows.of([np.array([1, 2, 3, 4])], 3)
+    >>> shared_ranges(np.array([9, 1, 2, 3, 4, 1, 2, 3]), np.array([0, 6, 8]), sought).tolist()
+    [[1, 5]]
+    """
+    if not len(windows.hashes):
+        return np.zeros((0, 2), np.int64)
+    starts = np.concatenate([np.zeros(0, np.int64), *_starts(ids, windows)])
+    document = np.searchsorted(offsets, starts, side="right") - 1
+    inside = starts + windows.length <= offsets[document + 1]
+    ranges = np.stack([starts, starts + windows.length], axis=1)[inside]
+    return joined_ranges([ranges], offsets)
+
+
+def joined_ranges(ranges: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarray:
+    """The union of ranges, each within one document, as few ranges; int64 [R, 2], rising.
+
+    >>> joined_ranges([np.array([[0, 3], [4, 6]]), np.array([[2, 4], [6, 8]])], np.array([0, 6, 9])).tolist()
+    [[0, 6], [6, 8]]
+    """
+    held = np.concatenate([np.zeros((0, 2), np.int64), *ranges])
+    held = held[np.argsort(held[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(held[:, 1])
+    document = np.searchsorted(offsets, held[:, 0], side="right")
+    apart = (held[1:, 0] > reached[:-1]) | (np.diff(document) > 0)
+    opens = np.concatenate([[True], apart])[: len(held)]
+    closes = np.concatenate([apart, [True]])[: len(held)]
+    return np.stack([held[opens, 0], reached[closes]], axis=1)
+
+
+def _starts(ids: Any, windows: Windows) -> Iterator[np.ndarray]:
+    """Places where windows begin, for each part of a text."""
+    for first in range(0, ids.shape[0], AT_ONCE):
+        # A window may begin in this part and end in the next one.
+        block = np.asarray(ids[first : first + AT_ONCE + windows.length - 1])
+        yield first + windows.starts_in(block)
