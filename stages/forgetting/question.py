@@ -1,4 +1,4 @@
-"""What is looked for: documents by their names, or a text without a name."""
+"""Documents that are looked for: by their names, by their places, or as a text without a name."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ DRAWN = "char"
 
 @dataclass
 class Known:
-    """What is known of the artifacts that were looked at so far, inputs before what is made of
+    """Holdings of the artifacts that were looked at so far, inputs before what is made of
     them.
 
     `artifacts` and `holdings` by reference; `vocabularies`: result of `learned_vocabularies`.

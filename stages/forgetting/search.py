@@ -135,7 +135,7 @@ class _Search:
         return sum(text.length for text in self._texts)
 
     def _followed(self, spans: Mapping[str, Sequence[Span]]) -> Known:
-        """What artifacts hold, from the spans in texts; each artifact after its inputs."""
+        """Holdings of all artifacts, from the spans in texts; each artifact after its inputs."""
         by_reference = {artifact.reference: artifact for artifact in self._artifacts}
         known = Known(by_reference, learned_vocabularies(self._artifacts, spans))
         for reference in _inputs_first(self._artifacts):
