@@ -30,6 +30,7 @@ WORDS = {
     "learned": "learned from it, cannot forget",
     "quoted": "quotes it",
     "vocabulary": "learned its vocabulary from it",
+    "derived": "made from it",
     "unfinished": "interrupted work, may hold it",
 }
 """How an artifact holds a document, in words for a table."""

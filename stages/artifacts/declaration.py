@@ -39,6 +39,8 @@ class Command(NamedTuple):
     """Whether it reads the user's files instead of artifacts."""
     seeded: bool = False
     """Whether `memlm run --seeds` repeats it with other seeds."""
+    forgets: bool = False
+    """Whether it forgets documents, so that it takes `--receipt`."""
 
 
 class Kind(NamedTuple):
@@ -55,6 +57,10 @@ class Kind(NamedTuple):
     """The `memlm_cli.results.view:View` that shows it on a terminal; empty: a table of metrics."""
     notebook: str = ""
     """The `memlm.Artifact` that a notebook opens; empty: that class itself."""
+    holds: str = ""
+    """The rule of `stages.forgetting.rules` for documents that one holds; empty: it holds those of
+    its inputs.
+    """
     command: str = ""
     """The usual command that makes one, filled in by `KINDS`; other stages may make the kind."""
 

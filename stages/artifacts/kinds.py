@@ -20,6 +20,7 @@ STAGES = StageTable(
             kind=Kind(
                 "tokens",
                 format_version=3,
+                holds="stages.forgetting.rules:held_by_tokens",
                 facts=(
                     ("vocabulary_size", "types"),
                     ("splits.train.tokens", "train"),
@@ -51,6 +52,7 @@ STAGES = StageTable(
             kind=Kind(
                 "model",
                 format_version=3,
+                holds="stages.forgetting.rules:held_by_model",
                 facts=(
                     ("parameters", "parameters"),
                     ("steps", "steps"),
@@ -95,6 +97,7 @@ STAGES = StageTable(
             kind=Kind(
                 "datastore",
                 format_version=2,
+                holds="stages.forgetting.rules:held_by_datastore",
                 facts=(("rows", "keys"), ("dim", "wide")),
                 notebook="memlm_cli.notebook.artifacts:StoredDatastore",
             ),
@@ -124,6 +127,7 @@ STAGES = StageTable(
                         "Text to add, tokenized with the datastore's vocabulary.", ("tokens",)
                     )
                 },
+                forgets=True,
             ),
         ),
         "build-index": StageEntry(
@@ -134,6 +138,7 @@ STAGES = StageTable(
             kind=Kind(
                 "index",
                 format_version=3,
+                holds="stages.forgetting.rules:held_by_index",
                 facts=(("rows", "keys"), ("bytes_per_key", "bytes a key")),
                 result="memlm_cli.results.index:IndexView",
                 notebook="memlm_cli.notebook.artifacts:StoredIndex",
@@ -165,6 +170,7 @@ STAGES = StageTable(
             kind=Kind(
                 "neighbors",
                 format_version=2,
+                holds="stages.forgetting.rules:held_by_neighbors",
                 facts=(("k", "neighbours a token"),),
                 notebook="memlm_cli.notebook.artifacts:Neighbors",
             ),
@@ -187,6 +193,7 @@ STAGES = StageTable(
             kind=Kind(
                 "batches",
                 format_version=2,
+                holds="stages.forgetting.rules:held_by_batches",
                 facts=(("segments", "segments"), ("token_overlap", "token overlap")),
             ),
             command=Command(
@@ -203,6 +210,7 @@ STAGES = StageTable(
             kind=Kind(
                 "report",
                 format_version=8,
+                holds="stages.forgetting.rules:held_by_report",
                 facts=(("tokens", "tokens"), ("perplexity", "perplexity")),
                 result="memlm_cli.results.report:ReportView",
                 notebook="memlm_cli.notebook.artifacts:Report",
@@ -233,7 +241,11 @@ STAGES = StageTable(
             contract="stages.episodes:BuildEpisodes",
             work="stages.tasks.episodes_work:EpisodesWork",
             needs="stages.needs:episodes_needs",
-            kind=Kind("episodes", format_version=2),
+            kind=Kind(
+                "episodes",
+                format_version=2,
+                holds="stages.forgetting.rules:held_by_episodes",
+            ),
             command=Command(
                 "Model -> episodes: a key and a label for every document of a stream of tasks.",
                 "The key network, which was not trained on the tasks",
@@ -253,6 +265,7 @@ STAGES = StageTable(
             kind=Kind(
                 "matrix",
                 format_version=4,
+                holds="stages.forgetting.rules:held_by_matrix",
                 result="memlm_cli.results.matrix:MatrixView",
             ),
             command=Command(

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.forgetting.spans import ROWS, Holding, Span, Way, clipped, in_part, in_segments
 from stages.lineage.corpus import TOKENIZER, tokenizer_digest
 from stages.lineage.indexes import TEXT, holds_all, is_exact, row_counts
 from stages.lineage.sources import is_updated
 from stages.packing.segments import SPLIT, is_pairs
+from stages.registry import load
 from stages.reports.fields import CHANGED, TRANSLATIONS
 from stages.text.config import UNTRAINED
 
@@ -67,6 +69,8 @@ MOVED = (Way.TEXT, Way.KEYS, Way.CONTEXTS, Way.NEIGHBORS)
 """Ways whose spans are tokens or rows that artifacts below may hold, too."""
 Found = Iterator[tuple[Way, Iterable[Span], Iterable[str]]]
 """Way, spans and files of each holding; without spans and files there is none."""
+Rule = Callable[[Artifact, tuple[Span, ...], Known], Found]
+"""Function from an artifact, the spans in its own text, and its inputs; `Kind.holds` names it."""
 
 
 def holdings(artifact: Artifact, stored: Iterable[Span], known: Known) -> tuple[Holding, ...]:
@@ -77,9 +81,11 @@ def holdings(artifact: Artifact, stored: Iterable[Span], known: Known) -> tuple[
         known: the same of its inputs.
     """
     own = tuple(stored)
+    named = KINDS[artifact.kind].holds
+    rule: Rule = load(named) if named else held_by_others
     return tuple(
         Holding(artifact.reference, artifact.digest, way, tuple(spans), tuple(files))
-        for way, spans, files in RULES[artifact.kind](artifact, own, known)
+        for way, spans, files in rule(artifact, own, known)
         if spans or files
     )
 
@@ -101,13 +107,15 @@ def learned_vocabularies(
     return frozenset(found)
 
 
-def _tokens(tokens: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_tokens(tokens: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Documents of its own text, and a vocabulary that was learned from one."""
     yield Way.TEXT, stored, ()
     if tokenizer_digest(tokens) in known.vocabularies:
         yield Way.VOCABULARY, (), (TOKENIZER,)
 
 
-def _datastore(datastore: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_datastore(datastore: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Rows of its own text, or of its corpus as far as they are stored."""
     if is_updated(datastore):
         yield Way.KEYS, stored, ()
         return
@@ -117,7 +125,8 @@ def _datastore(datastore: Artifact, stored: tuple[Span, ...], known: Known) -> F
     yield Way.KEYS, [span.moved(ROWS) for span in rows], ()
 
 
-def _index(index: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_index(index: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Rows of its datastore, without those that it leaves out; or contexts of its text."""
     if is_exact(index):
         spans = known.spans(known.input(index, TEXT), str(index.config["split"]))
         yield Way.CONTEXTS, [span.moved(ROWS) for span in spans], ()
@@ -137,13 +146,15 @@ def _held(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[Span]:
             yield span._replace(start=int(held[0]), stop=int(held[-1]) + 1)
 
 
-def _neighbors(neighbors: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_neighbors(neighbors: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Tokens whose neighbours it has, and rows that may be neighbours."""
     queries = known.spans(known.input(neighbors, "queries"), *neighbors.config["queries"])
     rows = known.spans(known.input(neighbors, "index"), ROWS)
     yield Way.NEIGHBORS, (*queries, *rows), ()
 
 
-def _batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Segments with tokens of its text."""
     tokens = known.input(batches, "tokens")
     spans = known.spans(tokens, SPLIT)
     if tokens is not None and not is_pairs(tokens):
@@ -153,7 +164,8 @@ def _batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -> Found
     yield Way.SEGMENTS, spans, ()
 
 
-def _model(model: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_model(model: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Documents on which it was trained, or on which another model was that it begins with."""
     if model.manifest.stage == IMPORTED:
         return
     spans = list(known.spans(known.input(model, "tokens"), *LEARNT_SPLITS))
@@ -165,12 +177,14 @@ def _model(model: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
     yield Way.LEARNED, dict.fromkeys(spans), ()
 
 
-def _episodes(episodes: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_episodes(episodes: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Documents whose keys it has."""
     corpus = known.input(episodes, "corpus")
     yield Way.KEYS, known.spans(corpus, str(episodes.config["split"])), ()
 
 
-def _report(report: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_report(report: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Tokens of the scored split in its files, and weights that were fitted on the tuning split."""
     tokens, split = known.input(report, "tokens"), str(report.config["split"])
     spans = known.spans(tokens, split)
     if spans:
@@ -191,21 +205,15 @@ def _has(artifact: Artifact, name: str) -> bool:
     return any(file == name or file.startswith(f"{name}/") for file in artifact.manifest.files)
 
 
-def _matrix(matrix: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_matrix(matrix: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """Answers to documents of the scored split."""
     spans = known.spans(known.input(matrix, "tokens"), str(matrix.config["split"]))
     if spans:
         yield Way.QUOTED, spans, (ANSWERS,)
 
 
-RULES: Mapping[str, Callable[[Artifact, tuple[Span, ...], Known], Found]] = {
-    "tokens": _tokens,
-    "model": _model,
-    "datastore": _datastore,
-    "index": _index,
-    "neighbors": _neighbors,
-    "batches": _batches,
-    "report": _report,
-    "episodes": _episodes,
-    "matrix": _matrix,
-}
-"""Rule of each kind: from an artifact, the spans that it stores itself, and its inputs."""
+def held_by_others(artifact: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+    """All documents of its inputs, for a kind without a rule."""
+    inputs = (known.input(artifact, role) for role in sorted(artifact.manifest.inputs))
+    spans = [span for one in inputs for holding in known.of(one) for span in holding.spans]
+    yield Way.DERIVED, dict.fromkeys(spans), ()

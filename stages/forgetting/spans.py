@@ -50,13 +50,10 @@ class Way(StrEnum):
     """Types of tokens that were learned from it."""
     LEARNED = "learned"
     """Weights that were trained on it."""
+    DERIVED = "derived"
+    """Files that were made from artifacts which hold it."""
     UNFINISHED = "unfinished"
     """Files of interrupted work that read it."""
-
-    @property
-    def can_forget(self) -> bool:
-        """Whether an artifact made again without the document is free of it at little cost."""
-        return self not in (Way.LEARNED, Way.VOCABULARY)
 
 
 @dataclass(frozen=True)

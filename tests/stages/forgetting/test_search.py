@@ -13,7 +13,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
 from stages.forgetting.question import Question, named
-from stages.forgetting.rules import Known, holdings
+from stages.forgetting.rules import Known, held_by_others, holdings
 from stages.forgetting.search import Answer, find_holders
 from stages.forgetting.spans import ROWS, Holding, Span, Way, spelled
 from stages.lineage.corpus import token_text
@@ -188,6 +188,16 @@ def test_models_learn_from_what_they_begin_with_and_imported_ones_from_nothing(
     assert holdings(model, (), known)
     model.manifest = model.manifest.model_copy(update={"stage": "import-model"})
     assert not holdings(model, (), known)
+
+
+def test_an_artifact_of_a_kind_without_a_rule_holds_what_its_inputs_hold(held: Held) -> None:
+    answer = asked(held.store)
+    known = Known({one.reference: one for one in held.store.artifacts()})
+    known.holdings |= {ref: tuple(some) for ref, some in by_reference(answer).items()}
+    ((way, spans, _),) = held_by_others(held.exact, (), known)
+    assert way == Way.DERIVED
+    assert list(spans) == list(by_reference(answer)[held.tokens.reference][0].spans)
+    assert not list(*(spans for _, spans, _ in held_by_others(held.model, (), known)))
 
 
 def test_damage_is_named_and_what_depends_on_it_too(own_store: Store, held: Held) -> None:
