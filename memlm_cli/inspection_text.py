@@ -37,7 +37,7 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """One line for each reading with settled numbers: `datastore: external, interpolate, k 1,024,
     lambda 0.25`.
     """
-    from stages.retrieval.hyperparameters import memory_words
+    from stages.retrieval.hyperparameters import memory_words, quotes
 
     remarks = {
         "default": " (numbers that nobody tuned: --report takes those of an evaluation)",
@@ -45,7 +45,8 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     }
     words = memory_words(memory["sources"] for memory in memories)
     for word, memory in zip(words, memories, strict=True):
-        yield f"{word}: {reading_line(memory)}{remarks.get(memory['numbers'], '')}"
+        learned = "" if quotes(memory["sources"]) else " (learned, from no document)"
+        yield f"{word}: {reading_line(memory)}{learned}{remarks.get(memory['numbers'], '')}"
 
 
 def source_line(context: "Context") -> str:

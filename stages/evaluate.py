@@ -19,7 +19,7 @@ from stages.models.devices import device_type, resolve_precision
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.inputs import find_artifacts, resolve_memory_exclusion
 from stages.retrieval.reading import Reading
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.resolve import reading_warnings, resolve_reading
 
 
 class Evaluate(Stage[EvaluateConfig]):
@@ -58,6 +58,8 @@ class Evaluate(Stage[EvaluateConfig]):
         splits = (config.split,) if tune_split is None else (config.split, tune_split)
 
         complete = tuple(resolve_reading(reading, read, splits) for reading in readings)
+        for warning in reading_warnings(complete, read):
+            execution.reporter.warning(warning)
         options = resolve_options(config.probe_options, read, splits)
         exclude = resolve_memory_exclusion(config.exclude, read, splits, datastores_read(read))
         precision = resolve_precision(config.precision, device_type(execution.device))

@@ -24,7 +24,7 @@ class CarriedState:
 
     `keys` [m, d] by name and `tokens` int64 [m] belong to positions start - m … start - 1; each
     token is the one that followed its key. `encoder_state` is the state of a separate model that
-    makes search keys.
+    makes search keys. `side_states` are those of side models, by name.
     """
 
     start: int = 0
@@ -32,9 +32,15 @@ class CarriedState:
     encoder_state: State = None
     keys: Mapping[str, Tensor] = field(default_factory=dict)
     tokens: Tensor | None = None
+    side_states: Mapping[str, State] = field(default_factory=dict)
 
     def after(
-        self, scored: LMScores, size: int, names: Collection[str], encoder_state: State = None
+        self,
+        scored: LMScores,
+        size: int,
+        names: Collection[str],
+        encoder_state: State = None,
+        side_states: Mapping[str, State] | None = None,
     ) -> "CarriedState":
         """The past of the token after a range that began at `start`.
 
@@ -52,6 +58,7 @@ class CarriedState:
             if size
             else {},
             tokens=self.joined_tokens(scored)[-size:].clone() if size else None,
+            side_states=side_states or {},
         )
 
     def joined_keys(self, scored: LMScores, name: str) -> Tensor:
@@ -67,7 +74,7 @@ class CarriedState:
         return scored.targets if self.tokens is None else torch.cat((self.tokens, scored.targets))
 
 
-STATE, ENCODER_STATE = "state/", "encoder-state/"
+STATE, ENCODER_STATE, SIDE_STATE = "state/", "encoder-state/", "side-state/"
 
 
 class StateStore:
@@ -96,6 +103,9 @@ class StateStore:
         tensors |= {
             ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()
         }
+        for model, state in after.side_states.items():
+            prefix = f"{SIDE_STATE}{model}/"
+            tensors |= {prefix + name: part for name, part in (state or {}).items()}
         if not tensors:
             return
         content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
@@ -127,11 +137,18 @@ class StateStore:
                 state, encoder_state = (
                     named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE)
                 )
-                carried = CarriedState(one.stop, state, encoder_state)
+                side_states = _side_states(named_below(tensors, SIDE_STATE))
+                carried = CarriedState(one.stop, state, encoder_state, side_states=side_states)
             if carried is not None:
                 return carried, lost[::-1]
             lost.append(one)
         return CarriedState(), lost[::-1]
+
+
+def _side_states(tensors: Mapping[str, Tensor]) -> dict[str, State]:
+    """States by model, of tensors by `MODEL/NAME`; a name of a model has no slash."""
+    models = dict.fromkeys(name.partition("/")[0] for name in tensors)
+    return {model: named_below(tensors, f"{model}/") for model in models}
 
 
 def _file(shard: str) -> str:

@@ -11,6 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenMemory, SplitReader
+from stages.encoding.side_model import SideModel, SideModels
 from stages.evaluation.figures.places import CountedTokens
 from stages.evaluation.range_reader import RangeReader
 from stages.examples.cutting import WindowSettings
@@ -78,8 +79,18 @@ def open_range_reader(
         _hidden_memory(read, options, datastore),
         open_probes(read, options, split),
         memories,
+        _side_models(memories),
     )
     return range_reader, rows
+
+
+def _side_models(memories: Mapping[type[Source], Any]) -> dict[str, SideModel]:
+    """The side models of all memories, by name."""
+    models: dict[str, SideModel] = {}
+    for memory in memories.values():
+        if isinstance(memory, SideModels):
+            models |= memory.models
+    return models
 
 
 def open_memories(opening: Opening) -> dict[type[Source], Any]:

@@ -12,6 +12,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardPlan
 from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState, StateStore
+from stages.encoding.side_model import side_windows
 from stages.encoding.window_settings import TokenRange, shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.breakdown import Breakdown, find_breakdown
@@ -319,8 +320,8 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
-    """Bytes of the states carried from part to part, by the model and by a separate encoder of
-    search keys.
+    """Bytes of the states carried from part to part, by the model, by side models, and by a separate
+    encoder of search keys.
     """
     read = job.inputs.artifacts
     tokens = max(
@@ -329,11 +330,21 @@ def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
         if split is not None
     )
     own = state_bytes(read["model"], job.config.windows, tokens)
+    own += _side_state_bytes(job, rows, tokens)
     if "datastore" not in read or is_own_datastore(read):
         return own
     if "neighbors" in read and not any(row.needs.exact for row in rows):
         return own
     return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config), tokens)
+
+
+def _side_state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow], tokens: int) -> int:
+    """Bytes of the states of side models."""
+    names = Needs.of_all(row.needs for row in rows).models
+    artifacts = [job.inputs.artifacts[role] for role in job.inputs.artifacts]
+    sides = {one.id: one for one in artifacts if one.kind == "model" and one.id in names}
+    windows = job.config.windows
+    return sum(state_bytes(side, side_windows(side, windows), tokens) for side in sides.values())
 
 
 def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:

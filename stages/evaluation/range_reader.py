@@ -18,6 +18,7 @@ from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import LMScores, score_blocks
+from stages.encoding.side_model import SideModel
 from stages.evaluation.figures.places import CountedTokens
 from stages.examples.examples import Corpus
 from stages.memory.predicted_gain import PredictedGain
@@ -44,12 +45,15 @@ class RangeResult:
     """Seconds in the search for neighbours."""
     past: float
     """Seconds in carrying the past."""
+    sides: Mapping[str, float] = field(default_factory=dict)
+    """Seconds in each side model."""
 
     def seconds(self, row: MemoryRow) -> float:
         """Seconds that a row needs."""
         search = self.search if row.needs.neighbors else 0.0
         past = self.past if row.needs.reach else 0.0
-        return self.model + search + past
+        sides = sum(self.sides[name] for name in row.needs.models)
+        return self.model + search + past + sides
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class RangeReader:
     hidden_memory: HiddenMemory | None = None
     probes: Mapping[str, Probe] = field(default_factory=dict)
     memories: Mapping[type[Source], Any] = field(default_factory=dict)
+    side_models: Mapping[str, SideModel] = field(default_factory=dict)
+    """Further models that read the text, by name."""
 
     def read(
         self,
@@ -139,14 +145,23 @@ class RangeReader:
             if found is None and find is not None and searches:
                 found = find(queries, searched)
             search = watch.lap()
-        after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
+        side_hidden = dict[str, Tensor]()
+        side_states = dict[str, State]()
+        side_seconds = dict[str, float]()
+        for name, side in self.side_models.items():
+            state = carried.side_states.get(name)
+            side_hidden[name], side_states[name] = side.encode(split, start, stop, state)
+            side_seconds[name] = watch.lap()
+        after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state, side_states)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
-        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, split)
+        scored_range = ScoredRange(
+            scored, carried, places, counted, found, queries, context, split, side_hidden
+        )
         seen = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
-        return RangeResult(scored_range, after, seen, model, search, past)
+        return RangeResult(scored_range, after, seen, model, search, past, side_seconds)
 
     def read_separately(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
         """Score ranges of tokens as `read` does, each without a past; an index is searched once for
@@ -172,7 +187,12 @@ class RangeReader:
         encoder_state = (
             self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         )
-        return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
+        side_states = {
+            name: side.encode(split, start, stop, carried.side_states.get(name)).state
+            for name, side in self.side_models.items()
+            if side.carries_state
+        }
+        return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state, side_states)
 
     def of_corpus(self, corpus: Corpus) -> "RangeReader":
         """The same reader of another text, without probes; stored neighbours stay those of places."""
@@ -181,14 +201,18 @@ class RangeReader:
             queries = replace(external.encoder.reader, corpus=corpus)
             external = replace(external, encoder=replace(external.encoder, reader=queries))
         split_reader = replace(self.split_reader, corpus=corpus)
-        return replace(self, split_reader=split_reader, external=external, probes={})
+        sides = {name: side.of_corpus(corpus) for name, side in self.side_models.items()}
+        return replace(
+            self, split_reader=split_reader, external=external, side_models=sides, probes={}
+        )
 
     @property
     def carries_state(self) -> bool:
-        """Whether the model, or a separate encoder of search keys, carries a state from range to
-        range.
+        """Whether the model, a separate encoder of search keys or a side model carries a state from
+        range to range.
         """
-        return self.model.config.carries_state or self._encoder_carries_state
+        own = self.model.config.carries_state or self._encoder_carries_state
+        return own or any(side.carries_state for side in self.side_models.values())
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
         """Seconds to recompute distances from stored keys for a row; later rows reuse them."""

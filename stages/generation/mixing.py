@@ -54,12 +54,13 @@ def mixes_together(reader: MemoryReader) -> bool:
     """Whether positions of several texts can be mixed together.
 
     They cannot if memory enters hidden states, if readings want the inputs of windows, or if
-    another model makes the keys.
+    another model makes the keys or reads along.
     """
     of_range = reader.range_reader
     encoder = of_range.encoder
     own_keys = encoder is None or encoder.model is of_range.model
-    return own_keys and of_range.hidden_memory is None and not of_range.needs.window_keys
+    reads_alone = of_range.hidden_memory is None and not of_range.side_models
+    return own_keys and reads_alone and not of_range.needs.window_keys
 
 
 class MemoryMixer:

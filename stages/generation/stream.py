@@ -1,7 +1,7 @@
 """One text and its state, read range by range as an evaluation reads a split.
 
 Sessions need this where memory enters hidden states, where readings want the inputs of windows, and
-where another model makes the keys.
+where another model makes the keys or reads along.
 """
 
 from collections.abc import Sequence

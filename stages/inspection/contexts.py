@@ -64,7 +64,8 @@ class Contexts:
         """
         found = []
         for number, one in enumerate(entries):
-            carried = one.carried[row]
+            # A learned memory has entries without a place, of which nothing can be quoted.
+            carried = one.carried[row].where(one.places[row] >= 0, 0)
             if right:
                 carried = carried.where(one.values[row] == token, 0)
             heaviest, order = carried.sort(descending=True, stable=True)

@@ -49,6 +49,15 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
     return words
 
 
+def quotes(sources: Iterable[str]) -> bool:
+    """Whether entries of some of these sources can be quoted.
+
+    >>> quotes(["external"]), quotes(["decoder"])
+    (True, False)
+    """
+    return any(SOURCES.settings(source).quotes for source in sources)
+
+
 def switched_off(memory: Mapping[str, Any]) -> bool:
     """Whether a reading of a report changes nothing: its λ is 0 in every context."""
     return memory.get("lambda") == 0 and memory.get("learned") != "lambda"

@@ -5,6 +5,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import artifacts_read, language_model, memory_source
 from stages.lineage.neighbors import resolve_exclusion
@@ -92,6 +93,7 @@ def find_artifacts(
     for reading in readings or ():
         for source_settings in reading.source_settings:
             for declared_input in source_settings.inputs:
+                _require_one(declared.get(declared_input.role), declared_input, source_settings)
                 declared[declared_input.role] = declared_input, source_settings
     inputs = [memory for memory, _ in declared.values()]
     recorded = {} if report is None else report.manifest.inputs
@@ -117,8 +119,25 @@ def find_artifacts(
     for role, (known, settings) in declared.items():
         before = None if report is None or role not in recorded else report.input(role)
         search = InputSearch(store, model, read["tokens"], claimed.get(role), before)
-        read[role] = known.find(search, settings)
+        artifact = known.find(search, settings)
+        if artifact is not None:
+            read[role] = artifact
     return read
+
+
+def _require_one(
+    earlier: tuple[MemoryInput, ReadingOptions] | None,
+    declared: MemoryInput,
+    settings: ReadingOptions,
+) -> None:
+    """Raises: UsageError if two readings name different artifacts for one role."""
+    if earlier is None or not declared.named_by:
+        return
+    names = [options.value(declared.named_by) for options in (earlier[1], settings)]
+    if names[0] != names[1]:
+        raise UsageError(
+            f"--memory: two readings name {declared.named_by}={names[0]} and {names[1]}; one is read at a time."
+        )
 
 
 def resolve_memory_exclusion(

@@ -43,12 +43,14 @@ class MemoryInput(ABC):
     """Its role among the inputs of an evaluation."""
     words: ClassVar[str]
     """Its text in a sentence: `the index's text`."""
+    named_by: ClassVar[str] = ""
+    """Key of the reading that names the artifact; empty: no key does."""
     from_tokens: ClassVar[bool] = False
     """Whether it is the tokens artifact that the command names with `--tokens`."""
 
     @abstractmethod
-    def find(self, search: InputSearch, settings: ReadingOptions) -> "Artifact":
-        """The artifact for a source with these settings.
+    def find(self, search: InputSearch, settings: ReadingOptions) -> "Artifact | None":
+        """The artifact for a source with these settings; None: it can do without.
 
         Raises: ArtifactError or UsageError, with the remedy, if there is none, or if it does not
             fit the tokens.

@@ -83,6 +83,8 @@ class SourceSettings(ReadingOptions):
     """Whether it reads the datastore that the command names by an index or neighbors."""
     finds_neighbors: ClassVar[bool] = False
     """Whether its entries are neighbours, found for each token; its amount is their number."""
+    quotes: ClassVar[bool] = True
+    """Whether its entries have places in a text; a memory that was learned quotes no document."""
     inputs: ClassVar[tuple[MemoryInput, ...]] = ()
     """Artifacts that it reads besides the model, its tokens and the datastore."""
 
@@ -115,6 +117,10 @@ class SourceSettings(ReadingOptions):
     def reason_alone(self) -> str | None:
         """Reason why its reading stands alone, in words of a message; None: it need not."""
         return None
+
+    def warnings(self, read: Mapping[str, Artifact]) -> list[str]:
+        """Warnings about what an evaluation reads, by role; by default none."""
+        return []
 
     @classmethod
     def amounts(cls, read: Mapping[str, Artifact], split: str) -> Mapping[str, int]:

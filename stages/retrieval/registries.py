@@ -17,6 +17,9 @@ SOURCES = Registry(
         "external": Part.within(
             SOURCES_HERE, "external_settings:ExternalSettings", "external:ExternalSource"
         ),
+        "decoder": Part.within(
+            SOURCES_HERE, "decoder_settings:DecoderSettings", "decoder:DecoderSource"
+        ),
         "similar-pairs": Part.within(
             SOURCES_HERE,
             "similar_pairs_settings:SimilarPairsSettings",

@@ -1,6 +1,6 @@
 """Settings of readings that follow from artifacts. Free of torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stages.artifacts.artifact import Artifact
 from stages.lineage.corpus import require_key
@@ -29,6 +29,15 @@ def resolve_reading(
     # Default grids are spelled out only here, and may be too large together.
     require_few_points(reading)
     return reading
+
+
+def reading_warnings(readings: Iterable[Reading], read: Mapping[str, Artifact]) -> list[str]:
+    """Warnings of all sources of completed readings about what they read, by role."""
+    warnings = list[str]()
+    for reading in readings:
+        for settings in reading.source_settings:
+            warnings += settings.warnings(read)
+    return warnings
 
 
 def _with_comparison(reading: Reading, model: Artifact) -> Reading:

@@ -100,8 +100,8 @@ def rows_of(
 
     Three readings or more are also read without the last, without the last two, and so on, to show
     what each adds. A lone reading comes with its comparison, and a weight for each context with one
-    weight for all. A reading that leaves searches out stands alone, since any other row would need
-    all searches.
+    weight for all. A source with a control is also read with that. A reading that leaves searches
+    out stands alone, since any other row would need all searches.
 
     Args:
         readings: completed.
@@ -112,7 +112,7 @@ def rows_of(
         return ()
     sources = tuple(open_source(reading, inputs) for reading in readings)
     first = MemoryRow(sources, trained, translates)
-    rows = [first]
+    rows = [first, *_control_row(first, inputs)]
     if readings[-1].skips_searches:
         return tuple(rows)
     if len(sources) > 1:
@@ -133,6 +133,18 @@ def rows_of(
             1, replace(first, sources=(open_source(readings[0].with_tuned_weight(), inputs),))
         )
     return tuple(rows)
+
+
+def _control_row(row: MemoryRow, inputs: SourceInputs) -> list[MemoryRow]:
+    """The row with the control of each source that has one; empty: none has."""
+    controls = [source.about.control for source in row.sources]
+    if all(control is None for control in controls):
+        return []
+    sources = tuple(
+        source if control is None else open_source(control, inputs)
+        for source, control in zip(row.sources, controls, strict=True)
+    )
+    return [replace(row, sources=sources)]
 
 
 def _number(rows: Sequence[MemoryRow], place: int) -> str:

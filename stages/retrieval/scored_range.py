@@ -3,8 +3,8 @@ retrieve.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -208,6 +208,8 @@ class ScoredRange:
     context: Tensor | None = None
     split: str = ""
     """Name of the split of the range; empty: it is of no split."""
+    side_hidden: Mapping[str, Tensor] = field(default_factory=dict)
+    """Hidden states of the tokens by side models, [n, d], by the model's name."""
 
     @cached_property
     def stored_distances(self) -> "StoredDistances":

@@ -239,7 +239,8 @@ class Counting:
         memories: list[KnownText] = []
         for datastore in reads.datastores:
             memories += datastore_texts(datastore)
-        memories += input_texts({role: self.read[role] for role in reads.roles})
+        inputs = {role: self.read[role] for role in reads.roles if role in self.read}
+        memories += input_texts(inputs)
         return counted_texts(self.read["model"], memories)
 
     def _is_learned(self, split: str) -> bool:

@@ -44,6 +44,8 @@ class Needs:
     """Whether a weight reads `ScoredRange.context`: the model's confidence and entropy, and the
     token before.
     """
+    models: frozenset[str] = frozenset()
+    """Side models that read the text, by name."""
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
@@ -53,6 +55,7 @@ class Needs:
             max(self.neighbors, other.neighbors),
             self.exact | other.exact,
             self.context or other.context,
+            self.models | other.models,
         )
 
     @classmethod
@@ -106,6 +109,8 @@ class About:
     compared_with: Reading | None = None
     """The reading shown next to a lone reading for comparison: the same memory with other scores.
     """
+    control: Reading | None = None
+    """The reading that shows what its memory adds, read in its place in a row of its own."""
 
 
 @dataclass(frozen=True)

@@ -128,3 +128,15 @@ def test_positions_alone_are_never_written(tmp_path, idle):
     written = kept(states, tmp_path, 1, CarriedState(20, tokens=torch.arange(3)), idle)
     assert (written.files, written.discarded) == ({}, [])
     assert states.after("tune-1").tokens.tolist() == [0, 1, 2]
+
+
+def test_states_of_side_models_come_back_from_the_disk(tmp_path: Path) -> None:
+    sides = {"0a": {"h": torch.ones(1, 2), "memory/keys": torch.zeros(3)}, "0b": None}
+    after = CarriedState(10, {"at": torch.tensor(10)}, side_states=sides)
+    output = ShardOutput(tmp_path)
+    StateStore(tmp_path, CPU).keep(output, "tune-0", after)
+    carried, lost = StateStore(tmp_path, CPU).latest(BACKWARDS[3:])
+    assert lost == [] and carried.side_states.keys() == {"0a"}
+    assert carried.state["at"] == 10
+    for name, tensor in sides["0a"].items():
+        assert torch.equal(carried.side_states["0a"][name], tensor)

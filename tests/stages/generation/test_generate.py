@@ -12,7 +12,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.generation.generate import GenerationRequest, generate, open_writer
 from stages.generation.session import TextSession
 from stages.index import BuildIndex
-from stages.inspection.reading import MemoryReader
+from stages.inspection.reading import MemoryReader, text_log_prob
 from stages.inspection.request import Request
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -328,3 +328,21 @@ def test_what_cannot_be_read_is_refused(store, models, indexes):
     report = evaluated(store, models["transformer"], "long:size=9,theta=0.3,lambda=0.2")
     with pytest.raises(ArtifactError, match=r"evaluated model/.*, not model/"):
         writer(store, models["lstm"], report=report.reference)
+
+
+@pytest.mark.parametrize("base", ["transformer", "lstm"])
+@pytest.mark.parametrize("student", ["transformer", "lstm", "transformer-xl"])
+def test_a_decoder_reads_along_and_quotes_nothing(store, tokens, models, base, student):
+    decoder = text_model(store, tokens, BACKBONES[student], seed=9)
+    reading = f"decoder:model={decoder.reference},lambda=0.4,temperature=1.5"
+    reader = writer(store, models[base], reading)
+    wanted = GenerationRequest(prompt=PROMPT, max_tokens=11, seed=3, attribute=True)
+    written = list(generate(reader, wanted))
+
+    ids = [token.id for token in written]
+    prompt = reader.text.ids(PROMPT)
+    read = text_log_prob(reader, [*prompt, *ids]) - text_log_prob(reader, prompt)
+    assert sum(np.log(token.probability) for token in written) == pytest.approx(read, abs=1e-3)
+    for token in written:
+        assert 0 < token.attributed.memories[0] <= min(0.4, token.probability) + 1e-6
+        assert token.attributed.contexts == []
