@@ -26,6 +26,8 @@ UNASKED_DEVICE = "cuda:0"
 """The harness's default device, even on machines without a GPU."""
 MOST_TOKENS = 256
 """Number of tokens to write if a task gives none."""
+WINDOWS = ("evaluate", "hf")
+"""Windows of rolling requests: those of `memlm evaluate`, or those of the harness's own `hf`."""
 
 
 @register_model("memlm")
@@ -42,6 +44,7 @@ class MemlmLM(TemplateLM):
         store: str | None = None,
         device: str | None = None,
         seed: int = 0,
+        windows: str = "evaluate",
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
         **settings: Any,
@@ -49,12 +52,14 @@ class MemlmLM(TemplateLM):
         """Args: those of `memlm inspect`, and `seed` for tasks that sample. Requests are read one
         at a time.
 
+        `windows`: how rolling requests are cut, one of `WINDOWS`.
+
         Raises: UsageError or ArtifactError for arguments that do not fit each other.
         """
         from memlm_cli.notebook import open as open_store
 
         super().__init__()
-        known = ("ref", "store", "seed", *ReadSettings.model_fields)
+        known = ("ref", "store", "seed", "windows", *ReadSettings.model_fields)
         for name in settings:
             if name not in known:
                 raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
@@ -67,6 +72,8 @@ class MemlmLM(TemplateLM):
             ref, report=report, memory=readings, device=_device(device), **settings
         )
         self._seed = seed
+        self._windows = windows
+        self._check_windows(settings.get("stride"))
         if self._reader.loaded.text.eos_is_newline:
             raise UsageError(
                 f"{ref} reads words of lines: its <eos> is the end of a line, which no request of the harness has, so "
@@ -116,9 +123,49 @@ class MemlmLM(TemplateLM):
         from stages.inspection.reading import text_log_prob
 
         def scored(text: str) -> float:
-            return text_log_prob(self._reader.loaded, self.tok_encode(text))
+            ids = self.tok_encode(text)
+            if self._windows == "hf":
+                return self._log_prob_in_full_windows(ids)
+            return text_log_prob(self._reader.loaded, ids)
 
         return self._answered(requests, "loglikelihood_rolling", disable_tqdm, scored)
+
+    def _check_windows(self, stride: int | None) -> None:
+        """Raises: UsageError for windows that are unknown, or that the model does not read."""
+        if self._windows not in WINDOWS:
+            raise UsageError(f"windows={self._windows} is neither {' nor '.join(WINDOWS)}.")
+        if self._windows == "evaluate":
+            return
+        if self._reader.loaded.range_reader.carries_state:
+            raise UsageError(
+                "windows=hf: this model carries its state through a text and reads no windows; "
+                "leave it out."
+            )
+        if stride is not None:
+            raise UsageError(
+                "windows=hf: these windows begin `context` tokens apart; leave stride out."
+            )
+
+    def _log_prob_in_full_windows(self, ids: list[int]) -> float:
+        """Summed log-probability of a document in the windows of the harness's `hf`, in nats.
+
+        Each window is a fresh stream of `context` inputs. The last one reaches back to be full, and
+        scores only the tokens that are left.
+        """
+        from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+        from stages.inspection.reading import continuation_scores
+
+        length = self._reader.loaded.range_reader.split_reader.windows.context
+        windows = get_rolling_token_windows(ids, self.eot_token_id, length, context_len=1)
+        total = 0.0
+        for number, window in enumerate(windows):
+            context, targets = make_disjoint_window(window)
+            # The first window holds no context but `<eos>`, with which every stream begins here.
+            context = context if number else []
+            log_p, _ = continuation_scores(self._reader.loaded, context, targets)
+            total += float(log_p.sum())
+        return total
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         return self._answered(requests, "generate_until", disable_tqdm, self._written)

@@ -20,8 +20,10 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.inspection.reading import continuation_scores, text_log_prob
 from tests.cli.conftest import Memlm
+from tests.stages.pretrained.tiny import saved, tiny_tokenizer
 from tests.stages.small_text import LSTM, built_index, story, text_model, text_tokens
 
+CONTEXT = 12
 READINGS = ["external:k=5,temperature=2,lambda=0.4", "long:size=7,theta=0.5,lambda=0.1"]
 TASK = """
 task: small_last_word
@@ -105,6 +107,71 @@ def test_a_rolling_text_is_read_in_windows_of_an_evaluation(memlm: Memlm, index:
         sum(np.log(token["final"]) for token in told(memlm, index, text)), abs=1e-3
     )
     assert len(text.split()) > 2 * lm._reader.loaded.range_reader.split_reader.windows.context
+
+
+@pytest.mark.parametrize("length", [9, 12, 13, 29])
+def test_rolling_windows_of_hf_are_those_of_hf(
+    pretrained: tuple[Artifact, Path], length: int
+) -> None:
+    """Documents below one window of 12 tokens, of one, of one and a part, and of several."""
+    from lm_eval.models.huggingface import HFLM
+
+    model, folder = pretrained
+    text = "The cat sat on the mat.\n" * 9
+    theirs = HFLM(str(folder), device="cpu", dtype="float32", max_length=CONTEXT)
+    text = theirs.tokenizer.decode(theirs.tok_encode(text)[:length])
+    assert len(theirs.tok_encode(text)) == length
+    (expected,) = theirs.loglikelihood_rolling([request(text)], disable_tqdm=True)
+    (hf,) = opened(model, windows="hf").loglikelihood_rolling([request(text)], disable_tqdm=True)
+    assert hf == pytest.approx(expected, rel=1e-6)
+    (default,) = opened(model).loglikelihood_rolling([request(text)], disable_tqdm=True)
+    same_windows = length <= CONTEXT
+    assert (default == pytest.approx(expected, rel=1e-6)) == same_windows
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, Path]:
+    """A GPT-2 with random weights, which reads windows of `CONTEXT` tokens; and its folder."""
+    from transformers import PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("gpt2")
+    saved(folder, "gpt2")
+    end = "<|endoftext|>"
+    PreTrainedTokenizerFast(
+        tokenizer_object=tiny_tokenizer(), bos_token=end, eos_token=end
+    ).save_pretrained(folder)
+    text = folder / "text.txt"
+    text.write_text("The cat sat on the mat.\nThe dog sat.\n" * 20)
+    store = notebook.open(folder / "store")
+    tokens = store.run("tokenize", train=text, tokenizer=str(folder))
+    imported = store.run("import-model", str(folder), tokens.reference, segment_length=CONTEXT)
+    return Store(folder / "store").get(imported.reference), folder
+
+
+def test_windows_of_hf_need_a_model_that_reads_windows(index: Artifact) -> None:
+    with pytest.raises(UsageError, match="neither evaluate nor hf"):
+        opened(index, windows="disjoint")
+    if index.find("encoder").config["model"]["backbone"] == "lstm":
+        with pytest.raises(UsageError, match="carries its state"):
+            opened(index, windows="hf")
+    else:
+        with pytest.raises(UsageError, match="stride"):
+            opened(index, windows="hf", stride=2)
+
+
+def test_a_window_of_hf_is_a_stream_with_its_memories(
+    pretrained: tuple[Artifact, Path],
+) -> None:
+    """A cache sees the tokens of its own window: the last window's context, too."""
+    lm = opened(pretrained[0], windows="hf", memory="long:size=100,theta=0.5,lambda=0.3")
+    text = "The cat sat on the mat.\nThe dog sat on the cat"
+    ids = lm.tok_encode(text)
+    left = len(ids) - CONTEXT
+    assert 0 < left < CONTEXT
+    (rolled,) = lm.loglikelihood_rolling([request(text)], disable_tqdm=True)
+    first, _ = continuation_scores(lm._reader.loaded, [], ids[:CONTEXT])
+    last, _ = continuation_scores(lm._reader.loaded, ids[left - 1 : CONTEXT], ids[CONTEXT:])
+    assert rolled == pytest.approx(first.sum() + last.sum(), abs=1e-6)
 
 
 def test_long_texts_are_read_in_blocks(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
