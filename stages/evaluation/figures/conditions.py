@@ -10,11 +10,7 @@ POSITIONS = 100
 
 
 def checked_count(number: int, parts: int) -> int:
-    """Positions that are checked in range `number` of so many; `POSITIONS` over all.
-
-    >>> [checked_count(number, 3) for number in range(3)]
-    [33, 33, 34]
-    """
+    """Positions that are checked in range `number` of so many; `POSITIONS` over all."""
     return POSITIONS * (number + 1) // parts - POSITIONS * number // parts
 
 
