@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.comparison.settings import ComparisonSettings
+from stages.comparison.settings import SHOWN_DIGITS, ComparisonSettings
 from stages.errors import ArtifactError
 from stages.evaluation.figures.breakdown import BOUNDS, Frequencies, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
@@ -85,14 +85,26 @@ def range_bounds(number: int) -> tuple[int, int]:
     return (FIRST_RANGE << number) >> 1 if number else 0, FIRST_RANGE << number
 
 
-def largest(values: np.ndarray, most: int) -> np.ndarray:
-    """The rows with the largest values above 0, int64; earlier rows win ties.
+def most_changed(gains: np.ndarray, nll: np.ndarray, most: int) -> np.ndarray:
+    """The rows with the largest gains that a table shows as more than 0, int64.
 
-    >>> largest(np.array([0.5, -1.0, 2.0, 0.5]), most=2).tolist()
-    [2, 0]
+    Gains are equal if a table shows the same. A mixture takes the same share from every token that
+    its memory lacks, but for rounding. Of equals the first is the most probable, whose probability
+    changes most; then the earlier one.
+
+    Args:
+        gains: float64 [n], in nats.
+        nll: of the report that gives more probability, float64 [n], in nats.
+
+    >>> gains = np.array([0.2877, 0.003, 0.2876, 1.5, -2.0])
+    >>> most_changed(gains, nll=np.array([4.0, 0.1, 0.2, 2.0, 3.0]), most=3).tolist()
+    [3, 2, 0]
     """
-    above = np.flatnonzero(values > 0)
-    return above[np.argsort(-values[above], kind="stable")[:most]]
+    shown = np.round(gains, SHOWN_DIGITS)
+    rows = np.flatnonzero(shown > 0)
+    # The last key of `lexsort` counts first; rows that are equal in all keys keep their order.
+    order = np.lexsort((nll[rows], -shown[rows]))
+    return rows[order[:most]]
 
 
 def same_targets(a: TokenScores, b: TokenScores) -> np.ndarray:
@@ -170,7 +182,10 @@ def compare_tokens(
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     all_tokens, *parts = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
-    held, totals, gained = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0], pairs[0] - pairs[1]
+    held, totals = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0]
+    nll_a, nll_b = pairs
+    won = most_changed(nll_a - nll_b, nll_b, settings.most)
+    lost = most_changed(nll_b - nll_a, nll_a, settings.most)
     edges = all_tokens["interval"]
     return {
         "paired_on": "tokens",
@@ -189,10 +204,8 @@ def compare_tokens(
         if frequencies is None
         else _by_frequency(parts[number_of_ranges:], frequencies),
         "by_position": _by_position(parts[:number_of_ranges]),
-        "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
-        "most_lost": list(
-            token_rows(a, b, largest(-gained, settings.most), places, settings.around)
-        ),
+        "most_won": list(token_rows(a, b, won, places, settings.around)),
+        "most_lost": list(token_rows(a, b, lost, places, settings.around)),
     }
 
 

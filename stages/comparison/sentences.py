@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
+from stages.comparison.settings import SHOWN_DIGITS
 from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label, number
 from stages.reports.counting import AgainstCounting
@@ -161,7 +162,7 @@ def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
 def token_figures(token: Facts) -> dict[str, str]:
     """Figures of a token, by header: the difference, both probabilities, and the columns of probes."""
     figures = {
-        "nats": f"{token['difference']:+.2f}",
+        "nats": f"{token['difference']:+.{SHOWN_DIGITS}f}",
         "p(A)": f"{exp(token['log_p_a']):.2g}",
         "p(B)": f"{exp(token['log_p_b']):.2g}",
     }

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from stages.evaluation.figures.intervals import Bootstrap
 
 
+SHOWN_DIGITS = 2
+"""Decimal places of the difference of a token, in nats, where tokens are listed."""
+
+
 class ComparisonSettings(Settings):
     """Settings of a comparison."""
 
