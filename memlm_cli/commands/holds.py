@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.numbers import joined
 
 if TYPE_CHECKING:
+    from stages.artifacts.bucket import Bucket
     from stages.artifacts.store import Store
     from stages.forgetting.question import Question
     from stages.forgetting.search import Answer
@@ -61,6 +63,14 @@ def holds(
             "--copied", metavar="N", min=0, help="Fewest tokens of a copy; 0: look for none."
         ),
     ] = 50,
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            "--bucket",
+            metavar="URL",
+            help="Also look at the copies that artifacts push made there.",
+        ),
+    ] = None,
     *,
     asked: Asked,
 ) -> None:
@@ -71,13 +81,20 @@ def holds(
     if sum(given is not None for given in (names or None, text, receipt)) != 1:
         raise UsageError("Give names of documents, --text FILE, or --receipt FILE: one of them.")
     opened = asked.open_store()
+    copies = None if bucket is None else _bucket(bucket)
     with ConsoleReporter("artifacts holds") as reporter:
         if receipt is not None:
-            found = _checked_again(receipt, opened, reporter)
+            question, found = _checked_again(receipt, opened, reporter)
         else:
             from stages.forgetting.search import find_holders
 
-            found = find_holders(opened, _question(names, text, copied), reporter)
+            question = _question(names, text, copied)
+            found = find_holders(opened, question, reporter)
+        if copies is not None:
+            from stages.forgetting.bucket import held_in_bucket
+
+            there = held_in_bucket(copies, opened, question, found)
+            found = replace(found, holdings=(*found.holdings, *there))
     _show(found, opened, asked, called=text is None)
     if found.unread:
         raise ArtifactError(
@@ -100,12 +117,18 @@ def _question(names: list[str] | None, text: Path | None, copied: int) -> "Quest
     return Question(text=content, copied=copied)
 
 
-def _checked_again(path: Path, store: "Store", reporter: "Reporter") -> "Answer":
+def _bucket(url: str) -> "Bucket":
+    from stages.forgetting.bucket import open_bucket
+
+    return open_bucket(url)
+
+
+def _checked_again(path: Path, store: "Store", reporter: "Reporter") -> tuple["Question", "Answer"]:
     from stages.forgetting.receipt import Receipt, checked_again
 
     changed, found = checked_again(Receipt.read(path), store, reporter)
     changed.write(path)
-    return found
+    return changed.question, found
 
 
 # Tables and JSON

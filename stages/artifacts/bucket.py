@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stages.artifacts.durable import disk_failure
@@ -54,6 +54,12 @@ class Bucket:
                 return int(self._obstore.head(self._objects, name)["size"])
             except FileNotFoundError:
                 return None
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names of the folders right below a prefix, such as the ids below `tokens`."""
+        with self._refusals(prefix):
+            listed = self._obstore.list_with_delimiter(self._objects, prefix)
+            return [PurePosixPath(one).name for one in listed["common_prefixes"]]
 
     def read(self, name: str, most: int) -> bytes | None:
         """Content of a small object; None if it does not exist. Raises: DataError if it has more

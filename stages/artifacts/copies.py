@@ -7,6 +7,7 @@ If two users do the same work and push it, neither overwrites files of the other
 """
 
 import hashlib
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +17,7 @@ from stages.artifacts.bucket import Bucket
 from stages.artifacts.checksums import FileEntry, write_stamps
 from stages.artifacts.draft import PROGRESS, SCRATCH, Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, remove_folder
-from stages.artifacts.kinds import USED_UP
+from stages.artifacts.kinds import KINDS, USED_UP
 from stages.artifacts.lock import ATTEMPT, held
 from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest, wrong_manifest
 from stages.artifacts.references import REMOVE, WORK, advised, is_id, split_reference
@@ -63,6 +64,15 @@ class Copy:
                 f"{bucket.url}/{reference} holds {found.reference}; {_mend(reference, bucket)}."
             )
         return found
+
+    @classmethod
+    def all(cls, bucket: Bucket) -> "Iterator[Copy]":
+        """All complete copies in a bucket. Raises: ArtifactError if one is damaged."""
+        for kind in KINDS:
+            for id in sorted(filter(is_id, bucket.folders(kind))):
+                copy = cls.find(f"{kind}/{id}", bucket)
+                if copy is not None:
+                    yield copy
 
     def name(self, file: str) -> str:
         """Name of a file in the bucket."""

@@ -130,3 +130,31 @@ def test_a_receipt_that_cannot_be_written_starts_nothing(
     more = ("update-datastore", notes.datastore, "--add", notes.tokens)
     assert memlm(*more, "--receipt", tmp_path / "more.json").code == 2
     assert len(list((tmp_path / "store" / "datastore").glob("[!.]*"))) == 1
+
+
+def test_copies_in_a_bucket_are_named_also_where_the_store_has_none(
+    memlm: Memlm, notes: Notes, tmp_path: Path
+) -> None:
+    pytest.importorskip("obstore")
+    url = f"file://{tmp_path}/bucket"
+    assert memlm("artifacts", "push", notes.datastore, url).code == 0
+    asked = ("artifacts", "holds", "mary.txt", "--bucket", url)
+    lines = memlm(*asked).out.splitlines()[1:]
+    both = [notes.tokens, notes.datastore]
+    assert [line.split()[0] for line in lines] == [*both, *(f"{url}/{one}" for one in both)]
+    assert lines[0].split("text")[1] == lines[2].split("text")[1]
+
+    assert memlm("artifacts", "rm", *both).code == 0
+    elsewhere = memlm(*asked)
+    assert elsewhere.code == 1
+    held = {line.split()[0]: " ".join(line.split()[1:]) for line in elsewhere.out.splitlines()[1:]}
+    assert held == {f"{url}/{notes.tokens}": "text", f"{url}/{notes.datastore}": "made from it"}
+    assert memlm("artifacts", "holds", "nobody.txt", "--bucket", url).code == 0
+
+
+@pytest.mark.parametrize("url", ["file:///nowhere/at/all", "ftp://bucket", "s3://?"])
+def test_a_bucket_that_is_not_at_hand_is_code_2(memlm: Memlm, notes: Notes, url: str) -> None:
+    pytest.importorskip("obstore")
+    ended = memlm("artifacts", "holds", "mary.txt", "--bucket", url)
+    assert (ended.code, ended.out) == (2, "")
+    assert url[:4] in ended.err

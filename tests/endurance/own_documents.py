@@ -1,0 +1,251 @@
+"""Own documents on one's own machine: made facts and real pages, asked and continued, then half of
+them forgotten.
+
+    python -m tests.endurance.own_documents MODEL [--rooms 200] [--asked 24] [--store STORE]
+
+MODEL is a pretrained model: a folder, FILE.gguf, or hf:NAME. Nothing is trained. A document is a
+note ("The code of room 14 is 4F2A."), or a page of memlm's own documentation, which is younger than
+the model. All artifacts are made by memlm's commands. Prints a line of JSON for each way to answer:
+exact match and F1 of questions and of beginnings, by whether the document is forgotten later;
+perplexity of other notes and pages; bytes; processor seconds a token.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import memlm
+
+from stages.tasks.answers import exact, word_f1
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("compare", "evaluate", "recipes", "which-method")
+"""Pages among the documents."""
+OTHER_PAGES = {"valid": "shell", "test": "harness"}
+WINDOWS = ("--context", "256")
+KEEPERS = ("Anna Berg", "Jonas Holm", "Mira Lind", "Paul Voss", "Lena Dahl", "Omar Nasser")
+MOST_TOKENS = 8
+
+
+class Room(NamedTuple):
+    """A made fact."""
+
+    number: int
+    code: str
+    keeper: str
+
+    @property
+    def file(self) -> str:
+        return f"room-{self.number}.txt"
+
+    @property
+    def note(self) -> str:
+        return f"{self.keeper} keeps the key of room {self.number}. {self.beginning} {self.code}.\n"
+
+    @property
+    def beginning(self) -> str:
+        return f"The code of room {self.number} is"
+
+    @property
+    def question(self) -> str:
+        return f"Question: What is the code of room {self.number}?\nAnswer:"
+
+    @property
+    def retold(self) -> str:
+        """The fact in another text."""
+        return f"I asked {self.keeper} again. {self.beginning} {self.code}, as before.\n"
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether its note is among the half that is forgotten."""
+        return self.number % 2 == 1
+
+
+def rooms(count: int) -> list[Room]:
+    draw = random.Random(0)
+    return [
+        Room(number, f"{draw.randrange(16**4):04X}", draw.choice(KEEPERS))
+        for number in range(1, count + 1)
+    ]
+
+
+def write_documents(folder: Path, known: Sequence[Room]) -> list[str]:
+    """Write all documents, those that stay, and the texts to tune and to score.
+
+    Returns: names of the documents to forget.
+    """
+    documents = {room.file: room.note for room in known}
+    pages = {f"{name}.md": _page(name) for name in PAGES}
+    gone = [room.file for room in known if room.is_forgotten] + list(pages)[1::2]
+    for name, text in (documents | pages).items():
+        for place in ("all", "left"):
+            if place == "all" or name not in gone:
+                path = folder / place / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+
+    # Rooms behind the asked ones, of both halves alike.
+    for number, (split, page) in enumerate(OTHER_PAGES.items(), start=1):
+        told = "".join(room.retold for room in known[-20 * number :][:20])
+        (folder / f"{split}.txt").write_text(told + _page(page), "utf-8")
+    (folder / "gone.txt").write_text("".join(f"{name}\n" for name in gone), "utf-8")
+    (folder / "public.txt").write_text((ROOT / "LICENSE").read_text("utf-8"), "utf-8")
+    return gone
+
+
+def _page(name: str) -> str:
+    return (ROOT / f"docs/how-to/{name}.md").read_text("utf-8")
+
+
+class Store:
+    """memlm's commands on one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *arguments: object) -> str:
+        """The last line that a command writes, a reference where it makes something."""
+        words = [str(word) for word in arguments]
+        command = [sys.executable, "-m", "memlm_cli", *words, "--store", str(self.folder)]
+        finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        return finished.stdout.splitlines()[-1]
+
+    def bytes(self, *references: str) -> int:
+        """Size of some artifacts."""
+        folders = (self.folder / reference for reference in references)
+        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in files)
+
+
+class Memory(NamedTuple):
+    """A way to answer: the artifact that is read, its report, and the artifacts of its memory."""
+
+    name: str
+    source: str
+    report: str | None
+    parts: tuple[str, ...] = ()
+
+
+def memories(store: Store, model: str, tokens: str, datastore: str, exact: str) -> list[Memory]:
+    """kNN-LM, exact memory and both, each with numbers tuned on the valid split."""
+    index = store.run("build-index", datastore)
+    scoring = ("evaluate", "--tokens", tokens, *WINDOWS)
+    knn = store.run(*scoring, index, "--memory", "knn-lm")
+    alone = store.run(*scoring, model, "--memory", "exact", "--index", exact)
+    both = store.run(*scoring, index, "--memory", "knn-lm", "--memory", "exact", "--index", exact)
+    return [
+        Memory("kNN-LM", index, knn, (datastore, index)),
+        Memory("exact", model, alone, (exact,)),
+        Memory("both", index, both, (datastore, index, exact)),
+    ]
+
+
+def answered(reader: Any, prompts: Sequence[str]) -> tuple[list[str], float]:
+    """What is written behind prompts, up to the end of a sentence; and seconds a token."""
+    answers, tokens, began = [], 0, time.process_time()
+    for prompt in prompts:
+        written = ""
+        for part in reader.parts(prompt, max_tokens=MOST_TOKENS, temperature=0, stop_at_eos=True):
+            written += part
+            tokens += bool(part)
+            if any(end in written.lstrip() for end in ".\n,"):
+                break
+        answers.append(written.strip().split("\n")[0].rstrip(".,").split(".")[0])
+    return answers, (time.process_time() - began) / max(tokens, 1)
+
+
+def scores(reader: Any, prompts: Sequence[str], asked: Sequence[Room]) -> dict[str, Any]:
+    """Exact match and F1 of notes that stay, and of those that are forgotten."""
+    answers, seconds = answered(reader, prompts)
+    found: dict[str, Any] = {"seconds_a_token": round(seconds, 3)}
+    for name, forgotten in (("stays", False), ("forgotten", True)):
+        own = [
+            (answer, room)
+            for answer, room in zip(answers, asked, strict=True)
+            if room.is_forgotten == forgotten
+        ]
+        found[name] = {
+            "em": fmean(exact(answer, [room.code]) for answer, room in own),
+            "f1": fmean(word_f1(answer, [room.code]) for answer, room in own),
+        }
+    found["examples"] = answers[:2]
+    return found
+
+
+def lines(
+    store: Store, when: str, ways: Sequence[Memory], asked: Sequence[Room]
+) -> Iterator[dict[str, Any]]:
+    """A line for each way to answer."""
+    opened = memlm.open(store.folder)
+    for way in ways:
+        reader = opened.read(way.source, report=way.report, memory=None if way.report else "none")
+        line = {"when": when, "way": way.name, "bytes": store.bytes(*way.parts)}
+        if way.report is not None:
+            metrics = json.loads((store.folder / way.report / "metrics.json").read_text())
+            rows = metrics["rows"]
+            line |= {"plain": rows[0]["perplexity"], "perplexity": rows[-1]["perplexity"]}
+            line |= {"tokens": metrics["tokens"], "memories": metrics["memories"]}
+        else:
+            prompts = [room.note + room.question for room in asked]
+            line["passage"] = scores(reader, prompts, asked)
+        line["questions"] = scores(reader, [room.question for room in asked], asked)
+        line["beginnings"] = scores(reader, [room.beginning for room in asked], asked)
+        yield line
+
+
+def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count: int) -> None:
+    write_documents(folder, known)
+    public = store.run("tokenize", "--tokenizer", checkpoint, "--train", folder / "public.txt")
+    model = store.run("import-model", checkpoint, public)
+    splits = ("--valid", folder / "valid.txt", "--test", folder / "test.txt")
+
+    def tokenized(place: str) -> str:
+        return store.run("tokenize", "--tokenizer", public, "--train", folder / place, *splits)
+
+    tokens = tokenized("all")
+    building = ("build-datastore", model, "--tokens", tokens, "--reset", "document", *WINDOWS)
+    datastore = store.run(*building)
+    contexts = store.run("build-index", tokens, "--index", "exact")
+    ways = [Memory("closed book", model, None)]
+    ways += memories(store, model, tokens, datastore, contexts)
+    asked = known[:count]
+    for line in lines(store, "before", ways, asked):
+        print(json.dumps(line), flush=True)
+
+    receipt = folder / "receipt.json"
+    receipt.unlink(missing_ok=True)
+    forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", receipt)
+    left = store.run("update-datastore", datastore, *forgetting)
+    tokens_left = tokenized("left")
+    fewer = store.run("build-index", tokens_left, "--index", "exact", "--update", contexts)
+    for line in lines(store, "after", memories(store, model, tokens_left, left, fewer), asked):
+        print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("--rooms", type=int, default=200)
+    parser.add_argument("--asked", type=int, default=24)
+    parser.add_argument("--store", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(options.store or Path(folder) / "store")
+        documents = store.folder.parent / "documents"
+        shutil.rmtree(documents, ignore_errors=True)
+        table(store, options.model, documents, rooms(options.rooms), options.asked)
+
+
+if __name__ == "__main__":
+    main()
