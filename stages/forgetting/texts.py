@@ -89,13 +89,11 @@ class StoredText:
         """Numbers of the documents with one of these names, rising."""
         if not self.may_name(names):
             return []
-        ends = accumulate(run.documents for run in self.runs)
-        return [
-            number
-            for run, end in zip(self.runs, ends, strict=True)
-            if run.name in names
-            for number in range(end - run.documents, end)
-        ]
+        numbers: list[int] = []
+        for run, end in zip(self.runs, accumulate(run.documents for run in self.runs), strict=True):
+            if run.name in names:
+                numbers += range(end - run.documents, end)
+        return [number for number in numbers if number < len(self.doc_offsets) - 1]
 
     def documents_between(self, start: int, stop: int) -> range:
         """Numbers of the documents of tokens [start, stop)."""
