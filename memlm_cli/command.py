@@ -37,6 +37,22 @@ class Commands(typer.Typer):
         return registered
 
 
+def carried_out_by(target: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command whose work is the function `target`, `"module:function"`, of the same parameters.
+
+    The decorated function is its interface: options and help. The work is imported when it runs.
+    """
+
+    def declared(interface: Callable[..., None]) -> Callable[..., None]:
+        @wraps(interface)
+        def run(*arguments: Any, **options: Any) -> None:
+            load(target)(*arguments, **options)
+
+        return run
+
+    return declared
+
+
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one
     value.
