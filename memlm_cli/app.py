@@ -24,6 +24,7 @@ from memlm_cli.exit_codes import guarded
 from stages.artifacts.kinds import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import Interruption
+from stages.registry import load
 
 COMPLETION = "_MEMLM_COMPLETE"
 """Environment variable that a shell sets to ask for completions."""
@@ -100,9 +101,7 @@ class AllCommands(TyperGroup):
         if name not in WITHOUT_STAGE:
             if self.lists:
                 return _summary(COMMANDS[name].summary)
-            from memlm_cli.commands.stage import stage_command
-
-            return stage_command(name)
+            return load("memlm_cli.commands.stage:stage_command")(name)
         module, _, function = MODULES.get(name, name).partition(":")
         holds = import_module(f"memlm_cli.commands.{module}")
         if hasattr(holds, "app"):

@@ -3,20 +3,17 @@
 import atexit
 import gc
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import typer
 
 from memlm_cli.options import Asked, Common, OptionsOf, parameters_of
 from memlm_cli.progress import telling
-from stages.errors import UsageError
 from stages.registry import load
-
-SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
-"""The name of a setting at the beginning of an error message."""
 
 SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
 """Parameters that receive several options as one value, and the class of that value."""
@@ -64,7 +61,7 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         for mark in getattr(p.annotation, "__metadata__", ())
         if isinstance(mark, OptionsOf)
     }
-    groups = {name: _options_of(mark) for name, mark in marks.items()}
+    groups = {name: _option_groups().group_parameters(mark.target) for name, mark in marks.items()}
     common = next((name for name in SHARED if name in own), "")
     shared = parameters_of(SHARED[common]) if common else []
     parsed = inspect.Parameter("parsed", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -87,7 +84,8 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         atexit.unregister(gc.collect)
         atexit.register(gc.collect)
         for name, group in groups.items():
-            values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
+            given = {p.name: values.pop(p.name) for p in group}
+            values[name] = _option_groups().grouped(marks[name].target, given)
         if common:
             given = {p.name: values.pop(p.name) for p in shared}
             values[common] = SHARED[common](**given)
@@ -98,31 +96,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _options_of(group: OptionsOf) -> list[inspect.Parameter]:
-    from memlm_cli.commands.stage import option_parameter
-    from pipelines.options import options_of
-
-    return [option_parameter(option) for option in options_of(load(group.target)).values()]
-
-
-def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
-    """The settings of a group, from values of its options. Raises: UsageError for invalid values."""
-    from pipelines.options import options_of
-    from pipelines.settings import nested
-    from stages.validation import validated
-
-    options = options_of(load(group.target))
-    typed = {name: value for name, value in given.items() if value is not None}
-    values = nested(
-        {options[name].setting: options[name].value(value) for name, value in typed.items()}
-    )
-    try:
-        return validated(load(group.target), values)
-    except UsageError as error:
-        flags = {name: option.flag for name, option in options.items()}
-        raise UsageError(
-            SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))
-        ) from None
+def _option_groups() -> ModuleType:
+    """The module of options of settings, imported only for a command that has some."""
+    return import_module("memlm_cli.setting_options")
 
 
 def words_of(context: typer.Context) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from memlm_cli.app import check_origin
 from memlm_cli.arguments import tell_outcome
-from memlm_cli.commands.stage import prepare, run_stage
 from memlm_cli.options import Common
 from memlm_cli.progress import telling
+from memlm_cli.work.stage import prepare, run_stage
 from stages.artifacts.executors.processes import end_if_imported
 from stages.artifacts.kinds import COMMANDS
 from stages.artifacts.references import DEFAULT_STORE

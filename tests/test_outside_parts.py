@@ -232,7 +232,7 @@ class HeldConfig(LmConfig):
 METHODS.targets["held"] = Part("my_methods:HeldConfig", "stages.methods.lm:LanguageModeling")
 '''
 ASK = """
-from memlm_cli.commands.stage import prepare
+from memlm_cli.work.stage import prepare
 from memlm_cli.options import Common
 from pipelines.options import command_words, options_of
 from stages.training.config import TrainConfig

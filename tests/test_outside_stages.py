@@ -240,7 +240,7 @@ def test_a_terminal_and_a_page_show_its_figures(
     assert facts(artifact) == f"pairs {artifact.metrics['pairs']}, repeats 0"
     assert reference in memlm("artifacts", "list", "counts").out
     assert json.loads(memlm("artifacts", "show", reference).out)["stage"] == COMMAND
-    monkeypatch.setattr("memlm_cli.commands.artifacts.answers_on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.work.artifacts.answers_on_terminal", lambda: True)
     shown = memlm("artifacts", "show", reference).out
     assert f"memlm {COMMAND} {tokens}" in shown and "repeats" in shown
 

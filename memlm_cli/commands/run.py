@@ -1,30 +1,17 @@
 """`memlm run`, and functions that show or run a recipe, also for `memlm try`."""
 
-import json
-import re
-import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.commands.plan import require_fit, show_estimates
-from memlm_cli.console import answer, on_terminal, say
-from memlm_cli.exit_codes import resumable
+from memlm_cli.command import carried_out_by
 from memlm_cli.options import Common
-from memlm_cli.progress import ConsoleReporter
-from memlm_cli.tables import answer_table
-from stages.artifacts.references import store_words
-from stages.numbers import duration
-
-if TYPE_CHECKING:
-    from pipelines.recipe import Recipe
-    from pipelines.run import Result
-
 
 FileList = list[str] | None
 
 
+@carried_out_by("memlm_cli.work.run:run")
 def run(
     recipe: Annotated[
         str,
@@ -63,139 +50,3 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
-    from memlm_cli.arguments import given_settings, publish_name, reference_line
-    from memlm_cli.results.show import tell_rest
-    from pipelines.estimates import tasks_of
-    from pipelines.recipe import find_recipe, load_recipe
-
-    files = {
-        "train": train or (),
-        "valid": valid or (),
-        "test": test or (),
-        "pretrained": pretrained or (),
-    }
-    loaded = as_asked(
-        load_recipe(find_recipe(recipe), files, given_settings(common, {})), seeds, common
-    )
-    if common.plan:
-        return show_estimates(tasks_of(loaded), common, loaded.takes)
-    if dry_run:
-        return show_plan(loaded, common)
-    results = run_all(loaded, common)
-    last = results[-1]
-    show_again(last, common)
-    show_groups(results)
-    tell_rest(last.artifact, verbose=common.verbose)
-    publish_name(common, last.artifact)
-    answer(reference_line(last.artifact, last.status, common))
-
-
-CONFIDENCE = 0.95
-"""Confidence of the intervals over seeds."""
-
-
-def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
-    """A recipe in the requested precision, repeated for each value of its sweep and each seed."""
-    from pipelines.variants import varied
-
-    if common.precision:
-        recipe = recipe.with_precision(common.precision)
-    return varied(recipe, seeds)
-
-
-def show_plan(recipe: "Recipe", common: Common) -> None:
-    """Print on stdout which stages of a recipe are done, which would run, and why."""
-    from pipelines.estimates import estimates, tasks_of
-    from pipelines.recipe import require_named
-    from stages.reporting import Silent
-
-    if recipe.description:
-        say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
-    store = common.open_store()
-    require_named(recipe, store)
-    found = estimates(tasks_of(recipe), store, common.execution(Silent()), sizes=False)
-    rows = [(one.name, one.command, one.state == "done", one.why, one.reference) for one in found]
-    if common.json:
-        fields = ("stage", "command", "done", "why", "reference")
-        answer(json.dumps([dict(zip(fields, row, strict=True)) for row in rows]))
-        return
-    shown = [
-        (name, command, "done" if done else "would run", why, ref or "")
-        for name, command, done, why, ref in rows
-    ]
-    answer_table(("stage", "command", "state", "why", "artifact"), shown)
-
-
-def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
-    """Run a recipe's stages; `--verbose` shows the result of each.
-
-    Args:
-        commands: whether the command of each stage is shown before it runs.
-    Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the
-    stages.
-    """
-    from memlm_cli.results.show import show_result
-    from pipelines.estimates import tasks_of
-    from pipelines.run import run_recipe
-    from stages.reporting import Silent
-
-    def begins(command: tuple[str, ...]) -> None:
-        if commands:
-            device = [] if common.device == "auto" else ["--device", common.device]
-            say(f"\n$ {shlex.join(['memlm', *command, *device, *store_words(common.store)])}")
-
-    require_fit(tasks_of(recipe), common)
-    results: list[Result] = []
-    *_, last = recipe.stages
-    with resumable():
-        for result in run_recipe(
-            recipe, common.open_store(), common.execution(Silent()), ConsoleReporter, begins
-        ):
-            results.append(result)
-            say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
-            if result.status != "cached" and result.name != last and common.verbose:
-                show_result(result.artifact, named=True, verbose=True)
-    return results
-
-
-def show_again(result: "Result", common: Common) -> None:
-    """Show the tables of a stage, titled with the seed or other variant: `report/…, seed 2`."""
-    from memlm_cli.results.show import show_result
-
-    variant = result.name.partition("[")[2].removesuffix("]")
-    show_result(
-        result.artifact,
-        variant=variant.replace("=", " ").replace(",", ", "),
-        verbose=common.verbose,
-    )
-
-
-def show_groups(results: "list[Result]") -> None:
-    """Show means over seeds, and the values of a sweep side by side: one table for each scored
-    text.
-    """
-    from memlm_cli.results.groups import groups_text
-    from stages.evaluation.figures.seed_groups import compare_groups
-
-    tables: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        if "[" in result.name and result.artifact.kind == "report":
-            text = result.name.partition("[")[0], result.artifact.input("tokens").reference
-            tables.setdefault(text, []).append(result)
-    for (name, _), varied in tables.items():
-        names = {result.reference: result.name for result in varied}
-        found = compare_groups([result.artifact for result in varied], CONFIDENCE)
-        firsts = [names[group["reports"][0]] for group in found["groups"]]
-        labels = [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
-        say(
-            f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}",
-            styled=True,
-        )
-
-
-def took(result: "Result") -> str:
-    """The time that an artifact took to make, by its manifest; or that of this run, if some of it
-    was done before.
-    """
-    whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
-    return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]

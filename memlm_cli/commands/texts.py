@@ -1,46 +1,21 @@
 """Commands that read texts with a model and its memories: `memlm inspect`, `generate` and
-`translate`.
-"""
+`translate`."""
 
-import json
-import sys
-from collections.abc import Iterator
-from dataclasses import asdict
-from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answer_part, answers_on_terminal, say, write_html
-from memlm_cli.inspection_text import (
-    inspected_text,
-    memory_lines,
-    place_of,
-    shown,
-    source_line,
-    text_around,
-)
+from memlm_cli.command import carried_out_by
 from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
-from memlm_cli.progress import not_working
-from stages.errors import DataError, UsageError
-from stages.numbers import number
 
 if TYPE_CHECKING:
-    from stages.artifacts.store import Store
     from stages.generation import GenerationRequest
-    from stages.generation.generate import GeneratedToken
-    from stages.generation.translate import TranslatedToken
-    from stages.inspection.reading import MemoryReader
-    from stages.inspection.settings import PassageSettings, Request
-    from stages.text.excerpt import TextStream
+    from stages.inspection.settings import PassageSettings
     from stages.translation.settings import TranslationRequest
 
-LENGTH = 32
-"""Default number of tokens in a passage."""
 
-
+@carried_out_by("memlm_cli.work.texts:inspect")
 def inspect(
     source: ReadArgument = None,
     tokens: Annotated[
@@ -60,79 +35,9 @@ def inspect(
     """Show a passage token by token: what predicted each token, and from which contexts of the
     corpus.
     """
-    from memlm_cli.arguments import read_question
-    from stages.inspection.inspect import inspect_split, inspect_text
-    from stages.inspection.page import page
-    from stages.inspection.settings import Request
-    from stages.web import check_page_file
-
-    opened = asked.open_store()
-    if source not in (None, "-"):
-        opened.locate(source)
-    which.check()
-    if which.select is not None and reading.report is None:
-        raise UsageError(
-            "--select chooses by the token scores of an evaluation: name it with --report."
-        )
-    if html is not None:
-        check_page_file("--html", html)
-    request = Request(
-        source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading)
-    )
-    if which.select is not None:
-        _show_selected(request, opened, which, html, asked.json)
-        return
-    if which.text is not None:
-        found = inspect_text(request, opened, which.text, which.contexts)
-    else:
-        assert which.position is not None
-        split, length = which.split or "test", which.length or LENGTH
-        found = inspect_split(request, opened, split, which.position, length, which.contexts)
-    if html is not None:
-        write_html("inspect", html, page(found))
-    text = (
-        json.dumps(found.to_json())
-        if asked.json
-        else inspected_text(found, terminal=answers_on_terminal())
-    )
-    answer(text, styled=True)
 
 
-def _show_selected(
-    request: "Request", store: "Store", which: "PassageSettings", html: Path | None, as_json: bool
-) -> None:
-    """Show the passages that a report selects, one after the other."""
-    from stages.inspection.inspect import inspect_passages
-    from stages.inspection.page import ChosenPassage, choose_passages, page_of_passages
-
-    report, kinds = store.get(request.report or "", "report"), which.select or ()
-    chosen = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)
-    if not chosen:
-        raise UsageError(
-            f"{report.reference} has no passage that --select {','.join(kinds)} asks for."
-        )
-    places = [(one.start, one.stop) for one in chosen]
-    found = inspect_passages(request, store, str(report.config["split"]), places, which.contexts)
-    shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
-    if html is not None:
-        write_html("inspect", html, page_of_passages(shown, report.reference))
-    if as_json:
-        answer(
-            json.dumps(
-                [
-                    {"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()}
-                    for one in shown
-                ]
-            )
-        )
-    else:
-        parts = [
-            f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}"
-            for one in shown
-        ]
-        answer("\n\n".join(parts), styled=True)
-
-
+@carried_out_by("memlm_cli.work.texts:generate")
 def generate(
     source: ReadArgument = None,
     *,
@@ -141,110 +46,9 @@ def generate(
     asked: Asked,
 ) -> None:
     """Write text with a model and its memories; stdout gets only the text, token by token."""
-    from memlm_cli.arguments import read_question, require_text
-    from stages.generation.generate import generate as written_tokens
-    from stages.generation.generate import open_writer
-    from stages.inspection.settings import Request
-
-    require_text("--prompt", wanted.prompt)
-    opened = asked.open_store()
-    request = Request(source=read_question(source, reading.report, opened), **dict(reading))
-    reader = open_writer(request, opened, wanted.draft)
-    for line in memory_lines(reader.memories):
-        say(f"generate: {line}")
-    _write_text(reader, written_tokens(reader, wanted), wanted, asked.json)
 
 
-def _write_text(
-    reader: "MemoryReader",
-    tokens: Iterator["GeneratedToken"],
-    wanted: "GenerationRequest",
-    as_json: bool,
-) -> None:
-    """Write the text as it is generated, then its sources; or everything as one JSON object."""
-    from stages.text.excerpt import TextStream
-
-    text = TextStream(reader.text)
-    generated: list[GeneratedToken] = []
-    if as_json:
-        generated = list(tokens)
-        pieces = [text.add(token.id) for token in generated]
-        answer(
-            json.dumps(_generated(reader, wanted.prompt, "".join(pieces) + text.end(), generated))
-        )
-    elif _stream_tokens(text, tokens, generated):
-        for token in generated:
-            if token.attributed is not None:
-                answer(_attributed_token(reader, token))
-    if wanted.draft != "none" and generated:
-        written, right = len(generated), sum(token.drafted for token in generated)
-        say(
-            f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading"
-        )
-
-
-def _stream_tokens(
-    text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]
-) -> bool:
-    """Write tokens as they come, note them in `generated`, and end the last line; returns whether
-    anyone reads.
-    """
-    try:
-        for token in tokens:
-            generated.append(token)
-            if not answer_part(text.add(token.id)):
-                return False
-    except KeyboardInterrupt:
-        answer_part("\n")
-        raise
-    return answer_part(text.end() + "\n")
-
-
-def _generated(
-    reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]
-) -> dict[str, Any]:
-    from stages.inspection.contexts import named
-
-    memory = reader.range_reader.hidden_memory
-    tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]
-    for token in tokens:
-        if token["attributed"] is not None:
-            token["attributed"] = named(
-                token["attributed"], None if memory is None else memory.name
-            )
-    return {
-        "model": reader.read["model"].reference,
-        "prompt": prompt,
-        "text": text,
-        "memories": reader.memories,
-        "tokens": tokens,
-    }
-
-
-def _attributed_token(reader: "MemoryReader", token: "GeneratedToken") -> str:
-    """A token with its probability and the memories behind it; below, the contexts with most
-    weight.
-    """
-    from stages.retrieval.hyperparameters import memory_words
-
-    assert token.attributed is not None
-    given, label = token.attributed.memories, reader.text.label(token.id)
-    parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
-    words = memory_words(memory["sources"] for memory in reader.memories)
-    parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
-    head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
-    contexts = [
-        f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts
-    ]
-    memory = reader.range_reader.hidden_memory
-    entering = "" if memory is None else memory.name
-    contexts += [
-        f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}"
-        for one in token.attributed.entered
-    ]
-    return "\n".join([head, *contexts])
-
-
+@carried_out_by("memlm_cli.work.texts:translate")
 def translate(
     source: Annotated[
         str,
@@ -262,59 +66,3 @@ def translate(
     asked: Asked,
 ) -> None:
     """Translate lines with a model and its memories: each input line gives one output line."""
-    from memlm_cli.arguments import require_text
-    from stages.generation.translate import open_line_translator
-    from stages.inspection.settings import Request
-
-    if source == "-":
-        raise UsageError("Standard input is the text: name the model or index as an argument.")
-    if wanted.text is not None:
-        require_text("--text", wanted.text)
-    opened = asked.open_store()
-    translator = open_line_translator(
-        Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted
-    )
-    for line in memory_lines(translator.reader.memories):
-        say(f"translate: {line}")
-    lines = _Lines() if wanted.text is None else wanted.text.split("\n")
-    for one in translator.translate(lines, wanted.attribute):
-        if asked.json:
-            tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
-            answer(json.dumps(one._asdict() | {"tokens": tokens}, ensure_ascii=False))
-        elif not answer_part(one.text + "\n"):
-            return
-        elif one.tokens:
-            for token in one.tokens:
-                answer(_translated_token(token))
-    if isinstance(lines, _Lines) and lines.error is not None:
-        raise lines.error
-
-
-class _Lines:
-    """Lines of stdin without line ends. The error of a line that is not UTF-8 waits until earlier
-    lines are out.
-    """
-
-    error: DataError | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        for place in count(1):
-            with not_working():
-                line = sys.stdin.buffer.readline()
-            if not line:
-                return
-            try:
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError as error:
-                where = f"Line {place:,} of standard input"
-                self.error = DataError(f"{where} is no UTF-8 (byte {error.start + 1} of it).")
-                return
-
-
-def _translated_token(token: "TranslatedToken") -> str:
-    """A token, its probability with and without memory, and the pair with the largest weight."""
-    head = f"  {shown(token.text)}  {number(token.probability)} (model {number(token.model)})"
-    if token.pair is None:
-        return head
-    source = "" if token.pair["source"] is None else f"{shown(token.pair['source'])} -> "
-    return f"{head}  pair {token.pair['pair']:,}: {source}{shown(token.pair['target'])}"

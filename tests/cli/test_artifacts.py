@@ -90,7 +90,7 @@ def test_show_is_a_few_lines_on_a_terminal(
     memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = memlm("evaluate", made.model, "--split", "train").reference
-    monkeypatch.setattr("memlm_cli.commands.artifacts.answers_on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.work.artifacts.answers_on_terminal", lambda: True)
     for reference in (made.tokens, made.model, made.datastore, report):
         shown = memlm("artifacts", "show", reference)
         assert shown.code == 0 and reference in shown.out and "memlm" in shown.out
@@ -161,7 +161,7 @@ def test_verify_shows_how_many_bytes_it_has_read(
     memlm: Memlm, store: Store, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr("memlm_cli.commands.artifacts.MEGABYTE", 1)
+    monkeypatch.setattr("memlm_cli.work.artifacts.MEGABYTE", 1)
     monkeypatch.setattr("stages.artifacts.checksums.BLOCK", 100)
     ended = memlm("artifacts", "verify", made.tokens, made.model)
     total = sum(store.open(reference).manifest.bytes for reference in (made.tokens, made.model))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli.commands.compare import comparison_text
+from memlm_cli.work.compare import comparison_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm, largest_file

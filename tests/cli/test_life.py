@@ -49,14 +49,14 @@ ARTIFACTS = "stages.artifacts.store.Store.artifacts"
 COMMANDS = {
     "try": Watched(
         "{text} --no-open",
-        ("stages.text.survey.count_lines", "stages.training.speed.training_speed"),
+        ("memlm_cli.work.try_text.count_lines", "memlm_cli.work.try_text.training_speed"),
     ),
     "tokenize": Watched(
         "--train {text}",
         (
             MAKING,
             "stages.tokenization.spooling.chosen_tokenizer",
-            "memlm_cli.arguments.publish_name",
+            "memlm_cli.work.stage.publish_name",
             RESULT,
         ),
     ),
@@ -89,18 +89,18 @@ COMMANDS = {
     ),
     "report": Watched(
         "{report} --output {folder}/a.html",
-        ("stages.pages.lineage.find_reports", "stages.pages.page._page"),
+        ("memlm_cli.work.report.find_reports", "stages.pages.page._page"),
     ),
     "compare": Watched(
         "{report} {other} --html {folder}/b.html",
-        ("stages.comparison.compare.compare", "stages.comparison.page.page"),
+        ("memlm_cli.work.compare.compare_reports", "memlm_cli.work.compare.page"),
     ),
     "inspect": Watched(
         "{index} --text the --memory external:k=2,lambda=0.2 --html {folder}/c.html",
         (
             "stages.inspection.inspect.find",
             "stages.inspection.reading.open_range_reader",
-            "stages.inspection.page.page",
+            "memlm_cli.work.texts.page",
         ),
     ),
     "generate": Watched(
@@ -122,19 +122,19 @@ COMMANDS = {
     ),
     "run": Watched(
         "{recipe}",
-        ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.commands.run.show_again"),
+        ("memlm_cli.work.run.find_recipe", PLANNING, MAKING, "memlm_cli.work.run.show_again"),
     ),
-    "plan": Watched("train {tokens}", (PLANNING, "pipelines.estimates.fits")),
-    "recipes": Watched("", ("pipelines.recipe.read_recipe",)),
-    "artifacts list": Watched("", (ARTIFACTS, "stages.artifacts.garbage.unfinished")),
+    "plan": Watched("train {tokens}", (PLANNING, "memlm_cli.work.plan.fits")),
+    "recipes": Watched("", ("memlm_cli.work.listings.read_recipe",)),
+    "artifacts list": Watched("", (ARTIFACTS, "memlm_cli.work.artifacts.unfinished")),
     "artifacts show": Watched("{model}", ("stages.artifacts.store.Store.get",)),
     "artifacts verify": Watched("{model}", ("stages.artifacts.store.Store.check_files",)),
     "artifacts graph": Watched("", (ARTIFACTS,)),
     "artifacts rm": Watched(
-        "{report}", ("stages.artifacts.garbage.folder_bytes", "stages.artifacts.store.Store.remove")
+        "{report}", ("memlm_cli.work.artifacts.folder_bytes", "stages.artifacts.store.Store.remove")
     ),
     "artifacts gc": Watched(
-        "", ("stages.artifacts.garbage.find_garbage", "stages.artifacts.garbage.remove_garbage")
+        "", ("memlm_cli.work.artifacts.find_garbage", "memlm_cli.work.artifacts.remove_garbage")
     ),
     "artifacts push": Watched(
         "{model} file://{folder}/bucket",
@@ -144,7 +144,7 @@ COMMANDS = {
         "model/0123456789ab file://{folder}/bucket",
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
-    "presets": Watched("", ("stages.training.presets.preset_names",)),
+    "presets": Watched("", ("memlm_cli.work.listings.preset_names",)),
     "doctor": Watched(
         "", ("memlm_cli.commands.doctor.import_module", "memlm_cli.commands.doctor.dependencies")
     ),

@@ -24,7 +24,7 @@ def test_each_recipe_has_a_line_with_its_time_and_hardware(memlm: Memlm) -> None
 def test_a_terminal_is_not_told_the_usual_files_in_every_line(
     memlm: Memlm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlm_cli.commands.listings.answers_on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.work.listings.answers_on_terminal", lambda: True)
     ended = memlm("recipes")
     assert ended.err.count("--train --valid --test") == 1
     # unlike the usual ones

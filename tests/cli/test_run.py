@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.commands.run import took
+from memlm_cli.work.run import took
 from tests.cli.conftest import Memlm
 from tests.pipelines.conftest import RECIPE
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli.commands.try_text import _say_of_time_left
+from memlm_cli.work.try_text import _say_of_time_left
 from pipelines.recipe import load_recipe
 from stages.machine import usable_cores
 from tests.cli.conftest import Memlm
@@ -55,8 +55,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     }.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
-    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 0.0)
-    monkeypatch.setattr("memlm_cli.commands.try_text.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("memlm_cli.work.try_text.system_load", lambda: 0.0)
+    monkeypatch.setattr("memlm_cli.work.try_text.time.monotonic", lambda: 0.0)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
 
 
@@ -124,7 +124,7 @@ def test_the_page_is_opened_at_a_terminal_with_a_display(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
-    monkeypatch.setattr("memlm_cli.commands.try_text.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.work.try_text.on_terminal", lambda: True)
     monkeypatch.setattr("sys.platform", "linux")
     arguments = ["try", book, "--minutes", 0.3, "--output", "page.html", *QUICK[:2]]
     for display, more in ((":0", []), (":0", ["--no-open"]), ("", [])):
@@ -356,7 +356,7 @@ def test_a_busy_machine_is_said_to_be_one(
     planned = ["try", book, "--minutes", 2, "--dry-run"]
     memlm(*planned)
     quiet = memlm(*planned).err.splitlines()
-    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 1.5 + usable_cores())
+    monkeypatch.setattr("memlm_cli.work.try_text.system_load", lambda: 1.5 + usable_cores())
     (more,) = set(memlm(*planned).err.splitlines()) - set(quiet)
     assert f"{1.5 + usable_cores()}" in more
 
@@ -443,7 +443,7 @@ def test_a_text_that_is_too_small_is_told_at_once(
 def test_a_small_file_that_is_no_text_is_said_to_be_none(
     memlm: Memlm, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 1.5 + usable_cores())
+    monkeypatch.setattr("memlm_cli.work.try_text.system_load", lambda: 1.5 + usable_cores())
     (tmp_path / "small.txt").write_bytes(data)
     ended = memlm("try", tmp_path / "small.txt")
     assert ended.code == 3 and "bytes" not in ended.err and "small.txt" in ended.err

@@ -1,15 +1,14 @@
 """`update-datastore --receipt`: what held the documents that were forgotten, and what remains."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memlm_cli.console import say
 from memlm_cli.progress import ConsoleReporter
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
 from stages.errors import UsageError
-
-if TYPE_CHECKING:
-    from stages.artifacts.artifact import Artifact
-    from stages.artifacts.store import Store
+from stages.forgetting.receipt import receipt_of, require_receipt_file
 
 COMMAND = "update-datastore"
 
@@ -21,15 +20,11 @@ def require_receipt(path: Path, config: Any) -> None:
     """
     if not config.forget:
         raise UsageError("--receipt is of documents that are forgotten: name some with --forget.")
-    from stages.forgetting.receipt import require_receipt_file
-
     require_receipt_file(path)
 
 
-def write_receipt(path: Path, datastore: "Artifact", store: "Store") -> None:
+def write_receipt(path: Path, datastore: Artifact, store: Store) -> None:
     """Write the receipt of a datastore that forgot documents, and say what remains."""
-    from stages.forgetting.receipt import receipt_of
-
     with ConsoleReporter(COMMAND) as reporter:
         receipt = receipt_of(datastore, store, reporter)
     receipt.write(path)

@@ -1,0 +1,1 @@
+"""Work of commands, imported when they run: `memlm --help` needs their options alone."""

@@ -1,0 +1,184 @@
+"""Work of `memlm artifacts holds`: who still holds a document."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from memlm_cli.console import answer, say
+from memlm_cli.options import Asked
+from memlm_cli.progress import ConsoleReporter
+from memlm_cli.tables import answer_table
+from stages.artifacts.bucket import Bucket
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, UsageError
+from stages.forgetting.bucket import held_in_bucket, open_bucket
+from stages.forgetting.question import Question, named, read_text
+from stages.forgetting.receipt import Receipt, checked_again
+from stages.forgetting.search import Answer, find_holders
+from stages.forgetting.spans import Holding, Span, spelled
+from stages.numbers import joined
+from stages.reporting import Reporter
+
+HELD = 1
+"""Exit code if somebody holds the document."""
+SHOWN = 3
+"""Documents with copies that are named."""
+WORDS = {
+    "learned": "learned from it, cannot forget",
+    "quoted": "quotes it",
+    "vocabulary": "learned its vocabulary from it",
+    "derived": "made from it",
+    "unfinished": "interrupted work, may hold it",
+}
+"""How an artifact holds a document, in words for a table."""
+
+
+def holds(
+    names: list[str] | None,
+    text: Path | None,
+    receipt: Path | None,
+    copied: int,
+    bucket: str | None,
+    *,
+    asked: Asked,
+) -> None:
+    """Carry out `memlm artifacts holds`."""
+    if sum(given is not None for given in (names or None, text, receipt)) != 1:
+        raise UsageError("Give names of documents, --text FILE, or --receipt FILE: one of them.")
+    opened = asked.open_store()
+    copies = None if bucket is None else _bucket(bucket)
+    with ConsoleReporter("artifacts holds") as reporter:
+        if receipt is not None:
+            question, found = _checked_again(receipt, opened, reporter)
+        else:
+            question = _question(names, text, copied)
+            found = find_holders(opened, question, reporter)
+        if copies is not None:
+            there = held_in_bucket(copies, opened, question, found)
+            found = replace(found, holdings=(*found.holdings, *there))
+    _show(found, opened, asked, called=text is None)
+    if found.unread:
+        raise ArtifactError(
+            f"{joined(list(found.unread))} could not be looked at, and may hold it, too."
+        )
+    if found.holdings:
+        raise typer.Exit(HELD)
+
+
+def _question(names: list[str] | None, text: Path | None, copied: int) -> Question:
+    if text is None:
+        return Question(names=named(names or ()), copied=copied)
+    content = read_text(text, "the text that is looked for")
+    if not content.strip():
+        raise UsageError(f"{text} is empty: there is nothing to look for.")
+    if not copied:
+        raise UsageError("--text finds copies alone: leave --copied 0 out.")
+    return Question(text=content, copied=copied)
+
+
+def _bucket(url: str) -> Bucket:
+    return open_bucket(url)
+
+
+def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[Question, Answer]:
+    changed, found = checked_again(Receipt.read(path), store, reporter)
+    changed.write(path)
+    return changed.question, found
+
+
+def _show(found: Answer, store: Store, asked: Asked, *, called: bool) -> None:
+    """Print an answer; `called`: documents were asked for by name."""
+    names = _names(store)
+    if asked.json:
+        answer(json.dumps(_as_json(found, names)))
+    elif found.holdings:
+        rows = [_row(holding, names, called=called) for holding in found.holdings]
+        answer_table(("artifact", "name", "holds", "where"), rows)
+    for reason in found.unread.values():
+        say(reason)
+    for line in _remarks(found, store):
+        say(line)
+
+
+def _row(
+    holding: Holding, names: dict[str, list[str]], *, called: bool
+) -> tuple[str, str, str, str]:
+    way = WORDS.get(holding.way, str(holding.way))
+    rows = spelled(holding.own)
+    if rows and not called:
+        rows += f" ({_documents(holding.own)})"
+    copies = f"the same text in {_documents(holding.copies)}" if holding.copies else ""
+    where = "; ".join(filter(None, (rows, ", ".join(holding.files), copies)))
+    return holding.reference, ", ".join(names.get(holding.reference, ())), way, where
+
+
+def _documents(spans: Sequence[Span]) -> str:
+    """`anna.txt`, the documents with most of the text first."""
+    rows: dict[str, int] = {}
+    for span in spans:
+        name = span.document or "a document without a name"
+        rows[name] = rows.get(name, 0) + span.rows
+    documents = sorted(rows, key=lambda name: (-rows[name], name))
+    more = f" and {len(documents) - SHOWN:,} more" if len(documents) > SHOWN else ""
+    return ", ".join(documents[:SHOWN]) + more
+
+
+def _remarks(found: Answer, store: Store) -> Iterator[str]:
+    """Sentences about an answer."""
+    if not found.holdings:
+        if not found.unread:
+            yield f"nobody in {store.root} holds it"
+        if found.alike:
+            yield f"no document has that name; did you mean {' or '.join(map(repr, found.alike))}?"
+        return
+    if any(holding.way == "learned" for holding in found.holdings):
+        yield "what was learned from a text cannot be taken out: train anew without it"
+    if any(holding.copies for holding in found.holdings):
+        yield f"other documents have the same text ({_copied(found)}): forget them, too"
+
+
+def _copied(found: Answer) -> str:
+    """`212 tokens of anna.txt`: the longest copy among the texts of the store."""
+    copies = [
+        span for holding in found.holdings if holding.way == "text" for span in holding.copies
+    ]
+    copies = copies or [span for holding in found.holdings for span in holding.copies]
+    longest = max(copies, key=lambda span: span.rows)
+    name = longest.document or "a document without a name"
+    return f"{_counted(longest.rows, 'token')} of {name}"
+
+
+def _as_json(found: Answer, names: dict[str, list[str]]) -> dict[str, Any]:
+    return {
+        "holders": [
+            {
+                "reference": holding.reference,
+                "names": names.get(holding.reference, []),
+                "digest": holding.digest,
+                "way": holding.way,
+                "spans": [span._asdict() for span in holding.spans],
+                "files": list(holding.files),
+            }
+            for holding in found.holdings
+        ],
+        "unread": found.unread,
+        "tokens_searched": found.tokens,
+    }
+
+
+def _names(store: Store) -> dict[str, list[str]]:
+    """Names of artifacts, by reference."""
+    names: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for name, id in store.names(kind).items():
+            names.setdefault(f"{kind}/{id}", []).append(name)
+    return names
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
