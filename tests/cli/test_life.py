@@ -112,6 +112,7 @@ COMMANDS = {
             "stages.generation.session.TextSession.read",
         ),
     ),
+    "serve": Watched("{model} --port 0", ("stages.serving.engine.Engine.open",)),
     "export": Watched(
         "{model} --output {folder}/exported",
         (
@@ -136,6 +137,7 @@ COMMANDS = {
     "artifacts gc": Watched(
         "", ("memlm_cli.work.artifacts.find_garbage", "memlm_cli.work.artifacts.remove_garbage")
     ),
+    "artifacts holds": Watched("story.txt", ("memlm_cli.work.holds.find_holders",)),
     "artifacts push": Watched(
         "{model} file://{folder}/bucket",
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._missing"),
