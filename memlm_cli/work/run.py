@@ -95,6 +95,7 @@ def run_all(recipe: Recipe, common: Common, *, commands: bool = False) -> list[R
     Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the
     stages.
     """
+
     def begins(command: tuple[str, ...]) -> None:
         if commands:
             device = [] if common.device == "auto" else ["--device", common.device]

@@ -278,6 +278,7 @@ def _timed_plan(planner: Planner, total: int, device: str, began: float) -> tupl
     A part of a text has fewer types, and a model with fewer types trains faster: 11,000 tokens a
         second instead of 7,200 were seen.
     """
+
     def timed(types: int) -> Planner:
         speed = training_speed(planner.training, types, device, least)
         return replace(
