@@ -6,6 +6,7 @@ Scores a split with the model alone and with memory added; `stages.evaluation.wo
 from collections.abc import Mapping
 from typing import Any
 
+from stages.adaptation.resolve import resolve_dynamic
 from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
 from stages.diagnostics.options import outside_probes, resolve_options
@@ -37,7 +38,8 @@ class Evaluate(Stage[EvaluateConfig]):
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], *SOURCES)
-        read = find_artifacts(source, config.memory, references, store, split=config.split)
+        readings = None if config.memory is None else config.readings
+        read = find_artifacts(source, readings, references, store, split=config.split)
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -51,13 +53,19 @@ class Evaluate(Stage[EvaluateConfig]):
         by_window = any(reading.reads_windows for reading in readings)
         windows = resolve_windows(read["model"], config.asked_windows, segmented=by_window)
 
-        is_tuned = any(reading.choices for reading in readings)
-        tune_split = config.tune_split if is_tuned else None
+        dynamic = config.dynamic
+        choices = [name for reading in readings for name in reading.choices]
+        choices += [] if dynamic is None else dynamic.choices
+        tune_split = config.tune_split if choices else None
         if tune_split is not None:
             require_tune_split(read["tokens"], tune_split)
         splits = (config.split,) if tune_split is None else (config.split, tune_split)
 
         complete = tuple(resolve_reading(reading, read, splits) for reading in readings)
+        if dynamic is not None:
+            dynamic = resolve_dynamic(
+                dynamic, read, windows, score=config.score, workers=execution.workers
+            )
         for warning in reading_warnings(complete, read):
             execution.reporter.warning(warning)
         options = resolve_options(config.probe_options, read, splits)
@@ -67,7 +75,7 @@ class Evaluate(Stage[EvaluateConfig]):
             update={
                 **windows._asdict(),
                 **options,
-                "memory": complete,
+                "memory": complete if dynamic is None else (dynamic, *complete),
                 "tune_split": tune_split,
                 "exclude": exclude,
                 "precision": precision,
@@ -82,7 +90,7 @@ class Evaluate(Stage[EvaluateConfig]):
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:
     """The readings of the settings, or the default readings of the model's method."""
     if config.memory is not None:
-        return config.memory
+        return config.readings
     lacking = lacking_memory(inputs.artifacts)
     if lacking is not None:
         execution.reporter.warning(lacking)

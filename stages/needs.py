@@ -239,9 +239,10 @@ def evaluate_needs(config: EvaluateConfig, inputs: Inputs) -> Needs:
     if "index" in inputs and "neighbors" not in inputs:
         index = inputs["index"]
         memory += memory_to_search(index.config["index"], index.metrics.get("bytes")) or 0
+    copies = 1 if config.dynamic is None else config.dynamic.copies
     return Needs(
         memory=memory,
-        device_memory=WEIGHT_BYTES * int(model.metrics["parameters"]) + state,
+        device_memory=copies * WEIGHT_BYTES * int(model.metrics["parameters"]) + state,
         metrics={"tokens": tokens},
     )
 

@@ -24,7 +24,9 @@ class CarriedState:
 
     `keys` [m, d] by name and `tokens` int64 [m] belong to positions start - m … start - 1; each
     token is the one that followed its key. `encoder_state` is the state of a separate model that
-    makes search keys. `side_states` are those of side models, by name.
+    makes search keys. `side_states` are those of side models, by name. `learned` has the weights of
+    a model that learns while it is scored, and all else that its rule keeps; None: they are those
+    of training.
     """
 
     start: int = 0
@@ -33,6 +35,7 @@ class CarriedState:
     keys: Mapping[str, Tensor] = field(default_factory=dict)
     tokens: Tensor | None = None
     side_states: Mapping[str, State] = field(default_factory=dict)
+    learned: State = None
 
     def after(
         self,
@@ -41,6 +44,7 @@ class CarriedState:
         names: Collection[str],
         encoder_state: State = None,
         side_states: Mapping[str, State] | None = None,
+        learned: State = None,
     ) -> "CarriedState":
         """The past of the token after a range that began at `start`.
 
@@ -59,6 +63,7 @@ class CarriedState:
             else {},
             tokens=self.joined_tokens(scored)[-size:].clone() if size else None,
             side_states=side_states or {},
+            learned=learned,
         )
 
     def joined_keys(self, scored: LMScores, name: str) -> Tensor:
@@ -75,6 +80,7 @@ class CarriedState:
 
 
 STATE, ENCODER_STATE, SIDE_STATE = "state/", "encoder-state/", "side-state/"
+LEARNED = "learned/"
 
 
 class StateStore:
@@ -106,6 +112,7 @@ class StateStore:
         for model, state in after.side_states.items():
             prefix = f"{SIDE_STATE}{model}/"
             tensors |= {prefix + name: part for name, part in (state or {}).items()}
+        tensors |= {LEARNED + name: part for name, part in (after.learned or {}).items()}
         if not tensors:
             return
         content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
@@ -134,11 +141,14 @@ class StateStore:
                 tensors = {
                     name: tensor.to(self._device) for name, tensor in load_file(path).items()
                 }
-                state, encoder_state = (
-                    named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE)
+                state, encoder_state, learned = (
+                    named_below(tensors, prefix) or None
+                    for prefix in (STATE, ENCODER_STATE, LEARNED)
                 )
                 side_states = _side_states(named_below(tensors, SIDE_STATE))
-                carried = CarriedState(one.stop, state, encoder_state, side_states=side_states)
+                carried = CarriedState(
+                    one.stop, state, encoder_state, side_states=side_states, learned=learned
+                )
             if carried is not None:
                 return carried, lost[::-1]
             lost.append(one)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.examples.cutting import Cutting, WindowSettings
-from stages.examples.examples import Block, Corpus
+from stages.examples.examples import BATCH_TOKENS, Block, Corpus
 from stages.examples.windows import Window
 from stages.models.devices import autocast
 from stages.models.language_model import Encoding, LanguageModel, State
@@ -124,10 +124,25 @@ class SplitReader:
         """Encode tokens [start, stop) of a split with a model, continuing from `state`."""
         return encode(model, self.blocks(model, split, start, stop), state, self.precision)
 
-    def blocks(self, model: LanguageModel, split: str, start: int, stop: int) -> Iterator[Block]:
-        """Blocks of tokens [start, stop) of a split, cut for a model."""
+    def blocks(
+        self,
+        model: LanguageModel,
+        split: str,
+        start: int,
+        stop: int,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[Block]:
+        """Blocks of tokens [start, stop) of a split, cut for a model.
+
+        Args:
+            batch_tokens: maximum number of inputs that are read together; a window may have more.
+        """
         cutting = model.config.cutting(self.windows, self.by_document)
-        return self.corpus.examples(split, cutting).blocks(start, stop)
+        return self.corpus.examples(split, cutting).blocks(start, stop, batch_tokens)
+
+    def documents(self, split: str) -> np.ndarray:
+        """The first token of each document of a split, and its end, int64 [D + 1]."""
+        return np.asarray(self.corpus.arrays[f"{split}/doc_offsets"][:], np.int64)
 
     def places(self, split: str, start: int, stop: int) -> Places:
         """The documents and windows of tokens [start, stop); segments of a stream count as windows,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from stages.adaptation.settings import Dynamic, SpelledDynamic, split_dynamic
 from stages.artifacts.schema import Expected, Figures, Schema, anything, between
 from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS, spelled_passage
@@ -33,9 +34,10 @@ class EvaluateConfig(WindowedConfig):
 
     split: str = "test"
     """Split to score."""
-    memory: Annotated[tuple[SpelledReading, ...] | None, READING] = None
+    memory: Annotated[tuple[SpelledReading | SpelledDynamic, ...] | None, READING] = None
     """A memory to read after those given before it: external:lambda=tune or
-    long:size=500,lambda=tune (lambda=learned: a λ for each context); or by name: knn-lm, knn-mt,
+    long:size=500,lambda=tune (lambda=learned: a λ for each context); first perhaps dynamic, whose
+    weights learn from what was scored; or by name: knn-lm, knn-mt,
     neural-cache, exact, exact-stream, trime, trime-long, trime-ext, none; None: the memory that the
     model was trained with, then tuned knn-lm for an index."""
     tune_split: str | None = "valid"
@@ -96,7 +98,9 @@ class EvaluateConfig(WindowedConfig):
         """Readings from the texts that users type, and that manifests hold."""
         texts = [memory] if isinstance(memory, str) else memory
         if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
-            return parse_readings(tuple(texts))
+            dynamic, specs = split_dynamic(texts)
+            readings = parse_readings(specs)
+            return readings if dynamic is None else (dynamic, *readings)
         return texts
 
     @field_validator("passage")
@@ -120,7 +124,12 @@ class EvaluateConfig(WindowedConfig):
     @property
     def readings(self) -> tuple[Reading, ...]:
         """The readings of `memory`; none for None."""
-        return self.memory or ()
+        return tuple(one for one in self.memory or () if isinstance(one, Reading))
+
+    @property
+    def dynamic(self) -> Dynamic | None:
+        """How weights learn from what was scored; None: they stay."""
+        return next((one for one in self.memory or () if isinstance(one, Dynamic)), None)
 
 
 class RowFigures(Figures):

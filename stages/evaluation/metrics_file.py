@@ -22,6 +22,7 @@ from stages.evaluation.figures.control import (
 )
 from stages.evaluation.figures.intervals import UnitSums, change_intervals, control_intervals
 from stages.evaluation.figures.places import counted_tokens
+from stages.evaluation.learning import learning_figures
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
 from stages.methods import METHODS
@@ -29,6 +30,7 @@ from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
 from stages.models.config import NEIGHBOR_SETTINGS, model_of
 from stages.reports.fields import GATED, PLAIN, SHUT
+from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.inputs import neighbor_values
 from stages.retrieval.rows import MemoryRow
 from stages.text.form import differences
@@ -50,7 +52,9 @@ def metrics_of(
     figures of `probes`.
     """
     totals, counts = report.Totals.of(records), _counts(job, plan)
+    dynamic = job.config.dynamic
     first = GATED if model_of(job.inputs["model"]).reads_neighbors else PLAIN
+    first = first if dynamic is None else DYNAMIC
     names = [first, *(row.name for row in memory)]
     read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
     tokens = scored["splits"][config.split]["tokens"]
@@ -102,6 +106,7 @@ def metrics_of(
         "rows": _with_controls((*rows, *shut), names, controls, sums),
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names, sums),
+        "adaptation": dynamic and learning_figures(dynamic, job.draft.record, config.tune_split),
         "conditions": condition_figures(
             [record["conditions"] for record in records if "conditions" in record],
             names,

@@ -47,6 +47,7 @@ def open_range_reader(
     split: str,
     exclude: str = "self",
     last_words: Mapping[str, CountedTokens] | None = None,
+    above: str = "",
 ) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
     """Load the model and everything that completed readings need; returns the reader and the rows
     of these readings.
@@ -60,6 +61,7 @@ def open_range_reader(
         exclude: name of the rule for rows that tokens of the datastore's own text do not find in an
         index.
         last_words: by split, the only tokens that count; None: all count.
+        above: what changes the model itself, by name; empty: nothing does.
     """
     reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
@@ -68,7 +70,7 @@ def open_range_reader(
     external = next(
         (memory for memory in memories.values() if isinstance(memory, ExternalMemory)), None
     )
-    rows = open_rows(read, readings, windows, device, memories)
+    rows = open_rows(read, readings, windows, device, memories, above)
     datastore = None if external is None else external.datastore
     range_reader = RangeReader(
         model,
@@ -109,11 +111,13 @@ def open_rows(
     windows: WindowSettings,
     device: torch.device,
     memories: Mapping[type[Source], Any] | None = None,
+    above: str = "",
 ) -> tuple[MemoryRow, ...]:
     """The rows of `open_range_reader`.
 
     Args:
         memories: result of `open_memories`; None: outlines of them, for plans and reports.
+        above: as of `open_range_reader`.
     """
     if memories is None:
         names = [name for reading in readings for name in reading.sources]
@@ -130,6 +134,7 @@ def open_rows(
         inputs,
         evaluation_defaults(model).trained_with_memory,
         model_of(model).reads.source,
+        above,
     )
 
 

@@ -11,6 +11,7 @@ from stages.errors import ArtifactError
 from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.conditions import checked_count
+from stages.evaluation.learning import Learning, choose_numbers
 from stages.evaluation.plan import Part, Plan
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
@@ -29,11 +30,19 @@ class Resources:
     """Everything that the phases of one process share."""
 
     plan: Plan
-    reader: RangeReader
+    plain: RangeReader
+    """Reader of the model as it was trained."""
     weights: RowWeights
     states: StateStore
+    learning: Learning | None = None
+    """Set if the model learns while it is scored."""
     translators: dict[int, Translator] = field(default_factory=dict)
     """Translators that this process has opened, by the number of the row; 0: the model alone."""
+
+    @property
+    def reader(self) -> RangeReader:
+        """Reader of the model, at the chosen numbers if it learns."""
+        return self.plain if self.learning is None else self.learning.reader
 
 
 class Phase(ABC):
@@ -48,6 +57,49 @@ class Phase(ABC):
         output: ShardOutput,
     ) -> None:
         """Do the job on a part; files and the record go to `output`."""
+
+
+class MeasureGradients(Phase):
+    """Measures gradients of training text, for a model that learns while it is scored."""
+
+    def run(
+        self,
+        job: ShardJob[EvaluateConfig],
+        resources: Resources,
+        part: Part,
+        output: ShardOutput,
+    ) -> None:
+        assert resources.learning is not None
+        resources.learning.measure(output)
+
+
+class TryLearning(Phase):
+    """Scores the beginning of the tuning split with one rate and decay."""
+
+    def run(
+        self,
+        job: ShardJob[EvaluateConfig],
+        resources: Resources,
+        part: Part,
+        output: ShardOutput,
+    ) -> None:
+        split = job.config.tune_split
+        assert resources.learning is not None and split is not None
+        output.record |= resources.learning.try_candidate(part.candidate, split, part.stop)
+
+
+class SettleLearning(Phase):
+    """Records the rate and the decay with the smallest loss."""
+
+    def run(
+        self,
+        job: ShardJob[EvaluateConfig],
+        resources: Resources,
+        part: Part,
+        output: ShardOutput,
+    ) -> None:
+        assert resources.learning is not None
+        output.record |= choose_numbers(resources.learning.settings, job.record)
 
 
 class Sample(Phase):
@@ -160,6 +212,9 @@ class Translate(Phase):
 
 
 PHASES: Mapping[str, Phase] = {
+    "gradients": MeasureGradients(),
+    "learn": TryLearning(),
+    "settle": SettleLearning(),
     "sample": Sample(),
     "observe": Observe(),
     "try": TryCandidate(),

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
+import torch
+
+from stages.adaptation import UPDATE_RULES
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardPlan
 from stages.diagnostics.probe import Probe
@@ -19,12 +22,23 @@ from stages.evaluation.figures.breakdown import Breakdown, find_breakdown
 from stages.evaluation.figures.intervals import UnitFiles
 from stages.evaluation.figures.places import LastWords, find_last_words, places_of, units_of
 from stages.evaluation.figures.token_scores import ScoreFiles
+from stages.evaluation.learning import (
+    LEARN,
+    MEASURE,
+    SETTLE,
+    TRIED_TOKENS,
+    candidate_key,
+    measures_gradients,
+)
 from stages.evaluation.opening import open_probes, open_rows
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.examples.cutting import WindowSettings
 from stages.memory.predicted_gain import PredictedGain
 from stages.methods.defaults import is_own_datastore
+from stages.models.config import model_of
 from stages.models.devices import resolve_device
+from stages.models.language_model import unfilled_model
+from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy, open_policies
@@ -42,7 +56,9 @@ class Part(TokenRange):
     For the tasks `translate` and `try`, [start, stop) counts sentences instead of tokens.
     """
 
-    task: Literal["sample", "observe", "try", "choose", "score", "translate"]
+    task: Literal[
+        "gradients", "learn", "settle", "sample", "observe", "try", "choose", "score", "translate"
+    ]
     row: int = 0
     """Row whose memory is read while translating; 0: the model alone."""
     candidate: int = 0
@@ -214,7 +230,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     reach = Needs.of_all(
         needs for policy in policies for needs in (policy.row.needs, policy.needs)
     ).reach
-    step, carried = _tokens_per_shard(job), _state_bytes(job, rows)
+    step, carried = _tokens_per_shard(job), _state_bytes(job, rows) + _learned_bytes(job)
 
     def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
         return RangePass(
@@ -234,6 +250,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     scores = _score_files(job, last_words)
     return Plan(
         [
+            *_learning_parts(job),
             *(one.sample for one in tuning[:1]),
             *tuned,
             *scoring.parts,
@@ -251,6 +268,40 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
         scores=scores,
         unit_files=unit_files,
     )
+
+
+def _learning_parts(job: Job[EvaluateConfig]) -> list[Part]:
+    """Parts that prepare a model that learns: gradients of train, and every candidate on the first
+    tokens of the tuning split.
+    """
+    dynamic, split = job.config.dynamic, job.config.tune_split
+    if dynamic is None:
+        return []
+    parts = []
+    if measures_gradients(dynamic):
+        title = "measuring gradients of train"
+        parts.append(Part(MEASURE, 0, 0, "gradients", phase=MEASURE, title=title))
+    count = len(dynamic.candidates)
+    if count > 1:
+        assert split is not None, "candidates are tried on a tuning split"
+        stop = min(TRIED_TOKENS, tokens_of(job, split))
+        title = f"trying {count} rates and decays on {split}, {stop:,} tokens"
+        parts += [
+            Part(candidate_key(n), 0, stop, "learn", 0, n, phase=LEARN, title=title)
+            for n in range(count)
+        ]
+        parts.append(Part(SETTLE, 0, stop, "settle", phase=SETTLE))
+    return parts
+
+
+def _learned_bytes(job: Job[EvaluateConfig]) -> int:
+    """Bytes of what a model learns, which every part carries on; 0: it learns nothing."""
+    dynamic = job.config.dynamic
+    if dynamic is None:
+        return 0
+    model = unfilled_model(model_of(job.inputs["model"]).reading(job.config.windows))
+    numbers: int = UPDATE_RULES.load(dynamic.what).state_numbers(model, dynamic)
+    return numbers * torch.float32.itemsize
 
 
 def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
@@ -290,7 +341,11 @@ def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
     """Rows of the report below the model's own."""
     config = job.config
     return open_rows(
-        job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device)
+        job.inputs.artifacts,
+        config.readings,
+        config.windows,
+        resolve_device(job.execution.device),
+        above="" if config.dynamic is None else DYNAMIC,
     )
 
 
@@ -316,6 +371,9 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
         most = min(most, INPUTS_PER_SHARD * stride // context)
     # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)
+    if config.dynamic is not None:
+        # The same for segments that weights learn from.
+        unit = config.dynamic.segment or unit
     return max(1, most // unit) * unit
 
 

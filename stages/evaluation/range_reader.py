@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.adaptation.learner import Learner
 from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.encode import HiddenMemory, SplitReader
@@ -64,7 +65,7 @@ class RangeReader:
     hidden states. `last_words`: by split, the only tokens that count, and whose hidden states are
     kept; None: all count.
     `probes`: probes that apply to the model, by name. `memories`: what sources read from artifacts,
-    by their classes.
+    by their classes. `learner`: set if the model learns from the text while it is scored.
     """
 
     model: LanguageModel
@@ -77,6 +78,7 @@ class RangeReader:
     memories: Mapping[type[Source], Any] = field(default_factory=dict)
     side_models: Mapping[str, SideModel] = field(default_factory=dict)
     """Further models that read the text, by name."""
+    learner: Learner | None = None
 
     def read(
         self,
@@ -152,7 +154,7 @@ class RangeReader:
             state = carried.side_states.get(name)
             side_hidden[name], side_states[name] = side.encode(split, start, stop, state)
             side_seconds[name] = watch.lap()
-        after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state, side_states)
+        after = self._after(scored, carried, encoder_state, side_states)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
         scored_range = ScoredRange(
@@ -192,7 +194,20 @@ class RangeReader:
             for name, side in self.side_models.items()
             if side.carries_state
         }
-        return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state, side_states)
+        return self._after(scored, carried, encoder_state, side_states)
+
+    def _after(
+        self,
+        scored: LMScores,
+        carried: CarriedState,
+        encoder_state: State,
+        side_states: Mapping[str, State],
+    ) -> CarriedState:
+        """The past of the token after a range that began with `carried`."""
+        learned = None if self.learner is None else self.learner.learned
+        return carried.after(
+            scored, self.needs.reach, self.needs.keys, encoder_state, side_states, learned
+        )
 
     def of_corpus(self, corpus: Corpus) -> "RangeReader":
         """The same reader of another text, without probes; stored neighbours stay those of places."""
@@ -209,9 +224,10 @@ class RangeReader:
     @property
     def carries_state(self) -> bool:
         """Whether the model, a separate encoder of search keys or a side model carries a state from
-        range to range.
+        range to range; what the model learned is one.
         """
         own = self.model.config.carries_state or self._encoder_carries_state
+        own = own or self.learner is not None
         return own or any(side.carries_state for side in self.side_models.values())
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
@@ -232,7 +248,12 @@ class RangeReader:
         """
         encoder = self.encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
-        blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
+        if self.learner is None:
+            blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
+        else:
+            blocks = self.learner.encode(
+                self.split_reader, split, start, stop, carried.state, carried.learned
+            )
         return score_blocks(
             self.model, blocks, {*self.needs.keys, *own}, self.needs.window_keys, **others
         )

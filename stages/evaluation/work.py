@@ -19,6 +19,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.decoding import why_no_bleu
 from stages.evaluation.figures import report
 from stages.evaluation.files import write_json
+from stages.evaluation.learning import Learning
 from stages.evaluation.metrics_file import metrics_of
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.phases import PHASES, Resources
@@ -28,6 +29,7 @@ from stages.evaluation.translations import add_translations, bleu_figures
 from stages.models.config import model_of
 from stages.models.devices import resolve_device, tune_allocator
 from stages.reports.remarks.table import REPORT, remarks_on
+from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.registries import SOURCES
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import open_policies
@@ -59,13 +61,17 @@ class EvaluateWork(ShardedWork[EvaluateConfig, Plan, Resources, Part]):
             split=config.split,
             exclude=config.exclude or "self",
             last_words=plan.last_words,
+            above="" if config.dynamic is None else DYNAMIC,
         )
         policies = open_policies(rows, bool(plan.tuning))
         needs = Needs.of_all(policy.needs for policy in policies)
         reader = replace(reader, needs=reader.needs | needs)
         weights = RowWeights(job.folder, job.record, rows, plan.tuning)
         states = StateStore(job.folder, reader.split_reader.device)
-        return Resources(plan, reader, weights, states)
+        learning = None
+        if config.dynamic is not None:
+            learning = Learning(config.dynamic, reader, job.folder, job.record)
+        return Resources(plan, reader, weights, states, learning)
 
     def run_shard(
         self, job: ShardJob[EvaluateConfig], resources: Resources, shard: Part

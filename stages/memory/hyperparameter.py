@@ -99,6 +99,19 @@ class ReadingOptions(Settings):
         return next(name for name, field in fields if key == (field.alias or name))
 
 
+def spelled_value(value: Any) -> str:
+    """The one spelling of a value of a key, since ids contain it.
+
+    >>> spelled_value((0.1, 2.0)), spelled_value(True)
+    ('0.1/2', 'true')
+    """
+    if isinstance(value, tuple):
+        return "/".join(map(spelled_value, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
 def doubling_cutoffs(k: int) -> tuple[int, ...]:
     """1, 2, 4, … up to k, and k itself."""
     powers = accumulate(repeat(2, k.bit_length() - 1), int.__mul__, initial=1)

@@ -29,6 +29,9 @@ LARGEST_GRID = 1 << 20
 NONE = "none"
 """The plain model."""
 
+DYNAMIC = "dynamic"
+"""Dynamic evaluation, which is no source: `stages.adaptation` has its keys."""
+
 LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
 """Positions back that TRIME is tuned over, up to its best number on WikiText-103 (Zhong et al.
 2022, Table 9).
@@ -84,12 +87,10 @@ def parse_reading(spec: str) -> Reading:
     head, _, tail = spec.partition(":")
     import_outside()  # plugins' keys are legal, too
     owned = owners()
-    named, settings = (
-        head.split("+"),
-        dict(key_values(spec, tail, ("reader", *Comparison.names(), *owned))),
-    )
+    named = head.split("+")
     for source in named:
         _require_source(spec, source)
+    settings = dict(key_values(spec, tail, ("reader", *Comparison.names(), *owned)))
     if len(set(named)) < len(named):
         raise UsageError(f"--memory {spec}: a source is named twice in one reading.")
     reader = settings.get("reader", default_reader())
@@ -266,6 +267,11 @@ def _require_source(spec: str, name: str) -> None:
         meaning = " --memory ".join(NAMED[name])
         raise UsageError(
             f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it{_suggestion(spec)}."
+        )
+    if name == DYNAMIC:
+        raise UsageError(
+            f"--memory {spec}: dynamic changes the model itself, so it stands first and alone; "
+            "only evaluate reads it."
         )
     others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")

@@ -11,7 +11,12 @@ from pydantic import Field, PlainSerializer, SerializeAsAny, model_validator
 from stages.artifacts.artifact import Artifact
 from stages.config import Settings
 from stages.errors import did_you_mean
-from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
+from stages.memory.hyperparameter import (
+    Choice,
+    Hyperparameter,
+    ReadingOptions,
+    spelled_value,
+)
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.registry import Part
@@ -337,18 +342,11 @@ class Reading(Settings):
         given = {} if self.reader == default_reader() else {"reader": self.reader}
         for part in self.parts:
             given |= part.model_dump(by_alias=True, exclude_defaults=True)
-        settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
+        settings = [
+            f"{key}={spelled_value(value)}" for key, value in given.items() if value is not None
+        ]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
 
 
 SpelledReading = Annotated[Reading, PlainSerializer(lambda reading: reading.spelled, str)]
 """A reading that is written as text in manifests."""
-
-
-def _spell(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "/".join(_spell(one) for one in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    # one spelling of a number, since ids contain it
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -23,12 +23,15 @@ class MemoryRow:
     """Whether the model reads a source."""
     distinction: str = ""
     """Suffix of the name if another row has the same."""
+    above: str = ""
+    """What changes the model itself, before its memories are read; empty: nothing does."""
 
     @property
     def name(self) -> str:
         """Short, for a table."""
         reading = self.sources[-1].reading
         name = self._name.replace("knn-lm", "knn-mt") if self.translates else self._name
+        name = f"{self.above} then {name}" if self.above else name
         if not reading.per_context:
             return name
         searched = f", {self.searched:.0%} searched" if self.searched < 1 else ""
@@ -94,7 +97,11 @@ class MemoryRow:
 
 
 def rows_of(
-    readings: Sequence[Reading], inputs: SourceInputs, trained: bool, translates: bool = False
+    readings: Sequence[Reading],
+    inputs: SourceInputs,
+    trained: bool,
+    translates: bool = False,
+    above: str = "",
 ) -> tuple[MemoryRow, ...]:
     """The requested row; for a composition also a row for each of its readings alone.
 
@@ -107,11 +114,12 @@ def rows_of(
         readings: completed.
         trained: whether the model was trained with memory.
         translates: whether it reads a source.
+        above: what changes the model itself, by name; empty: nothing does.
     """
     if not readings:
         return ()
     sources = tuple(open_source(reading, inputs) for reading in readings)
-    first = MemoryRow(sources, trained, translates)
+    first = MemoryRow(sources, trained, translates, above=above)
     rows = [first, *_control_row(first, inputs)]
     if readings[-1].skips_searches:
         return tuple(rows)

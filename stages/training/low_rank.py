@@ -1,32 +1,26 @@
-"""LoRA: low-rank factors are trained next to a model's frozen weights, by the package peft.
+"""Training of low-rank factors (LoRA) next to a model's frozen weights; see
+`stages.models.low_rank`.
 
-A product with W becomes one with W + 2 B A. B [out, r] begins at 0, which leaves the model's
-function unchanged, and A [r, in] at random. peft computes the products. The saved model has the
-merged weights W + 2 B A. A method may add tokens to the vocabulary (`<ans>`, one for each task),
-whose rows the initial model never learnt. These rows are trained with the factors; all others are
-frozen.
-
-Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
+The saved model has the merged weights W + 2 B A. A method may add tokens to the vocabulary
+(`<ans>`, one for each task), whose rows the initial model never learnt. These rows are trained with
+the factors; all others are frozen.
 """
 
-import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from stages.errors import UsageError, first_line
+from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
+from stages.models.low_rank import FACTORS, factor_numbers, insert_factors
 from stages.models.vocabulary import JoinedRows
 
-SCALE = 2
-"""alpha / r."""
-OWN, ADDED = ".base_layer", "lora_"
-"""peft's names of a layer's own W, and of both factors."""
+OWN = ".base_layer"
+"""Part of peft's name of a layer's own W."""
 WITH_ROWS = "vocabulary.parametrizations."
 OLD_ROWS, NEW_ROWS = ".original0", ".original1"
 """torch's names of a vocabulary weight in two parts."""
@@ -39,22 +33,7 @@ def add_factors(model: LanguageModel, rank: int) -> None:
 
     Raises: UsageError if peft does not support the model, or is not installed.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise UsageError("--lora needs the package peft: pip install 'memlm[hf]'.") from None
-    blocks = _blocks(model)
-    settings = LoraConfig(
-        r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)]
-    )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the transposed matrices of GPT-2
-            inject_adapter_in_model(settings, blocks)
-    except ValueError as error:
-        raise UsageError(
-            f"--lora does not fit this model ({first_line(error)}): leave it out."
-        ) from None
+    insert_factors(model, rank, "--lora")
     for name in _with_added_rows(model):
         register_parametrization(model.vocabulary, name, JoinedRows(_first_added(model)))
 
@@ -80,7 +59,7 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
     learnt = {
         id(weight)
         for name, weight in weights
-        if ADDED in name
+        if FACTORS in name
         or name.startswith(ADDED_WEIGHTS)
         or (name.startswith(WITH_ROWS) and name.endswith(NEW_ROWS))
     }
@@ -97,7 +76,7 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
 
 def own_parameters(model: nn.Module) -> int:
     """Number of parameters of the model without factors."""
-    return sum(weight.numel() for name, weight in model.named_parameters() if ADDED not in name)
+    return sum(weight.numel() for name, weight in model.named_parameters() if FACTORS not in name)
 
 
 @torch.no_grad()
@@ -109,7 +88,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
     weights = {
         name.replace(OWN, ""): weight
         for name, weight in model.state_dict().items()
-        if ADDED not in name
+        if FACTORS not in name
     }
     for name in [
         name for name in weights if name.startswith(WITH_ROWS) and name.endswith(OLD_ROWS)
@@ -126,18 +105,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
     """Number of parameters in the factors and the rows of added tokens."""
-    factors = sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
     weights, first = dict(model.vocabulary.named_parameters(recurse=False)), _first_added(model)
-    return factors + sum(weights[name][first:].numel() for name in _with_added_rows(model))
-
-
-def _blocks(model: LanguageModel) -> Any:
-    """An imported model's blocks, or the whole backbone of any other."""
-    return getattr(model.backbone, "model", model.backbone)
-
-
-def _products(blocks: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The linear layers; those of GPT-2 are transformers' own `Conv1D`."""
-    for name, layer in blocks.named_modules():
-        if isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D":
-            yield name, layer
+    return factor_numbers(model, rank) + sum(
+        weights[name][first:].numel() for name in _with_added_rows(model)
+    )

@@ -18,6 +18,7 @@ from stages.reports.remarks import (
     Finding,
 )
 from stages.reports.tables import change
+from stages.retrieval.grammar import DYNAMIC
 
 HALF = 0.5
 """Share of tokens searched for, whose perplexity a remark reports."""
@@ -199,6 +200,10 @@ def _counted(control: Figures) -> str:
 # Baselines of changes
 
 
+HOW_READ = {PLAIN: "without memory", DYNAMIC: "as it learns from what it has scored"}
+"""How the model of a first row is read, by the row's name."""
+
+
 def compared_with(report: Figures) -> Iterator[Finding]:
     """The row that every change is measured against, and whether it is a fair baseline."""
     baseline = report.get("baseline")
@@ -219,7 +224,7 @@ def compared_with(report: Figures) -> Iterator[Finding]:
         )
     if first == PLAIN and trained_with_memory(method):
         yield "no-fair-baseline", {"first": first}
-    how = "without memory" if first == PLAIN else "with what its gate reads"
+    how = HOW_READ.get(first, "with what its gate reads")
     yield "compared-with", {"first": first, "model": model, "how": how}
 
 

@@ -50,6 +50,36 @@ def conditions(report: Figures) -> Iterator[Finding]:
         yield "conditions-hold", {"positions": positions}
 
 
+def adaptation(report: Figures) -> Iterator[Finding]:
+    """Weights that learned while the text was scored."""
+    learning = report.get("adaptation")
+    if not learning:
+        return
+    split = learning["tune_split"]
+    if not learning["rate"] and split:
+        yield "learning-of-no-use", {"split": split}
+        return
+    numbers = [f"rate {number(learning['rate'])}"]
+    if learning["decay"]:
+        numbers.append(f"decay {number(learning['decay'])}")
+    if split:
+        numbers.append(f"tuned on {split}")
+    what = "All weights" if learning["rank"] is None else f"Factors of rank {learning['rank']}"
+    until = ", until a document ends" if learning["scope"] == "document" else ""
+    missing = report.get("baseline") is None
+    plain = " --baseline REPORT puts the row of the plain model above." if missing else ""
+    yield (
+        "learned-while-scored",
+        {
+            "what": what,
+            "segment": number(learning["segment"]),
+            "numbers": ", ".join(numbers),
+            "until": until,
+            "plain": plain,
+        },
+    )
+
+
 def word_perplexity(report: Figures) -> Iterator[Finding]:
     """Perplexity per word, if tokens are not words."""
     row = report["rows"][0]

@@ -78,6 +78,9 @@ SENTENCES = {
         "memory-of-no-use": (
             "{name} does not help: on {split} {others} is best, so {weight} is {value}, which switches it off."
         ),
+        "learning-of-no-use": (
+            "Learning from what was scored does not help: on {split} a rate of 0 is best, so nothing is learned."
+        ),
         "memory-costs": "{name} does not help on {split}: perplexity is {with} with it and {without} without.",
         "memory-hardly-needed": (
             "{name} is hardly needed: the lowest {weight}{above} that was tried, {value}, gains {gain} on {split}."
@@ -137,6 +140,9 @@ SENTENCES = {
         ),
         "repeated-text": "{share} of the tokens are in paragraphs that are also in {texts}.",
         "probe": "{summary}.",
+        "learned-while-scored": (
+            "{what} learned from each {segment} tokens once they were scored ({numbers}){until}.{plain}"
+        ),
         "conditions-hold": (
             "Checked at {positions} positions of this run: other text afterwards changes no score, and "
             "probabilities add up to 1. Each token is scored once, before anything learns it."
@@ -196,6 +202,7 @@ REPORT: Sequence[Condition] = (
     scored_text.document_ends,
     scored_text.repeated_text,
     scored_text.matched_text,
+    scored_text.adaptation,
     scored_text.conditions,
     scored_text.memory_words,
     scored_text.word_perplexity,
