@@ -15,6 +15,7 @@ import typer
 from memlm_cli.app import app
 from pipelines.recipe import load_recipe, shipped_recipes
 from pipelines.settings import assignment, merged
+from stages.adaptation.settings import split_dynamic
 from stages.memory.readers import READERS
 from stages.models.layers import STREAM_ATTENTION
 from stages.retrieval.grammar import parse_readings
@@ -84,7 +85,7 @@ def test_memories_presets_recipes_and_settings_of_training_exist(document: Path)
         if words[1] == "evaluate-tasks":
             EvaluateTasksConfig.model_validate({"memory": values_of(words, "--memory") or ["none"]})
         else:
-            parse_readings(tuple(values_of(words, "--memory")))
+            parse_readings(split_dynamic(values_of(words, "--memory"))[1])
         for name in values_of(words, "--model") if words[1] == "train" else []:
             load_preset(name)
         if words[1] == "run" and not words[2].endswith(".toml"):

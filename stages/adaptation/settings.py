@@ -51,7 +51,7 @@ class Dynamic(ReadingOptions):
     scope: Literal["stream", "document"] = "stream"
     """Whether weights go back to those of training at every document (document), or never."""
     what: str = "all"
-    """What learns: all weights, or low-rank factors beside them (lora)."""
+    """Weights that learn: all of them, or low-rank factors beside them (lora)."""
     rank: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Rank of the factors; None: 8."""
 

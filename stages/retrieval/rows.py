@@ -24,7 +24,7 @@ class MemoryRow:
     distinction: str = ""
     """Suffix of the name if another row has the same."""
     above: str = ""
-    """What changes the model itself, before its memories are read; empty: nothing does."""
+    """Name of a reading that changes the model itself, before memories are read; empty: none."""
 
     @property
     def name(self) -> str:
