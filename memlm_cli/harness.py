@@ -168,7 +168,21 @@ class MemlmLM(TemplateLM):
         return total
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        return self._answered(requests, "generate_until", disable_tqdm, self._written)
+        """Texts behind prompts; those with the same settings are written together."""
+        groups: dict[str, list[int]] = {}
+        for place, request in enumerate(requests):
+            groups.setdefault(repr(request.args[1]), []).append(place)
+        answers = [""] * len(requests)
+        with tqdm(total=len(requests), desc="memlm: generate_until", disable=disable_tqdm) as bar:
+            for places in groups.values():
+                prompts = [requests[place].args[0] for place in places]
+                options = self._options(requests[places[0]].args[1])
+                for number, text in self._reader.texts(prompts, **options):
+                    request = requests[places[number]]
+                    answers[places[number]] = text
+                    self.cache_hook.add_partial("generate_until", request.args, text)
+                    bar.update()
+        return answers
 
     def _answered(
         self, requests: list[Any], what: str, hidden: bool, answer: Callable[..., Any]
@@ -180,35 +194,21 @@ class MemlmLM(TemplateLM):
             self.cache_hook.add_partial(what, request.args, answers[-1])
         return answers
 
-    def _written(self, prompt: str, asked: dict[str, Any]) -> str:
-        """Text generated after a prompt, up to the first of the strings that end it."""
+    def _options(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Options of `memlm generate` for those of a task; the likeliest token is the default."""
         from lm_eval.models.utils import normalize_gen_kwargs
 
         wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
-        ends = [end for end in wanted["until"] if end]
-        temperature = float(wanted.get("temperature", 0.0))
-        drawn = (
-            {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")}
-            if temperature
-            else {}
-        )
-        written = ""
-        for part in self._reader.parts(
-            prompt,
-            max_tokens=wanted["max_gen_toks"],
-            temperature=temperature,
-            seed=self._seed,
-            stop_at_eos=True,
-            **drawn,
-        ):
-            written += part
-            if any(end in written for end in ends):
-                break
-        return written[
-            : min(
-                (place for end in ends if (place := written.find(end)) >= 0), default=len(written)
-            )
-        ]
+        options = {
+            "max_tokens": wanted["max_gen_toks"],
+            "temperature": float(wanted.get("temperature", 0.0)),
+            "seed": self._seed,
+            "stop": tuple(end for end in wanted["until"] if end) or None,
+            "stop_at_eos": True,
+        }
+        if options["temperature"]:
+            options |= {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")}
+        return options
 
 
 def _device(asked: str | None) -> str:

@@ -1,6 +1,7 @@
 """Commands that read texts with a model and its memories: `memlm inspect`, `generate` and
 `translate`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,9 +38,17 @@ def inspect(
     """
 
 
-@carried_out_by("memlm_cli.work.texts:generate")
+@carried_out_by("memlm_cli.work.generate:generate")
 def generate(
     source: ReadArgument = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Continue every prompt of a file of JSON lines, and answer with a line for each: "
+            'a string, {"prompt": TEXT}, or with --chat {"messages": [...]}.',
+        ),
+    ] = None,
     *,
     wanted: Annotated["GenerationRequest", OptionsOf("stages.generation:GenerationRequest")],
     reading: ReadOptions,

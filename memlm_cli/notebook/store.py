@@ -1,6 +1,6 @@
 """The store, all stages by their commands, and models with memories that read and write texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from stages.artifacts.artifact import Artifact as Stored
     from stages.artifacts.store import Store as Folder
+    from stages.generation.generate import GenerationStep
     from stages.inspection.inspect import Inspected, TokenView
     from stages.inspection.reading import MemoryReader
     from stages.inspection.request import Request, Resolved
@@ -74,29 +75,54 @@ class Reader:
         with ConsoleReporter("score", soon=True):
             return inspect_passage(loaded, text, contexts)
 
-    def generate(self, prompt: str = "", **options: Any) -> str:
-        """Generate text after a prompt; options are those of `parts`."""
+    def generate(self, prompt: str | Sequence[str] = "", **options: Any) -> Any:
+        """Generate text after a prompt, or a list of texts after several; options are those of
+        `parts`.
+
+        Several are written together, `batch_size` at a time, and each is what it is alone.
+        """
         with ConsoleReporter("generate", soon=True):
-            return "".join(self.parts(prompt, **options))
+            if isinstance(prompt, str):
+                return "".join(self.parts(prompt, **options))
+            texts = dict(self.texts(prompt, **options))
+            return [texts[number] for number in range(len(texts))]
 
     def parts(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """Generate text after a prompt, and yield it token by token.
 
         Args:
-            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of
-            `memlm generate`.
+            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop`, `stop_at_eos`,
+            `chat`, as of `memlm generate`.
         """
+        for step in self._steps([prompt], options):
+            for token in step.tokens:
+                yield token.text
+            yield step.rest
+
+    def texts(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
+        """Generate texts after several prompts; yield each with its number when it ends."""
+        texts = [""] * len(prompts)
+        for step in self._steps(prompts, options):
+            texts[step.number] += "".join(token.text for token in step.tokens) + step.rest
+            if step.ended is not None:
+                yield step.number, texts[step.number]
+
+    def _steps(
+        self, prompts: Sequence[str], options: Mapping[str, Any]
+    ) -> "Iterator[GenerationStep]":
+        """Steps of the texts after some prompts."""
         from stages.generation import GenerationRequest
-        from stages.generation.generate import generate
-        from stages.text.excerpt import TextStream
+        from stages.generation.generate import generate_each, prompt_ids
         from stages.validation import validated
 
-        text_of(prompt, "prompt")
-        wanted = validated(GenerationRequest, {"prompt": prompt, **options})
-        stream = TextStream(self._writer.text)
-        for token in generate(self._writer, wanted):
-            yield stream.add(token.id)
-        yield stream.end()
+        for prompt in prompts:
+            text_of(prompt, "prompt")
+        wanted = validated(GenerationRequest, dict(options))
+        ids = [
+            prompt_ids(self._writer, wanted.model_copy(update={"prompt": prompt}))
+            for prompt in prompts
+        ]
+        return generate_each(self._writer, ids, wanted)
 
     @property
     def memories(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stages.config import Settings
+from stages.config import Settings, Spelling
 from stages.errors import UsageError
 
 
@@ -27,14 +27,22 @@ class GenerationRequest(Settings):
     """Draw from the fewest likeliest tokens that hold this probability together."""
     seed: Annotated[int, Field(ge=0)] = 0
     """The same seed writes the same text."""
-    stop_at_eos: bool = False
-    """End where <eos> is drawn."""
+    stop_at_eos: bool | None = None
+    """End where <eos> is drawn, or a token that ends texts of an imported model; None: of an
+    imported model.
+    """
+    stop: Annotated[tuple[str, ...] | None, Spelling("TEXT", repeated=True)] = None
+    """End before this text; it is not written."""
+    chat: bool = False
+    """The prompt is what a user says, in the form of an imported model's own conversations."""
     draft: Literal["none", "exact"] = "none"
     """Let the text of an exact index suggest what follows, and read several tokens at once: the
     same text, sooner.
     """
     attribute: bool = False
     """Afterwards list the training passages that carried each token."""
+    batch_size: Annotated[int, Field(ge=1)] = 8
+    """Texts that are written together."""
 
     @model_validator(mode="after")
     def _draws(self) -> Self:
@@ -42,6 +50,6 @@ class GenerationRequest(Settings):
             raise UsageError(
                 "--temperature 0 always takes the likeliest token: leave --top-k and --top-p out."
             )
-        if self.draft != "none" and self.attribute:
-            raise UsageError("--attribute reads one token at a time: leave --draft out.")
+        if "" in (self.stop or ()):
+            raise UsageError("--stop is empty: name the text that ends what is written.")
         return self

@@ -1,7 +1,9 @@
 """Text generation token by token, by a model with its memories."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -9,12 +11,16 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.generation import GenerationRequest
 from stages.generation.attribution import Attributed, Attribution
+from stages.generation.chat import chat_ids
 from stages.generation.drafts import draft_exact
+from stages.generation.mixing import Distributions
 from stages.generation.sampling import draw, probabilities
-from stages.generation.session import TextSession
+from stages.generation.session import Text, TextSession
+from stages.generation.stopping import StoppedText
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.indexes import EXACT
+from stages.models.backbones.window_configs import ImportedConfig
 from stages.models.config import model_of
 
 
@@ -25,10 +31,27 @@ class GeneratedToken:
     """
 
     id: int
+    text: str
+    """Text that it makes certain: characters that it completes, and that begin no stop string."""
     probability: float
     attributed: Attributed | None
     drafted: bool = False
     """Whether the drawn token was the one that a draft had suggested."""
+
+
+Ended = Literal["stop", "length"]
+
+
+class GenerationStep(NamedTuple):
+    """Tokens that one step added to a text, several if a draft was right."""
+
+    number: int
+    """Number of the text's prompt, from 0."""
+    tokens: list[GeneratedToken]
+    rest: str
+    """Text that was held back until the end came."""
+    ended: Ended | None
+    """How the text ended: by a stop string or an end of its own, or by its length; None: not yet."""
 
 
 def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryReader:
@@ -46,37 +69,130 @@ def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryRe
 
 
 def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:
-    """Yield the tokens after the prompt, one by one; deterministic for a seed. An `<eos>` that
-    stops is left out.
+    """Yield the tokens after the prompt of a request, one by one; deterministic for a seed.
+
+    Text that `generate_each` gives at the end, besides that of tokens, is left out.
     """
-    session = TextSession(reader)
-    text = session.add(reader.text.prompt_ids(wanted.prompt))
-    attribution = Attribution(reader, text) if wanted.attribute else None
-    random, left = np.random.default_rng(wanted.seed), wanted.max_tokens
-    while left:
-        draft = [] if wanted.draft == "none" else draft_exact(reader, text, left - 1)
-        (distributions,) = session.read([(text, draft)])
+    for step in generate_each(reader, [prompt_ids(reader, wanted)], wanted):
+        yield from step.tokens
+
+
+def prompt_ids(reader: MemoryReader, wanted: GenerationRequest) -> list[int]:
+    """Tokens of the prompt of a request. Raises: UsageError for a chat with a model that has none."""
+    if not wanted.chat:
+        return reader.text.prompt_ids(wanted.prompt)
+    return chat_ids(reader, [{"role": "user", "content": wanted.prompt}])
+
+
+def generate_each(
+    reader: MemoryReader, prompts: Iterable[Sequence[int]], wanted: GenerationRequest
+) -> Iterator[GenerationStep]:
+    """Continue prompts, `batch_size` at a time; each text is what its prompt alone would give.
+
+    Every text draws from its own numbers of the seed. Where one ends, the next prompt begins. A
+    token that ends a text is left out. With drafts, texts are written one after another.
+    """
+    session, live = TextSession(reader), list[_Writing]()
+    waiting = enumerate(prompts)
+    most = 1 if wanted.draft != "none" else wanted.batch_size
+    while True:
+        for number, ids in islice(waiting, most - len(live)):
+            live.append(_Writing(session, session.add(ids), number, wanted))
+        if not live:
+            return
+        drafts = [writing.draft() for writing in live]
+        pairs = [(writing.text, draft) for writing, draft in zip(live, drafts, strict=True)]
+        for writing, draft, read in zip(tuple(live), drafts, session.read(pairs), strict=True):
+            step = writing.step(draft, read)
+            yield step
+            if step.ended is not None:
+                session.drop(writing.text)
+                live.remove(writing)
+
+
+class _Writing:
+    """One text that is being written."""
+
+    def __init__(
+        self, session: TextSession, text: Text, number: int, wanted: GenerationRequest
+    ) -> None:
+        self.text = text
+        self._session, self._number, self._wanted = session, number, wanted
+        reader = session.reader
+        self._attribution = Attribution(reader, text) if wanted.attribute else None
+        self._random = np.random.default_rng(wanted.seed)
+        self._left = wanted.max_tokens
+        self._ends = ends_of(reader) if stops_at_end(reader, wanted) else frozenset[int]()
+        self._written = StoppedText(reader.text, wanted.stop or ())
+
+    def draft(self) -> list[int]:
+        """A guess at the next tokens; empty without drafts."""
+        if self._wanted.draft == "none":
+            return []
+        return draft_exact(self._session.reader, self.text, self._left - 1)
+
+    def step(self, draft: Sequence[int], read: Distributions) -> GenerationStep:
+        """Draw the next tokens: those of the draft, as long as they are drawn, and one more."""
+        log_p = read.log_p.double().cpu().numpy()
         tokens = list[int]()
-        log_p = distributions.log_p.double().cpu().numpy()
+        pieces = list[str]()
+        ended: Ended | None = None
         for number, row in enumerate(log_p):
-            token = draw(probabilities(row, wanted.temperature, wanted.top_k, wanted.top_p), random)
-            if wanted.stop_at_eos and token == reader.text.eos:
+            token = self._drawn(row)
+            if token in self._ends:
+                ended = "stop"
                 break
             tokens.append(token)
+            pieces.append(self._written.add(token))
+            if self._written.stopped:
+                ended = "stop"
+                break
+            if len(tokens) == self._left:
+                ended = "length"
+                break
             # Positions after a wrong guess were scored with that guess in their context.
             if number == len(draft) or token != draft[number]:
                 break
-        ends = len(tokens) == number
+        rest = self._written.end() if ended is not None else ""
+        self._left -= len(tokens)
         if tokens:
-            session.accept(text, tokens)
-        sources = (
-            attribution.of(distributions.scored_range, tokens)
-            if attribution is not None and tokens
-            else [None] * len(tokens)
-        )
-        for number, (token, attributed) in enumerate(zip(tokens, sources, strict=True)):
-            right = number < len(draft) and token == draft[number]
-            yield GeneratedToken(token, float(np.exp(log_p[number, token])), attributed, right)
-        left -= len(tokens)
-        if ends:
-            return
+            self._session.accept(self.text, tokens)
+        sources = self._sources(read, tokens)
+        generated = [
+            GeneratedToken(
+                id=token,
+                text=pieces[number],
+                probability=float(np.exp(log_p[number, token])),
+                attributed=sources[number],
+                drafted=number < len(draft) and token == draft[number],
+            )
+            for number, token in enumerate(tokens)
+        ]
+        return GenerationStep(self._number, generated, rest, ended)
+
+    def _drawn(self, log_p: np.ndarray) -> int:
+        """A token drawn from a distribution [V]."""
+        wanted = self._wanted
+        distribution = probabilities(log_p, wanted.temperature, wanted.top_k, wanted.top_p)
+        return draw(distribution, self._random)
+
+    def _sources(self, read: Distributions, tokens: Sequence[int]) -> Sequence[Attributed | None]:
+        if self._attribution is None:
+            return [None] * len(tokens)
+        return self._attribution.of(read.scored_range, tokens)
+
+
+def stops_at_end(reader: MemoryReader, wanted: GenerationRequest) -> bool:
+    """Whether a text ends where the model ends it."""
+    if wanted.stop_at_eos is not None:
+        return wanted.stop_at_eos
+    return isinstance(reader.range_reader.model.config, ImportedConfig)
+
+
+def ends_of(reader: MemoryReader) -> frozenset[int]:
+    """Tokens that end a text: `<eos>`, and those that an imported model names as its own."""
+    config = reader.range_reader.model.config
+    architecture = config.architecture if isinstance(config, ImportedConfig) else {}
+    own = architecture.get("eos_token_id")
+    named = own if isinstance(own, list) else [own]
+    return frozenset({reader.text.eos, *(id for id in named if isinstance(id, int))})

@@ -25,6 +25,7 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
+    "chat_template.jinja",
     "config.json",
 )
 """Files that define the tokenizer; `config.json` is included because it may name the tokenizer's

@@ -6,12 +6,13 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import require_sources
+from stages.models.backbones.window_configs import HuggingFaceConfig
 from stages.models.config import BackboneConfig
 from stages.pretrained.config import ImportConfig
 from stages.pretrained.encoder_decoder import Languages
 from stages.pretrained.location import Location, location_of
 from stages.pretrained.model import Imported, ModelSize, describe, model_size
-from stages.pretrained.tokenizer import same_tokenizer
+from stages.pretrained.tokenizer import read_chat, same_tokenizer
 from stages.text.huggingface import PretrainedTokenizer, SpecialTokens
 
 USUAL_CONTEXT = 1024
@@ -35,6 +36,8 @@ def resolve_import(config: ImportConfig, inputs: Inputs) -> ImportConfig:
     languages = Languages(config.source_language, config.target_language, config.task)
     prefix = tokens.metrics.get("prefix_id")
     model: BackboneConfig = describe(location, prefix, languages, config.normalize)
+    if isinstance(model, HuggingFaceConfig):
+        model = model.model_copy(update={"chat": read_chat(location)})
     require_sources(model, tokens)
     if tokens.path.is_dir():  # not if a recipe only plans to make them
         _require_own_tokens(model, location, tokens)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import DataError, UsageError
+from stages.models.backbones.window_configs import ChatSettings
 from stages.pretrained.damage import reading
 from stages.pretrained.location import TOKENIZER_FILES, Location
 from stages.text.huggingface import PretrainedTokenizer, SpecialTokens, load_tokenizer
@@ -56,6 +57,24 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
         )
         first = next(i for i in range(len(written)) if written[i : i + len(text)] == text)
     return tuple(written[:first]), tuple(written[first + len(text) :])
+
+
+def read_chat(location: Location) -> ChatSettings | None:
+    """The chat template of a model's tokenizer; None if it has none, or no tokenizer.
+
+    Of several templates, the one called `default` is taken.
+    """
+    if not location.has_tokenizer:
+        return None
+    with reading(location, "tokenizer"):
+        tokenizer = load_pretrained(location)
+        template = tokenizer.chat_template
+        if isinstance(template, dict):
+            template = template.get("default")
+        if template is None:
+            return None
+        tokens = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+        return ChatSettings(template=template, tokens=tokens)
 
 
 def load_pretrained(location: Location) -> Any:

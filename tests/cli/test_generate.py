@@ -142,6 +142,53 @@ def test_neighbors_name_the_index_that_is_searched(generate, index):
     )
 
 
+def test_every_prompt_of_a_file_gets_a_line(generate, index, tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    prompts = [PROMPT, "a dog", "the pig and the hen"]
+    records = [{"prompt": prompt, "id": number} for number, prompt in enumerate(prompts)]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    model = index.find("encoder").reference
+    options = (model, "--max-tokens", 9, "--seed", 3)
+    ended = generate(*options, "--prompts", file, "--batch-size", 2)
+    assert (ended.code, ended.told) == (0, [])
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    assert [{name: one[name] for name in ("prompt", "id")} for one in found] == records
+    for prompt, one in zip(prompts, found, strict=True):
+        assert one["finish_reason"] == "length"
+        assert one["text"] + "\n" == generate(*options, "--prompt", prompt).out
+    detailed = generate(*options, "--prompts", file, "--json").out.splitlines()
+    assert [len(json.loads(line)["tokens"]) for line in detailed] == [9, 9, 9]
+
+
+def test_a_text_ends_where_it_is_told(generate, index):
+    model = index.find("encoder").reference
+    options = (model, "--prompt", PROMPT, "--max-tokens", 20)
+    whole = generate(*options).out
+    stop = whole.split()[2]
+    ended = generate(*options, "--stop", stop, "--stop", "nothing", "--json")
+    told = json.loads(ended.out)
+    assert told["text"] == whole[: whole.find(stop)] and told["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "message"),
+    [
+        ("{", (), 3, "Line 1 of"),
+        ('"a"', ("--prompt", "b"), 2, "--prompt and --prompts both"),
+        ('"a"', ("--chat",), 2, "has no chat template"),
+        ('"a"', ("--stop", ""), 2, "--stop is empty"),
+    ],
+)
+def test_prompts_that_cannot_be_continued_are_refused(
+    generate, index, tmp_path, content, options, code, message
+):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(content)
+    ended = generate(index.find("encoder").reference, "--prompts", file, *options)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+
+
 def memlm_process(index: Artifact, *options: str) -> subprocess.Popen[str]:
     """A long text, written by a process of its own."""
     arguments = [

@@ -118,6 +118,15 @@ class ImportedConfig(BackboneConfig):
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
 
 
+class ChatSettings(Settings):
+    """The form in which a model reads conversations."""
+
+    template: str
+    """Jinja template of its tokenizer."""
+    tokens: dict[str, str] = Field(default_factory=dict)
+    """Special tokens that the template may name: `bos_token`, `eos_token`."""
+
+
 class HuggingFaceConfig(ImportedConfig):
     """A causal language model of transformers, without its embeddings and softmax; only made by
     `import-model`.
@@ -140,6 +149,8 @@ class HuggingFaceConfig(ImportedConfig):
     """Whether frequencies of positions are divided by a factor (linear scaling). It is recorded so
     that such a model has another id than one whose scaling was dropped.
     """
+    chat: ChatSettings | None = None
+    """How it reads conversations; None: it was not trained on any."""
 
     @property
     def reads(self) -> Reads:

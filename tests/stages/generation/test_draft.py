@@ -115,9 +115,19 @@ def test_a_draft_ends_where_its_document_does(tokens: Artifact) -> None:
         assert draft_exact(writer, text, 20) == ids[end - 2 : end].tolist()
 
 
-def test_it_names_no_passages() -> None:
-    with pytest.raises(ValueError, match="leave --draft out"):
-        GenerationRequest(draft="exact", attribute=True)
+def test_passages_are_those_of_tokens_that_are_read_one_by_one(tokens: Artifact) -> None:
+    model = text_model(tokens.store, tokens, ModelConfig().model)
+    request = Request(source=model.reference, memory=EXACT, device="cpu")
+    writer = open_writer(request, tokens.store, "exact")
+    wanted = {"prompt": PROMPT, "max_tokens": 12, "temperature": 0, "attribute": True}
+    alone = list(generate(writer, GenerationRequest(**wanted)))
+    drafted = list(generate(writer, GenerationRequest(**wanted, draft="exact")))
+    assert any(token.drafted for token in drafted)
+    for one, other in zip(alone, drafted, strict=True):
+        assert one.attributed is not None and other.attributed is not None
+        assert other.attributed.memories == pytest.approx(one.attributed.memories, abs=1e-6)
+        places = [context.source.row for context in one.attributed.contexts]
+        assert [context.source.row for context in other.attributed.contexts] == places
 
 
 # Whole numbers of nats: equals are common, and no sum lies by rounding alone on the other side of
