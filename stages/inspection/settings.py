@@ -29,7 +29,7 @@ class ReadSettings(AskedWindows):
     searched.
     """
     stride: Annotated[int, Field(gt=0)] | None = None
-    """Tokens between windows; None: `context`; where text is written 1."""
+    """Tokens between windows; None: `context`; where text is written half of it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
