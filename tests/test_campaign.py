@@ -17,6 +17,7 @@ SURVIVED = [
     "concurrent-same",
     "remove-elsewhere",
     "changed-index",
+    "bad-request",
 ]
 """Attacks of which every case of this seed is refused or harmless."""
 

@@ -1,6 +1,5 @@
 """The routes of an address."""
 
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -13,10 +12,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from stages.serving.access import Access
-from stages.serving.answers import CompletionAnswer, Usage, to_json
+from stages.serving.answers import Answer, ChatAnswer, CompletionAnswer, Usage, to_json
 from stages.serving.bodies import Body, checked, read_object
-from stages.serving.completing import Piece, complete
-from stages.serving.completion import completion_fields
+from stages.serving.completing import Order, Piece, completions
+from stages.serving.completion import SamplingFields, chat_fields, completion_fields
 from stages.serving.events import EventStream
 from stages.serving.guard import Guard, error_answer, refused
 from stages.serving.jobs import Job
@@ -59,6 +58,7 @@ class Routes:
             Route("/v1/models", self.models),
             Route("/v1/models/{name}", self.model),
             Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/tokenizer_info", self.tokenizer_info),
             Route("/tokenize", self.tokenize, methods=["POST"]),
             Route("/detokenize", self.detokenize, methods=["POST"]),
@@ -127,7 +127,7 @@ class Routes:
             order = await run_in_threadpool(self._served.order, fields)
         except Refusal as refusal:
             return form_page(self._served, question, refusal)
-        job = Job(self._worker, request, complete(self._served.engine, order))
+        job = Job(self._worker, request, completions(self._served.engine, order))
         found = [piece async for piece in self._counted(job, order.memory)]
         return await run_in_threadpool(answer_page, self._served, question, found)
 
@@ -136,20 +136,35 @@ class Routes:
     async def completions(self, request: Request) -> Response:
         """Completes prompts, and scores them."""
         fields = completion_fields(await read_object(request))
-        served = self._served
-        name, memory = served.model_name(fields), served.memory(fields)
-        order = await run_in_threadpool(served.order, fields)
-        answer = CompletionAnswer(
-            f"cmpl-{uuid.uuid4().hex}", name, served.read(memory), fields.logprobs is not None
+        order = await run_in_threadpool(self._served.order, fields)
+        read = self._served.read(order.memory)
+        name, listed = self._served.model_name(fields), fields.logprobs is not None
+        return await self._answered(request, fields, order, CompletionAnswer(name, read, listed))
+
+    async def chat(self, request: Request) -> Response:
+        """Answers in a conversation."""
+        fields = chat_fields(await read_object(request))
+        order = await run_in_threadpool(self._served.chat_order, fields)
+        answer = ChatAnswer(
+            self._served.model_name(fields),
+            self._served.read(order.memory),
+            listed=bool(fields.logprobs),
+            top=fields.top_logprobs or 0,
         )
-        job = Job(self._worker, request, complete(served.engine, order))
-        pieces = self._counted(job, memory)
+        return await self._answered(request, fields, order, answer)
+
+    async def _answered(
+        self, request: Request, fields: SamplingFields, order: Order, answer: Answer
+    ) -> Response:
+        """Let the model work, and answer with what it gives."""
+        job = Job(self._worker, request, completions(self._served.engine, order))
+        pieces = self._counted(job, order.memory)
         if not fields.stream:
             return await self._whole(pieces, answer)
         options = fields.stream_options
         return EventStream(pieces, answer, usage=options is not None and options.include_usage)
 
-    async def _whole(self, pieces: AsyncIterator[Piece], answer: CompletionAnswer) -> Response:
+    async def _whole(self, pieces: AsyncIterator[Piece], answer: Answer) -> Response:
         found = [piece async for piece in pieces]
         # Long lists take a while, in which others are to be answered.
         content = await run_in_threadpool(lambda: to_json(answer.whole(found)).encode())

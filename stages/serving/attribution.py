@@ -6,13 +6,13 @@ from stages.inspection.contexts import Context, EnteredContext
 from stages.inspection.inspect import Inspected, TokenView
 
 
-def attributed_tokens(found: Inspected, first: int) -> list[dict[str, Any]]:
-    """The tokens of an inspected text from token `first` on.
+def attributed_tokens(found: Inspected, number: int) -> list[dict[str, Any]]:
+    """The last tokens of an inspected text, or all where it has fewer than `number`.
 
     `p` is the probability of a token; `model` and `memories` are the parts of it that each added.
     `alone` is its probability by the model alone.
     """
-    return [_token(found, token) for token in found.tokens[first:]]
+    return [_token(found, token) for token in found.tokens[-number:]] if number else []
 
 
 def _token(found: Inspected, token: TokenView) -> dict[str, Any]:

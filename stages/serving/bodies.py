@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from stages.serving.refusal import Refusal, invalid
-from stages.serving.settings import BODY_SECONDS, MAX_BODY
+from stages.serving.settings import BODY_SECONDS, MAX_BODY, MAX_DROPPED
 
 
 class Body(BaseModel):
@@ -80,17 +80,18 @@ def require_type(request: Request, wanted: str) -> None:
 
 async def read_body(request: Request) -> bytes:
     """The body of a request. Raises: Refusal if it is too large, or arrives too slowly."""
-    too_large = Refusal(413, f"A body has at most {MAX_BODY:,} bytes.")
-    declared = request.headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared[:20]) > MAX_BODY:
-        raise too_large
-    body = bytearray()
+    body, length = bytearray(), 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
-                body += part
-                if len(body) > MAX_BODY:
-                    raise too_large
+                length += len(part)
+                if length <= MAX_BODY:
+                    body += part
+                # A client that still sends would not see the refusal, so some more is read.
+                if length > MAX_DROPPED:
+                    break
     except TimeoutError:
         raise Refusal(408, f"The body took more than {BODY_SECONDS:g} seconds.") from None
+    if length > MAX_BODY:
+        raise Refusal(413, f"A body has at most {MAX_BODY:,} bytes.")
     return bytes(body)

@@ -3,14 +3,18 @@
 Everything here runs in the worker's thread, and stops at any of its steps.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
+from stages.generation.sampling import draw, probabilities
+from stages.generation.session import Text
 from stages.inspection.inspect import Inspected
-from stages.serving.engine import Engine, Sampling, ScoredToken
+from stages.serving.engine import Engine, ScoredToken, drawn_token
 from stages.serving.stops import GrowingText
+from stages.serving.worker import Ask
 from stages.text.excerpt import TextStream
 
 Finish = Literal["stop", "length"]
@@ -47,8 +51,17 @@ class Piece(NamedTuple):
     """Tokens that were written for this piece."""
     inspected: Inspected | None = None
     """All tokens with their sources, in the last piece if they were asked for."""
-    inspected_from: int = 0
-    """The first token of the choice's text among them."""
+    inspected_tokens: int = 0
+    """Number of the last tokens among them that belong to the choice's text."""
+
+
+class Sampling(NamedTuple):
+    """How tokens are drawn; see `stages.generation.GenerationRequest`."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,87 @@ class Order:
     """Tokens that end a text, and are left out of it."""
 
 
+def completions(engine: Engine, order: Order) -> list[Generator[Any, Any, None]]:
+    """The work of each choice, as strands of a task: they yield pieces, and ask
+    `Engine.next_log_probs`.
+    """
+    return [
+        Choice(engine, order, number, prompt).pieces()
+        for number, prompt in enumerate(order.prompts)
+    ]
+
+
+class Choice:
+    """The completion of one prompt."""
+
+    def __init__(self, engine: Engine, order: Order, number: int, prompt: Sequence[int]) -> None:
+        self._engine, self._order = engine, order
+        self._number, self._prompt = number, prompt
+        self._echoed = 0
+        self._written: list[int] = []
+
+    def pieces(self) -> Generator[Any, Any, None]:
+        """Yield the pieces of the choice, and questions for the next token."""
+        yield Piece(self._number, prompt_tokens=len(self._prompt))
+        finish: Finish = "length"
+        with self._engine.reading(self._order.memory, self._prompt) as text:
+            if self._order.echo:
+                yield self._echo(text)
+            if self._order.max_tokens:
+                finish = yield from self._write(text)
+        yield self._end(finish)
+
+    def _echo(self, text: Text) -> Piece:
+        """The prompt as text; with scores of its tokens if tokens are listed."""
+        engine, order, listed = self._engine, self._order, list[TextToken]()
+        parts = engine.text.pieces(self._prompt)
+        scores: Sequence[ScoredToken | None] = [None] * len(parts)
+        if order.top is not None:
+            scores = engine.score(order.memory, text, self._prompt, order.top)
+        for id, part, scored in zip(self._prompt, parts, scores, strict=True):
+            listed.append(text_token(engine, self._echoed, id, scored))
+            self._echoed += len(part)
+        return self._piece("".join(parts), listed)
+
+    def _write(self, text: Text) -> Generator[Any, Any, Finish]:
+        """Write text until it ends; returns why it ended."""
+        order, random = self._order, np.random.default_rng(self._order.sampling.seed)
+        draft = _Draft(self._engine, self._prompt, order.stops, self._echoed)
+        for _ in range(order.max_tokens):
+            log_p = yield Ask(order.memory, text)
+            scored = drawn(log_p, order, random)
+            if scored.id in order.ends:
+                yield self._piece(*draft.end(), new_tokens=1)
+                return "stop"
+            self._engine.put(order.memory, text, scored.id)
+            self._written.append(scored.id)
+            yield self._piece(*draft.add(scored), new_tokens=1)
+            if draft.stopped:
+                return "stop"
+        yield self._piece(*draft.end())
+        return "stop" if draft.stopped else "length"
+
+    def _piece(self, text: str, tokens: Sequence[TextToken], new_tokens: int = 0) -> Piece:
+        listed = tokens if self._order.top is not None else ()
+        return Piece(self._number, text, listed, new_tokens=new_tokens)
+
+    def _end(self, finish: Finish) -> Piece:
+        """The last piece, with the sources of tokens if they are asked for."""
+        order, ids = self._order, [*self._prompt, *self._written]
+        inspected = None
+        if order.attribution and ids:
+            inspected = self._engine.attribute(order.memory, ids, order.attribution)
+        number = len(ids) if order.echo else len(self._written)
+        return Piece(self._number, finish=finish, inspected=inspected, inspected_tokens=number)
+
+
+def drawn(log_p: np.ndarray, order: Order, random: np.random.Generator) -> ScoredToken:
+    """A token that is drawn; its log-probability is that before temperature, top-k and top-p."""
+    temperature, top_k, top_p, _ = order.sampling
+    token = draw(probabilities(log_p, temperature, top_k, top_p), random)
+    return drawn_token(log_p, token, order.top or 0)
+
+
 def text_token(engine: Engine, offset: int, id: int, scored: ScoredToken | None) -> TextToken:
     """A token of a choice's text, from its id and its scores."""
     if scored is None:
@@ -90,81 +184,6 @@ def named_top(engine: Engine, scored: ScoredToken) -> dict[str, float]:
     numbers = {scored.id: scored.log_p, **dict(scored.top)}
     falling = sorted(numbers.items(), key=lambda pair: -pair[1])
     return {names[id]: max(log_p, LEAST) for id, log_p in falling}
-
-
-def complete(engine: Engine, order: Order) -> Iterator[Piece | None]:
-    """Complete the prompts one after another; None marks a step without a piece."""
-    for index, prompt in enumerate(order.prompts):
-        yield from _Choice(engine, order, index, prompt).pieces()
-
-
-class _Choice:
-    """The completion of one prompt."""
-
-    def __init__(self, engine: Engine, order: Order, index: int, prompt: Sequence[int]) -> None:
-        self._engine, self._order, self._index = engine, order, index
-        self._prompt = prompt
-        self._ids = list(engine.behind_start(prompt))
-        self._echoed = 0
-        self._written: list[int] = []
-
-    def pieces(self) -> Iterator[Piece | None]:
-        yield Piece(self._index, prompt_tokens=len(self._prompt))
-        if self._order.echo:
-            yield from self._echo()
-        finish: Finish = "length"
-        if self._order.max_tokens:
-            finish = yield from self._write()
-        first = 0 if self._order.echo else len(self._ids)
-        yield Piece(self._index, finish=finish, inspected=self._inspected(), inspected_from=first)
-
-    def _echo(self) -> Iterator[Piece | None]:
-        """The prompt as text; with scores of its tokens if tokens are listed."""
-        engine, listed = self._engine, list[TextToken]()
-        scores = yield from self._prompt_scores()
-        parts = engine.text.pieces(self._prompt)
-        for id, part, scored in zip(self._prompt, parts, scores, strict=True):
-            listed.append(text_token(engine, self._echoed, id, scored))
-            self._echoed += len(part)
-        yield self._piece("".join(parts), listed)
-
-    def _prompt_scores(self) -> Generator[None, None, list[ScoredToken | None]]:
-        """A score for each token of the prompt but the first; none where tokens are not listed."""
-        top, scores = self._order.top, list[ScoredToken]()
-        if top is None:
-            return [None] * len(self._prompt)
-        for block in self._engine.score(self._order.memory, self._ids, top):
-            scores += block
-            yield None
-        # Scores begin with the first token, or with the second if the first is the start of a text.
-        return [None, *scores[len(scores) - len(self._prompt) + 1 :]] if self._prompt else []
-
-    def _write(self) -> Generator[Piece | None, None, Finish]:
-        """Write text until it ends; returns why it ended."""
-        order = self._order
-        draft = _Draft(self._engine, self._prompt, order.stops, self._echoed)
-        tokens = self._engine.write(order.memory, self._ids, order.sampling, order.top or 0)
-        for scored in islice(tokens, order.max_tokens):
-            if scored.id in order.ends:
-                yield self._piece(*draft.end(), new_tokens=1)
-                return "stop"
-            self._written.append(scored.id)
-            yield self._piece(*draft.add(scored), new_tokens=1)
-            if draft.stopped:
-                return "stop"
-        yield self._piece(*draft.end())
-        return "stop" if draft.stopped else "length"
-
-    def _piece(self, text: str, tokens: Sequence[TextToken], new_tokens: int = 0) -> Piece:
-        listed = tokens if self._order.top is not None else ()
-        return Piece(self._index, text, listed, new_tokens=new_tokens)
-
-    def _inspected(self) -> Inspected | None:
-        """Sources of the tokens, if they are asked for."""
-        ids = [*self._ids, *self._written]
-        if not self._order.attribution or not ids:
-            return None
-        return self._engine.attribute(self._order.memory, ids, self._order.attribution)
 
 
 class _Draft:

@@ -1,7 +1,7 @@
 """Requests for completions: their fields, their limits, and fields that are refused."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from stages.serving.refusal import invalid
 from stages.serving.settings import (
     MAX_CONTEXTS,
     MAX_LOGPROBS,
+    MAX_MESSAGES,
     MAX_PROMPTS,
     MAX_STOP_LENGTH,
     MAX_STOPS,
@@ -31,6 +32,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields that would change the text and are not computed; and the values that change nothing."""
 
+MaxTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+"""Tokens that are written for each prompt."""
 Prompt = str | tuple[int, ...]
 """A text, or the ids of its tokens."""
 
@@ -77,11 +80,45 @@ class SamplingFields(Body):
         return stops
 
 
+class Message(Body):
+    """A message of a conversation."""
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: Any
+
+    @property
+    def text(self) -> str:
+        """The content, which may come in parts. Raises: Refusal for anything but text."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = self.content if isinstance(self.content, list) else [None]
+        texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
+        if not all(isinstance(text, str) for text in texts):
+            raise invalid("messages: the content of a message is text.", "messages")
+        return "".join(map(str, texts))
+
+
+class ChatFields(SamplingFields):
+    """Fields of `POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    max_tokens: MaxTokens | None = None
+    max_completion_tokens: MaxTokens | None = None
+    """The same, under its later name."""
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+
+    @property
+    def conversation(self) -> list[dict[str, str]]:
+        """Role and content of each message."""
+        return [{"role": message.role, "content": message.text} for message in self.messages]
+
+
 class CompletionFields(SamplingFields):
     """Fields of `POST /v1/completions`."""
 
     prompt: Any
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+    max_tokens: MaxTokens | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None
 
@@ -106,10 +143,25 @@ def _ids(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+F = TypeVar("F", bound=SamplingFields)
+
+
 def completion_fields(values: Mapping[str, Any]) -> CompletionFields:
     """Check the fields of a completion. Raises: Refusal with the name of the first wrong one."""
+    return _fields(CompletionFields, values)
+
+
+def chat_fields(values: Mapping[str, Any]) -> ChatFields:
+    """Check the fields of a chat. Raises: Refusal with the name of the first wrong one."""
+    fields = _fields(ChatFields, values)
+    if fields.top_logprobs is not None and not fields.logprobs:
+        raise invalid("top_logprobs: logprobs must be true.", "top_logprobs")
+    return fields
+
+
+def _fields(model: type[F], values: Mapping[str, Any]) -> F:
     refuse_uncomputed(values)
-    fields = checked(CompletionFields, _without_nulls(values))
+    fields = checked(model, _without_nulls(values))
     if fields.stream_options is not None and not fields.stream:
         raise invalid("stream_options: only a stream has options.", "stream_options")
     return fields

@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from stages.serving.answers import CompletionAnswer, Usage, event
+from stages.serving.answers import Answer, Usage, event
 from stages.serving.completing import Piece
 from stages.serving.refusal import INTERNAL
 
@@ -21,9 +21,7 @@ DONE = event("[DONE]")
 class EventStream(Response):
     """An event for each piece; then the usage, if it is wanted, and the end."""
 
-    def __init__(
-        self, pieces: AsyncGenerator[Piece], answer: CompletionAnswer, *, usage: bool
-    ) -> None:
+    def __init__(self, pieces: AsyncGenerator[Piece], answer: Answer, *, usage: bool) -> None:
         self._pieces, self._answer, self._with_usage = pieces, answer, usage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,7 +42,7 @@ class EventStream(Response):
         usage = Usage()
         async for piece in self._pieces:
             usage.count(piece)
-            if piece.text or piece.tokens or piece.finish:
-                yield event(self._answer.event(piece))
+            for content in self._answer.events(piece):
+                yield event(content)
         if self._with_usage:
             yield event(self._answer.last_event(usage))

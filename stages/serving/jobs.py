@@ -1,13 +1,13 @@
 """Requests as tasks of the worker: results cross from its thread to the loop of the server."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from stages.serving.worker import Ended, Worker
+from stages.serving.worker import Ended, Steps, Worker
 
 
 class Job:
@@ -16,11 +16,11 @@ class Job:
     It ends before its next step when the client goes away, or when `close` is called.
     """
 
-    def __init__(self, worker: Worker, request: Request, steps: Iterator[Any]) -> None:
+    def __init__(self, worker: Worker, request: Request, strands: Iterable[Steps]) -> None:
         """Raises: Refusal if too many tasks wait."""
         self._results = asyncio.Queue[Any]()
         self._loop = asyncio.get_running_loop()
-        self._task = worker.submit(steps, self._deliver)
+        self._task = worker.submit(strands, self._deliver)
         self._watch = asyncio.create_task(self._await_disconnect(request))
 
     def _deliver(self, result: Any) -> None:

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.errors import UsageError
-from stages.serving.completing import Order
-from stages.serving.completion import CompletionFields, Prompt, SamplingFields
-from stages.serving.engine import NONE, Engine, Sampling
+from stages.errors import MemlmError, UsageError
+from stages.serving.completing import Order, Sampling
+from stages.serving.completion import ChatFields, CompletionFields, Prompt, SamplingFields
+from stages.serving.engine import NONE, Engine
 from stages.serving.refusal import Refusal, invalid
 from stages.serving.settings import MAX_LISTED
 
 PLAIN = ":plain"
 """Ends the name of the model alone."""
-MAX_TOKENS_DEFAULT = 16
+COMPLETION_TOKENS = 16
 """Tokens written for a prompt if a request does not say how many."""
+CHAT_TOKENS = 256
+"""Tokens written in a chat if a request does not say how many."""
 
 
 def check_model_name(name: str) -> None:
@@ -38,13 +40,13 @@ class ServedModel:
     @property
     def names(self) -> dict[str, str]:
         """Memories by the names of the model."""
-        with_memories = self.name if self.name in self.engine.readers else NONE
+        with_memories = self.name if self.name in self.engine.sessions else NONE
         return {self.name: with_memories, self.name + PLAIN: NONE}
 
     @property
     def memories(self) -> list[str]:
         """Names of the memories, and of the model alone."""
-        return list(self.engine.readers)
+        return list(self.engine.sessions)
 
     def listing(self) -> list[dict[str, Any]]:
         """The names of the model, and what is read for each."""
@@ -62,7 +64,7 @@ class ServedModel:
 
     def read(self, memory: str) -> dict[str, Any]:
         """A memory by its name, its readings with their numbers, and the artifacts that are read."""
-        reader = self.engine.readers[memory]
+        reader = self.engine.reader(memory)
         artifacts = (
             reader.read
             if memory != NONE
@@ -90,8 +92,8 @@ class ServedModel:
     def memory(self, fields: SamplingFields) -> str:
         """The memory that a request reads. Raises: Refusal for an unknown one."""
         asked = fields.memlm.memory or self.names[self.model_name(fields)]
-        if asked not in self.engine.readers:
-            known = ", ".join(self.engine.readers)
+        if asked not in self.engine.sessions:
+            known = ", ".join(self.engine.sessions)
             raise invalid(
                 f"memlm.memory: there is none of this name; known: {known}.", "memlm.memory"
             )
@@ -100,11 +102,10 @@ class ServedModel:
     def ids(self, prompt: Prompt) -> Sequence[int]:
         """Ids of a prompt. Raises: Refusal if it is too long, or an id is of no token."""
         size, longest = self.engine.vocabulary_size, self.engine.context
-        ids = self.engine.text.ids(prompt) if isinstance(prompt, str) else prompt
+        ids = self.engine.text.prompt_ids(prompt) if isinstance(prompt, str) else prompt
         if not all(0 <= id < size for id in ids):
             raise invalid(f"prompt: ids of tokens are 0 to {size - 1:,}.", "prompt")
-        # The start of a text stands before the first window, and takes no place in it.
-        if len(self.engine.behind_start(ids)) > longest:
+        if len(self.engine.without_start(ids)) > longest:
             raise invalid(
                 f"prompt: it has {len(ids):,} tokens; this model reads {longest:,} at once.",
                 "prompt",
@@ -114,20 +115,40 @@ class ServedModel:
 
     def order(self, fields: CompletionFields) -> Order:
         """The work that a completion asks for. Raises: Refusal if it cannot be had."""
-        prompts = [self.ids(prompt) for prompt in fields.prompts]
+        most = fields.max_tokens
         order = Order(
-            prompts=prompts,
-            memory=self.memory(fields),
-            sampling=sampling_of(fields),
-            max_tokens=MAX_TOKENS_DEFAULT if fields.max_tokens is None else fields.max_tokens,
-            stops=fields.stops,
+            prompts=[self.ids(prompt) for prompt in fields.prompts],
+            max_tokens=COMPLETION_TOKENS if most is None else most,
             top=fields.logprobs,
             echo=bool(fields.echo),
-            attribution=fields.memlm.attribution,
-            ends=self.engine.ends,
+            **self._common(fields),
         )
         self._require_short_answer(order)
         return order
+
+    def chat_order(self, fields: ChatFields) -> Order:
+        """The work that a chat asks for. Raises: Refusal if it cannot be had."""
+        try:
+            ids = self.engine.chat_ids(fields.conversation)
+        except MemlmError as error:
+            raise invalid(f"messages: {error}", "messages") from None
+        limits = (fields.max_completion_tokens, fields.max_tokens, CHAT_TOKENS)
+        return Order(
+            prompts=[self.ids(tuple(ids))],
+            max_tokens=next(most for most in limits if most is not None),
+            top=(fields.top_logprobs or 0) if fields.logprobs else None,
+            **self._common(fields),
+        )
+
+    def _common(self, fields: SamplingFields) -> dict[str, Any]:
+        """The parts of an order that completions and chats have in common."""
+        return {
+            "memory": self.memory(fields),
+            "sampling": sampling_of(fields),
+            "stops": fields.stops,
+            "attribution": fields.memlm.attribution,
+            "ends": self.engine.ends,
+        }
 
     def _require_short_answer(self, order: Order) -> None:
         """Raises: Refusal if the lists of an answer would fill the memory of the machine."""
@@ -158,4 +179,5 @@ def tokenizer_info(engine: Engine) -> Mapping[str, Any]:
         "eos_token_id": eos,
         "bos_token": None if start == eos else engine.label(start),
         "bos_token_id": None if start == eos else start,
+        "chat_template": engine.chat_template,
     }

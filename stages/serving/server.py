@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
@@ -22,22 +23,27 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
     It is bound before a model is loaded, which takes long.
     """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise UsageError(
-            f"--host {host} is no address of this machine: {error.strerror}."
-        ) from None
-    bound = socket.socket(family, kind, protocol)
+    numeric = _numeric_address(host)
+    bound = socket.socket(socket.AF_INET6 if ":" in numeric else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind(address)
+        bound.bind((numeric, port))
     except OSError as error:
         bound.close()
         raise UsageError(f"{_fault(error, host, port)} ({error.strerror}).") from None
     return bound
+
+
+def _numeric_address(host: str) -> str:
+    """A host as numbers. Raises: UsageError for a name that leads nowhere."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise UsageError(f"--host {host} is no address: {error.strerror}.") from None
 
 
 def _fault(error: OSError, host: str, port: int) -> str:

@@ -23,8 +23,12 @@ class ServeSettings(Settings):
 
 MAX_BODY = 1 << 20
 """Bytes of a request."""
+MAX_DROPPED = 32 << 20
+"""Bytes of a larger body that are read and dropped before it is refused."""
 MAX_PROMPTS = 128
 """Prompts of a request."""
+MAX_MESSAGES = 1000
+"""Messages of a conversation."""
 MAX_TOKENS = 1024
 """Tokens written for each prompt."""
 MAX_STREAM = 1 << 15
@@ -43,6 +47,8 @@ MAX_WAITING = 64
 """Requests that wait for the model; later ones are refused until there is room."""
 MAX_ACTIVE = 8
 """Requests that the model works on in turn."""
+MAX_ROWS = 16
+"""Texts that the model continues in one step."""
 MAX_CONNECTIONS = 512
 """Open connections."""
 REQUEST_SECONDS = 120.0

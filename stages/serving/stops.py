@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from stages.generation.stopping import longest_beginning
+
 
 class GrowingText:
     """A text that ends before the first of some strings.
@@ -33,7 +35,7 @@ class GrowingText:
         if end is not None:
             self.text, self.stopped = self.text[:end], True
             return self._give(end)
-        return self._give(len(self.text) - self._held())
+        return self._give(len(self.text) - longest_beginning(self.text, self._stops))
 
     def end(self) -> str:
         """The text that was held back, when nothing more comes."""
@@ -43,11 +45,3 @@ class GrowingText:
         part = self.text[self.given : until]
         self.given = max(self.given, until)
         return part
-
-    def _held(self) -> int:
-        """Characters at the end with which one of the strings begins."""
-        lengths = range(min(self._longest - 1, len(self.text)), 0, -1)
-        return next((n for n in lengths if self._begins_one(self.text[-n:])), 0)
-
-    def _begins_one(self, end: str) -> bool:
-        return any(stop.startswith(end) for stop in self._stops)

@@ -1,13 +1,34 @@
-"""The one thread that works on the model, step by step, for several tasks in turn."""
+"""The one thread that works on the model: steps of several tasks in turn, and joint questions.
+
+A task has strands, such as the choices of a request. Each is a generator, and a step of it ends
+with what it yields: a result, None, or an `Ask`. Questions of one round are answered in one call.
+"""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stages.serving.refusal import Refusal
-from stages.serving.settings import MAX_ACTIVE, MAX_WAITING
+from stages.serving.settings import MAX_ACTIVE, MAX_ROWS, MAX_WAITING
+
+Steps = Generator[Any, Any, None]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question of a strand; its answer is sent into the generator.
+
+    `about`: questions about the same are answered together.
+    """
+
+    about: Hashable
+    item: Any
+
+
+Answer = Callable[[Any, list[Any]], Sequence[Any]]
+"""Answers the items of questions about the same, in their order."""
 
 
 @dataclass(frozen=True)
@@ -18,40 +39,74 @@ class Ended:
 
 
 @dataclass(eq=False)
-class Task:
-    """Work that is done in steps; results, then an `Ended`, are delivered in the worker's thread."""
+class Strand:
+    """A generator, the question that it waits with, and the answer to be sent."""
 
-    steps: Iterator[Any]
+    steps: Steps
+    ask: Ask | None = None
+    answer: Any = None
+    error: BaseException | None = None
+
+    def step(self) -> Any:
+        """Go on to what is yielded next. Raises: StopIteration at the end, or any error."""
+        answer, error = self.answer, self.error
+        self.ask = self.answer = self.error = None
+        result = self.steps.send(answer) if error is None else self.steps.throw(error)
+        if isinstance(result, Ask):
+            self.ask = result
+            return None
+        return result
+
+
+@dataclass(eq=False)
+class Task:
+    """Strands, some of which are under way; what they yield is delivered in the worker's thread.
+
+    An `Ended` comes last. One error ends all strands.
+    """
+
+    waiting: deque[Steps]
     deliver: Callable[[Any], None]
+    strands: list[Strand] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def cancel(self) -> None:
         """End the task before its next step."""
         self.cancelled.set()
 
-    def step(self) -> bool:
-        """Do one step, and deliver its result unless it is None; returns whether more remain."""
+    def step(self, most: int) -> bool:
+        """Do a step of up to `most` strands; returns whether the task goes on."""
         if self.cancelled.is_set():
-            self.close()
+            self.end(None)
             return False
+        while self.waiting and len(self.strands) < most:
+            self.strands.append(Strand(self.waiting.popleft()))
         try:
-            result = next(self.steps)
-        except StopIteration:
-            self.deliver(Ended())
-            return False
+            self.strands = [strand for strand in self.strands if self._step(strand)]
         except BaseException as error:
-            self.deliver(Ended(error))
+            self.end(error)
+            return False
+        if self.waiting or self.strands:
+            return True
+        self.end(None)
+        return False
+
+    def _step(self, strand: Strand) -> bool:
+        """Do a step of a strand; returns whether it goes on."""
+        try:
+            result = strand.step()
+        except StopIteration:
             return False
         if result is not None:
             self.deliver(result)
         return True
 
-    def close(self) -> None:
-        """Give up the rest of the work."""
-        close = getattr(self.steps, "close", None)
-        if close is not None:
-            close()
-        self.deliver(Ended())
+    def end(self, error: BaseException | None) -> None:
+        """Give up what is left."""
+        for strand in self.strands:
+            strand.steps.close()
+        self.strands = []
+        self.deliver(Ended(error))
 
 
 class Worker:
@@ -60,10 +115,16 @@ class Worker:
     All tasks run in one thread: the model, its caches and its memories are never used by two.
     """
 
-    def __init__(self, max_waiting: int = MAX_WAITING, max_active: int = MAX_ACTIVE) -> None:
+    def __init__(
+        self, answer: Answer, max_waiting: int = MAX_WAITING, max_active: int = MAX_ACTIVE
+    ) -> None:
+        """Args:
+        answer: answers questions of strands, in the thread of the worker.
+        """
+        self._answer = answer
         self._max_waiting, self._max_active = max_waiting, max_active
         self._waiting: deque[Task] = deque()
-        self._active: deque[Task] = deque()
+        self._active: list[Task] = []
         self._condition = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="memlm-model", daemon=True)
@@ -84,9 +145,9 @@ class Worker:
         """Whether tasks are accepted and done."""
         return self._thread.is_alive() and not self._closed
 
-    def submit(self, steps: Iterator[Any], deliver: Callable[[Any], None]) -> Task:
+    def submit(self, strands: Iterable[Steps], deliver: Callable[[Any], None]) -> Task:
         """Add a task. Raises: Refusal if too many wait already, or the worker is closed."""
-        task = Task(steps, deliver)
+        task = Task(deque(strands), deliver)
         with self._condition:
             if self._closed:
                 raise Refusal(503, "The server is shutting down.", code="shutting_down")
@@ -113,12 +174,11 @@ class Worker:
 
     def _run(self) -> None:
         while self._await_work():
-            task = self._active[0]
-            more = task.step()
+            most = max(1, MAX_ROWS // len(self._active))
+            going_on = [task for task in self._active if task.step(most)]
             with self._condition:
-                self._active.popleft()
-                if more:
-                    self._active.append(task)
+                self._active = going_on
+            self._answer_all(strand for task in going_on for strand in task.strands)
 
     def _await_work(self) -> bool:
         """Wait until a task is active; False: the worker is closed, and no task is left."""
@@ -127,3 +187,20 @@ class Worker:
             while self._waiting and len(self._active) < self._max_active:
                 self._active.append(self._waiting.popleft())
             return bool(self._active)
+
+    def _answer_all(self, strands: Iterable[Strand]) -> None:
+        """Answer the questions of a round, those about the same in one call."""
+        groups: dict[Hashable, list[Strand]] = {}
+        for strand in strands:
+            if strand.ask is not None:
+                groups.setdefault(strand.ask.about, []).append(strand)
+        for about, asking in groups.items():
+            items = [strand.ask.item for strand in asking if strand.ask is not None]
+            try:
+                answers = self._answer(about, items)
+            except Exception as error:
+                for strand in asking:
+                    strand.error = error
+                continue
+            for strand, answer in zip(asking, answers, strict=True):
+                strand.answer = answer

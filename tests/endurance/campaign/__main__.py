@@ -41,6 +41,7 @@ from tests.endurance.campaign import (
     recipes,
     references,
     removals,
+    requests,
     texts,
 )
 from tests.endurance.campaign.case import Case, Verdict, failed, snapshot
@@ -61,6 +62,7 @@ MODULES = (
     removals,
     changes,
     imported,
+    requests,
 )
 ATTACKS: dict[str, Callable[[Case], Verdict]] = {
     name: attack for module in MODULES for name, attack in module.ATTACKS.items()
@@ -79,6 +81,7 @@ GOALS = {
     **{"bad-text": 300, "bad-options": 500, "bad-recipe": 150, "bad-reference": 150},
     **{"concurrent-same": 60, "concurrent-different": 50, "crafted": 250, "remove-elsewhere": 100},
     **{"changed-index": 100, "kill-recipe": 60, "kill-copy": 60, "imported-parts": 60},
+    "bad-request": 60,
 }
 """Cases of each attack that a whole campaign has at least; they go on in these proportions."""
 DEEP = Path("a", "b", "c", "d")

@@ -162,6 +162,15 @@ class Child:
         os.close(out)
         os.close(err)
 
+    @property
+    def lives(self) -> bool:
+        """Whether it is still at work."""
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        os.kill(self._pid, signal.SIGTERM)
+
     def wait(self) -> Ended:
         """Wait for its end, and end it where it takes too long."""
         status = None

@@ -87,7 +87,7 @@ def serving(
 ) -> Iterator[Address]:
     """A server of an engine; `limits`: those of its worker."""
     log: list[str] = []
-    served, worker = ServedModel(name, engine), Worker(**limits)
+    served, worker = ServedModel(name, engine), Worker(engine.next_log_probs, **limits)
     bound = listening_socket("127.0.0.1", 0)
     accepts = threading.Event()
     server = make_server(

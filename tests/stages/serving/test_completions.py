@@ -17,7 +17,7 @@ PROMPT = "the cat sees the hen and"
 def written(engine: Engine, memory: str, prompt: str, **settings: Any) -> str:
     """The text of `memlm generate`, without `<eos>`."""
     wanted = GenerationRequest(prompt=prompt, stop_at_eos=True, **settings)
-    ids = [token.id for token in generate(engine.readers[memory], wanted)]
+    ids = [token.id for token in generate(engine.reader(memory), wanted)]
     return engine.text.decoded([*engine.text.ids(prompt), *ids])[len(prompt) :]
 
 
@@ -43,7 +43,7 @@ def test_echo_scores_the_prompt_as_inspect_does(address: Address, engine: Engine
         )
         (choice,) = reply.json["choices"]
         lists = choice["logprobs"]
-        want = [token.final for token in inspect_ids(engine.readers[memory], ids, 0).tokens]
+        want = [token.final for token in inspect_ids(engine.reader(memory), ids, 0).tokens]
         assert choice["text"] == "".join(engine.text.pieces(ids)) == PROMPT
         assert lists["token_logprobs"][0] is None and lists["top_logprobs"][0] is None
         assert np.exp(lists["token_logprobs"][1:]) == pytest.approx(want[1:], abs=1e-6)
@@ -93,7 +93,14 @@ def test_each_prompt_is_answered_as_if_it_were_alone(address: Address) -> None:
     asked = {"max_tokens": 5, "seed": 8, "logprobs": 1, "echo": True}
     together = address.complete(prompt=prompts, **asked).json["choices"]
     alone = [address.complete(prompt=one, **asked).json["choices"][0] for one in prompts]
-    assert [choice | {"index": 0} for choice in together] == alone
+    for number, (choice, want) in enumerate(zip(together, alone, strict=True)):
+        assert (choice["index"], choice["text"]) == (number, want["text"])
+        assert choice["finish_reason"] == want["finish_reason"]
+        found, expected = choice["logprobs"], want["logprobs"]
+        assert found["tokens"] == expected["tokens"]
+        assert found["token_logprobs"][1:] == pytest.approx(
+            expected["token_logprobs"][1:], abs=1e-5
+        )
 
 
 def test_attribution_is_what_inspect_tells(address: Address, engine: Engine) -> None:
@@ -104,7 +111,7 @@ def test_attribution_is_what_inspect_tells(address: Address, engine: Engine) -> 
     tokens = choice["memlm"]["tokens"]
     assert [token["token"] for token in tokens] == choice["logprobs"]["tokens"]
     ids = [*engine.text.ids(PROMPT), *(token["id"] for token in tokens)]
-    want = inspect_ids(engine.readers["small"], ids, 2).tokens[-len(tokens) :]
+    want = inspect_ids(engine.reader("small"), ids, 2).tokens[-len(tokens) :]
     for token, view in zip(tokens, want, strict=True):
         parts = [memory["p"] for memory in token["memories"]]
         assert token["p"] == pytest.approx(view.final)

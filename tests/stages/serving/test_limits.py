@@ -3,34 +3,45 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
+from stages.generation.session import Text
 from stages.serving import bodies, connections
-from stages.serving.engine import Engine, ScoredToken
+from stages.serving.engine import Engine
 from tests.stages.serving.address import SECONDS, Address, serving
 
 PRIVATE = "the secret hen"
 
 
+def no_end(engine: Engine) -> np.ndarray:
+    """A distribution without `<eos>`."""
+    log_p = np.full(engine.vocabulary_size, -1.0)
+    log_p[list(engine.ends)] = -np.inf
+    return log_p
+
+
 class Slow(Engine):
     """An engine whose text never ends, one token in a while."""
 
-    def write(self, *_: Any) -> Iterator[ScoredToken]:
-        while True:
-            time.sleep(0.01)
-            yield ScoredToken(2, -1.0)
+    def next_log_probs(self, memory: str, texts: Sequence[Text]) -> list[np.ndarray]:
+        time.sleep(0.01)
+        return [no_end(self)] * len(texts)
+
+    def put(self, *_: object) -> None: ...
 
 
 class Broken(Engine):
     """An engine that fails after a token; the message quotes a text."""
 
-    def write(self, *_: Any) -> Iterator[ScoredToken]:
-        yield ScoredToken(2, -1.0)
-        raise RuntimeError(PRIVATE)
+    def next_log_probs(self, memory: str, texts: Sequence[Text]) -> list[np.ndarray]:
+        if len(texts[0].passage) > 1:
+            raise RuntimeError(PRIVATE)
+        return [no_end(self)] * len(texts)
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -55,10 +66,10 @@ ENDLESS = b'{"prompt": "a", "max_tokens": 1000, "stream": true}'
 
 
 def test_a_client_that_leaves_ends_its_request(engine: Engine) -> None:
-    with serving(Slow(engine.readers)) as address:
+    with serving(Slow(engine.sessions)) as address:
         connection = raw(address, request_bytes(ENDLESS))
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        assert address.worker.active == 1
+        until(lambda: address.worker.active == 1)
         connection.close()
         until(lambda: address.worker.active == 0)
         # One that waits for the whole answer is noticed, too.
@@ -70,7 +81,7 @@ def test_a_client_that_leaves_ends_its_request(engine: Engine) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_given_up(engine: Engine) -> None:
-    with serving(Slow(engine.readers), seconds=0.5) as address:
+    with serving(Slow(engine.sessions), seconds=0.5) as address:
         reply = address.complete(prompt="a", max_tokens=1000)
         assert reply.status == 504 and reply.json["error"]["code"] == "timeout"
         until(lambda: address.worker.active == 0)
@@ -83,7 +94,7 @@ def test_an_answer_that_takes_too_long_is_given_up(engine: Engine) -> None:
 
 
 def test_requests_beyond_the_queue_are_told_to_come_back(engine: Engine) -> None:
-    with serving(Slow(engine.readers), max_waiting=1, max_active=1) as address:
+    with serving(Slow(engine.sessions), max_waiting=1, max_active=1) as address:
         held = [raw(address, request_bytes(ENDLESS))]
         until(lambda: address.worker.active == 1)
         held.append(raw(address, request_bytes(ENDLESS)))
@@ -96,7 +107,7 @@ def test_requests_beyond_the_queue_are_told_to_come_back(engine: Engine) -> None
 
 
 def test_an_error_of_the_server_tells_its_log_where_and_nobody_what(engine: Engine) -> None:
-    with serving(Broken(engine.readers)) as address:
+    with serving(Broken(engine.sessions)) as address:
         reply = address.complete(prompt=PRIVATE, max_tokens=5)
         assert reply.status == 500 and "secret" not in reply.message
         streamed = address.complete(prompt=PRIVATE, max_tokens=5, stream=True).body
@@ -164,4 +175,9 @@ def test_many_clients_are_answered_alike(address: Address) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [want] * 12
+    assert len(found) == 12
+    for (choice,) in found:
+        assert choice["text"] == want[0]["text"]
+        assert choice["logprobs"]["token_logprobs"] == pytest.approx(
+            want[0]["logprobs"]["token_logprobs"], abs=1e-5
+        )

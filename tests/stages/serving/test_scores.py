@@ -1,6 +1,5 @@
 """Scores of prompts are those of `memlm evaluate --save-token-scores`, and of another door."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex
 from stages.inspection.settings import Request
 from stages.search.config import IndexConfig
-from stages.serving.engine import Engine, Sampling
+from stages.serving.engine import Engine
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.pretrained.tiny import saved
 from tests.stages.serving.address import serving
@@ -86,7 +85,9 @@ def test_scores_of_a_prompt_are_those_of_evaluate(
         )
     behind_start, alone = (choice["logprobs"] for choice in reply.json["choices"])
     assert behind_start["token_logprobs"][1:] == pytest.approx(want.tolist(), abs=1e-5)
-    assert alone["token_logprobs"][1:] == behind_start["token_logprobs"][2:]
+    # Where a tokenizer puts nothing before a text, memories do not know its first token.
+    if memory is None or engine.text.start is None:
+        assert alone["token_logprobs"][1:] == behind_start["token_logprobs"][2:]
 
 
 def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact) -> None:
@@ -96,7 +97,7 @@ def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact
         written = address.complete(prompt="the cat", temperature=0, max_tokens=8, logprobs=1).json[
             "choices"
         ][0]["logprobs"]
-        ids = engine.text.ids("the cat")
+        ids = engine.text.prompt_ids("the cat")
         new = written_ids(engine, ids, len(written["tokens"]))
         tokens = [*ids, *new]
         scored = address.complete(prompt=tokens, echo=True, logprobs=1, max_tokens=0)
@@ -108,5 +109,9 @@ def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact
 
 
 def written_ids(engine: Engine, ids: list[int], number: int) -> list[int]:
-    tokens = engine.write("small", ids, Sampling(temperature=0), 0)
-    return [token.id for token in islice(tokens, number)]
+    """The most probable tokens behind a prompt."""
+    with engine.reading("small", ids) as text:
+        for _ in range(number):
+            (log_p,) = engine.next_log_probs("small", [text])
+            engine.put("small", text, int(log_p.argmax()))
+        return text.ids[len(ids) :]
