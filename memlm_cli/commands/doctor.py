@@ -152,7 +152,7 @@ def _devices(broken: Facts) -> Facts:
         "searching_gpus": None,
     }
     if "torch" not in broken and find_spec("torch") is not None:
-        from stages.models.devices import gpus
+        from stages.models.computing import gpus
 
         found["gpus"] = gpus()
     if "faiss" not in broken and find_spec("faiss") is not None:

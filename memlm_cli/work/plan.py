@@ -15,7 +15,6 @@ from stages.artifacts.durable import place_of
 from stages.artifacts.kinds import COMMANDS
 from stages.errors import ResourceError, UsageError, did_you_mean
 from stages.machine import memory_bytes
-from stages.models.devices import gpus
 from stages.numbers import duration, size
 from stages.reporting import Silent
 
@@ -85,6 +84,8 @@ def _gpus(found: Sequence[Estimate]) -> dict[str, int]:
     # Looking for GPUs loads torch, which takes seconds.
     if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
         return {}
+
+    from stages.models.computing import gpus
 
     return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
 

@@ -62,7 +62,6 @@ from stages.text.survey import (
     within,
 )
 from stages.tokenization.corpora import find_files
-from stages.training.speed import training_speed
 from stages.web import check_page_file, write_page
 
 
@@ -278,6 +277,9 @@ def _timed_plan(planner: Planner, total: int, device: str, began: float) -> tupl
     A part of a text has fewer types, and a model with fewer types trains faster: 11,000 tokens a
         second instead of 7,200 were seen.
     """
+
+    # Imported for a new plan alone: it trains, with torch.
+    from stages.training.speed import training_speed
 
     def timed(types: int) -> Planner:
         speed = training_speed(planner.training, types, device, least)

@@ -14,7 +14,7 @@ from stages.encoding.encode import SplitReader
 from stages.examples.examples import Batch
 from stages.methods.config import TRAIN
 from stages.models.backbone import each
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.models.language_model import LanguageModel
 
 ROWS = 100

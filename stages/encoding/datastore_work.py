@@ -16,8 +16,8 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.window_settings import STATES_KEPT, TokenRange, state_bytes
 from stages.examples.examples import Corpus
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import model_of
-from stages.models.devices import resolve_device, tune_allocator
 from stages.models.weights import load_model
 from stages.numbers import rate
 

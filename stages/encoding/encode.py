@@ -16,7 +16,7 @@ from stages.artifacts.artifact import Artifact
 from stages.examples.cutting import Cutting, WindowSettings
 from stages.examples.examples import BATCH_TOKENS, Block, Corpus
 from stages.examples.windows import Window
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.models.language_model import Encoding, LanguageModel, State
 
 

@@ -35,8 +35,8 @@ from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.examples.cutting import WindowSettings
 from stages.memory.predicted_gain import PredictedGain
 from stages.methods.defaults import is_own_datastore
+from stages.models.computing import resolve_device
 from stages.models.config import model_of
-from stages.models.devices import resolve_device
 from stages.models.language_model import unfilled_model
 from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.rows import MemoryRow

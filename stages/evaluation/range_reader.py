@@ -23,7 +23,7 @@ from stages.encoding.side_model import SideModel
 from stages.evaluation.figures.places import CountedTokens
 from stages.examples.examples import Corpus
 from stages.memory.predicted_gain import PredictedGain
-from stages.models.devices import Stopwatch
+from stages.models.computing import Stopwatch
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.neighbors import ExternalMemory
 from stages.retrieval.rows import MemoryRow

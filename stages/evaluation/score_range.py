@@ -17,7 +17,7 @@ from stages.evaluation.figures.places import counted_tokens, is_best
 from stages.evaluation.figures.report import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
-from stages.models.devices import Stopwatch
+from stages.models.computing import Stopwatch
 from stages.models.language_model import LanguageModel
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.policy import Weight, WeightPolicy

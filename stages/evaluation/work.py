@@ -26,8 +26,8 @@ from stages.evaluation.phases import PHASES, Resources
 from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.row_weights import RowWeights
 from stages.evaluation.translations import add_translations, bleu_figures
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import model_of
-from stages.models.devices import resolve_device, tune_allocator
 from stages.reports.remarks.table import REPORT, remarks_on
 from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.registries import SOURCES

@@ -17,7 +17,7 @@ from torch import Tensor
 from stages.encoding.encode import SplitReader
 from stages.examples.windows import Window, windows
 from stages.models.backbone import Encoding, JoinsRows, State
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.models.language_model import LanguageModel
 
 WHOLE_STREAM = 1 << 60

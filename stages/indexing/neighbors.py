@@ -25,8 +25,8 @@ from stages.indexing.layouts import shard_sizes, split_layouts
 from stages.lineage.rows import DatastoreRows, own_rows, stored_keys
 from stages.lineage.runs import OwnRows
 from stages.machine import return_large_blocks
+from stages.models.computing import resolve_device
 from stages.models.config import model_of
-from stages.models.devices import resolve_device
 from stages.numbers import percent, rate
 from stages.search.config import NeighborsConfig, excluding_fewer
 from stages.search.distances import search_with_candidates

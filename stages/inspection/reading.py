@@ -23,7 +23,8 @@ from stages.examples.examples import Corpus
 from stages.inspection.request import PASSAGE, Passage, Request, Resolved
 from stages.lineage.corpus import token_text
 from stages.lineage.rows import DatastoreRows
-from stages.models.devices import resolve_device, resolve_precision
+from stages.models.computing import resolve_device
+from stages.models.devices import resolve_precision
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.inputs import held_text
 from stages.retrieval.rows import MemoryRow

@@ -19,7 +19,7 @@ from stages.examples.batching import token_batches
 from stages.examples.examples import BATCH_TOKENS
 from stages.examples.pairs import Pairs
 from stages.lineage.sources import PAIRS_SPLIT
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.retrieval.neighbors import FoundNeighbors, Retrieval
 from stages.search.distances import pair_scores
 from stages.search.ranking import best_first, score_to_distance

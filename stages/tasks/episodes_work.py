@@ -12,8 +12,8 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, Shard, ShardedWork, ShardJob, ShardPlan
 from stages.errors import ArtifactError
 from stages.examples.documents import Documents
+from stages.models.computing import resolve_device
 from stages.models.config import model_of
-from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.tasks.episodes import EpisodesConfig, key_width, layouts

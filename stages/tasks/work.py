@@ -18,7 +18,7 @@ from stages.examples.documents import Documents
 from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import TRAIN
-from stages.models.devices import resolve_device
+from stages.models.computing import resolve_device
 from stages.numbers import duration
 from stages.tasks.answers import Accepted, read_accepted, read_candidates, score_matrices, scores_of
 from stages.tasks.config import EvaluateTasksConfig, Score

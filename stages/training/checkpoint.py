@@ -23,7 +23,7 @@ from stages.errors import ArtifactError
 from stages.methods.config import after_file
 from stages.methods.method import Carried
 from stages.models.backbone import named_below
-from stages.models.devices import random_state, set_random_state
+from stages.models.computing import random_state, set_random_state
 from stages.models.language_model import LanguageModel
 from stages.models.weights import save_weights
 from stages.training.journal import LINES, Journal, Progress, is_whole

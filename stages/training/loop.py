@@ -18,7 +18,7 @@ from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import BatchIndex, Carried, Loss, Method, UpdateBatch
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder, batch_size
 from stages.training.checkpoint import Saver, save_after, save_best

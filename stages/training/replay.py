@@ -19,7 +19,7 @@ from torch import Tensor
 from stages.examples.examples import Batch
 from stages.methods.method import Carried, Loss, Update, UpdateBatch
 from stages.models.backbone import each
-from stages.models.devices import random_state, set_random_state
+from stages.models.computing import random_state, set_random_state
 
 
 class Replayable(Update, Protocol):

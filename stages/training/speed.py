@@ -9,8 +9,19 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
+from stages.examples.examples import Task
+from stages.examples.streams import Streams
+from stages.methods import METHODS
+from stages.models.computing import resolve_device
+from stages.models.devices import resolve_precision
+from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import TrainConfig
+from stages.training.loop import Trainer
+from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 
 WARM_UP = 2
 """Updates before timing starts: the first ones take longer, while memory is allocated."""
@@ -81,17 +92,6 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
         least: tokens per second below which the speed is too low to be of use; far below it, timing
         ends early.
     """
-    import numpy as np
-
-    from stages.examples.examples import Task
-    from stages.examples.streams import Streams
-    from stages.methods import METHODS
-    from stages.models.devices import resolve_device, resolve_precision
-    from stages.models.language_model import LanguageModel
-    from stages.training.loop import Trainer
-    from stages.training.ranks import make_fabric
-    from stages.training.training_data import Run
-
     place = resolve_device(device)
     timed = config.model_copy(
         update={

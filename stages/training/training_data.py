@@ -31,8 +31,8 @@ from stages.methods.neighbor_labels import (
     NeighborReader,
     neighbor_labels,
 )
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import model_of
-from stages.models.devices import resolve_device, tune_allocator
 from stages.models.growth import NOISE, grown
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stages.errors import UsageError
-from stages.models.devices import autocast
+from stages.models.computing import autocast
 from stages.models.language_model import LanguageModel
 
 State = Mapping[str, Tensor]

@@ -21,7 +21,7 @@ from stages.examples.examples import Corpus
 from stages.lineage.rows import GROUP, ROWS, stored_keys
 from stages.lineage.sources import tokenizer_of
 from stages.machine import return_large_blocks
-from stages.models.devices import resolve_device, tune_allocator
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.weights import load_model
 from stages.search.keys import StoredKeys
 from stages.updating.config import UpdateConfig

@@ -25,7 +25,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.encode import encode
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
-from stages.models.devices import resolve_device, tune_allocator
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.weights import load_model
 from tests.benchmarks.artificial import Model, Tokens, artificial
 

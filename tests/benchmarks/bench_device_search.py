@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, max_pool1d
 from torch.profiler import ProfilerActivity, profile
 
-from stages.models.devices import resolve_device
+from stages.models.computing import resolve_device
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of

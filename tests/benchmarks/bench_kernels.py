@@ -25,7 +25,7 @@ import torch
 from stages.memory.in_batch import log_sums
 from stages.memory.in_batch.visible import earlier, others
 from stages.models.backbones import sru_plus_plus as recurrence
-from stages.models.devices import autocast, resolve_device
+from stages.models.computing import autocast, resolve_device
 from tests.benchmarks.timing import times_in_turn
 
 WORDS = 8192

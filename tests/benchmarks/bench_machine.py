@@ -28,7 +28,7 @@ from stages.examples.examples import Task
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.models.backbones.window_configs import TransformerConfig
-from stages.models.devices import resolve_device
+from stages.models.computing import resolve_device
 from stages.models.language_model import LanguageModel
 from stages.numbers import size
 from stages.reporting import Silent

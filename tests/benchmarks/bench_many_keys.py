@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.models.devices import resolve_device
+from stages.models.computing import resolve_device
 from tests.benchmarks.bench_device_search import Made, device_name
 from tests.benchmarks.bench_machine import finish
 from tests.benchmarks.search_arithmetic import queries_at_once

@@ -28,8 +28,8 @@ import torch
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import SideInputs
+from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import parse_model
-from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
 from stages.training.training_data import mapped
 from tests.benchmarks.artificial import VOCABULARY, zipf

@@ -24,8 +24,8 @@ from stages.examples.cutting import Cutting
 from stages.examples.documents import Documents
 from stages.examples.examples import Task
 from stages.methods import METHODS
+from stages.models.computing import resolve_device
 from stages.models.config import parse_model
-from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import TrainConfig

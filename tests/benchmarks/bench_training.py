@@ -40,7 +40,7 @@ from stages.examples.examples import Task
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
 from stages.models.backbones.window_configs import TransformerConfig
-from stages.models.devices import autocast, resolve_device, tune_allocator
+from stages.models.computing import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig

@@ -49,7 +49,7 @@ ARTIFACTS = "stages.artifacts.store.Store.artifacts"
 COMMANDS = {
     "try": Watched(
         "{text} --no-open",
-        ("memlm_cli.work.try_text.count_lines", "memlm_cli.work.try_text.training_speed"),
+        ("memlm_cli.work.try_text.count_lines", "stages.training.speed.training_speed"),
     ),
     "tokenize": Watched(
         "--train {text}",

@@ -197,7 +197,7 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     monkeypatch.setattr("stages.models.devices.device_name", lambda name: "Small GPU")
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (memory, memory))
     monkeypatch.setattr(
-        "stages.models.devices.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}]
+        "stages.models.computing.gpus", lambda: [{"name": "Small GPU", "memory": memory, "free": 0}]
     )
 
 

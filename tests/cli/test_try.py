@@ -54,6 +54,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "STAGE": 0,
     }.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
+    monkeypatch.setattr("memlm_cli.work.try_text.FEWEST_BYTES", 2_000)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
     monkeypatch.setattr("memlm_cli.work.try_text.system_load", lambda: 0.0)
     monkeypatch.setattr("memlm_cli.work.try_text.time.monotonic", lambda: 0.0)
@@ -274,7 +275,8 @@ def test_a_text_that_cannot_be_cut_is_told_before_the_machine_is_timed(
 def test_minutes_that_are_over_already_are_told_before_the_machine_is_timed(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.trial_budget.FEWEST_BYTES", 2_000)
+    for module in ("pipelines.trial_budget", "memlm_cli.work.try_text"):
+        monkeypatch.setattr(f"{module}.FEWEST_BYTES", 2_000)
     monkeypatch.setattr(
         "stages.training.speed.training_speed", lambda *_: pytest.fail("the machine was timed")
     )

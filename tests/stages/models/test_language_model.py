@@ -11,15 +11,9 @@ from safetensors.torch import save_file
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.models import devices
 from stages.models.backbones.window_configs import TransformerConfig
+from stages.models.computing import autocast, resolve_device, tune_allocator
 from stages.models.config import parse_model
-from stages.models.devices import (
-    autocast,
-    device_name,
-    device_type,
-    resolve_device,
-    resolve_precision,
-    tune_allocator,
-)
+from stages.models.devices import device_name, device_type, resolve_precision
 from stages.models.language_model import LanguageModel
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.weights import load_model, save_weights

@@ -17,7 +17,7 @@ from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried, Loss
 from stages.models.backbones.window_configs import TransformerConfig
-from stages.models.devices import random_state
+from stages.models.computing import random_state
 from stages.reporting import Silent
 from stages.training import checkpoint
 from stages.training.checkpoint import RankState, best_weights, load_checkpoint, save_checkpoint

@@ -8,7 +8,7 @@ from lightning_fabric import Fabric
 
 from stages.errors import UsageError
 from stages.models.backbones.stream_configs import MemformerConfig
-from stages.models.devices import random_state
+from stages.models.computing import random_state
 from stages.training import replay
 from stages.training.loop import plain_step
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, trainer

@@ -10,8 +10,8 @@ import torch
 from stages.config import nondefaults
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone
+from stages.models.computing import autocast
 from stages.models.config import BackboneConfig, parse_model
-from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 from stages.translation.decoder import select_rows
 from tests.stages.abstract_or_final import overridden
