@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stages.adaptation.settings import split_dynamic
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.diagnostics.options import reported_options, resolve_options
@@ -89,12 +90,19 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
     """The readings of a report's main row, with the numbers that its evaluation selected.
 
     If weights are learned by context, the readings are as they were before tuning;
-    `reported_choices` has the choices. Raises: ArtifactError if another model was evaluated.
+    `reported_choices` has the choices. Raises: ArtifactError if another model was evaluated;
+    UsageError if the model learned while it was evaluated.
     """
     if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
             f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
             "name a report of that, or give numbers with --memory."
+        )
+    dynamic, _ = split_dynamic(report.config["memory"] or ())
+    if dynamic is not None:
+        raise UsageError(
+            f"{report.reference} was made while the model learned from the text, which only evaluate "
+            "does: name a report without --memory dynamic, or give numbers with --memory."
         )
     if reported_choices(report) is not None:
         return parse_readings(tuple(report.config["memory"]))

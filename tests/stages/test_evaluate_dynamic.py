@@ -17,7 +17,7 @@ from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.work import EvaluateWork
 from stages.examples.cutting import WindowSettings
-from stages.inspection.request import given_readings
+from stages.inspection.request import given_readings, reported_readings
 from stages.models.weights import load_model
 from tests.oracles import dynamic as oracle
 from tests.stages.slow_evaluation import evaluated, metrics, vocabulary_scores
@@ -305,6 +305,8 @@ def test_what_cannot_learn_so_is_refused(store: Store) -> None:
         evaluated(store, lstm, dynamic, score="last-word")
     with pytest.raises(UsageError, match="only evaluate reads it"):
         given_readings((dynamic,))
+    with pytest.raises(UsageError, match="made while the model learned"):
+        reported_readings(evaluated(store, lstm, dynamic), lstm)
     bare = small_tokens(store, lengths={"valid": 40, "test": 35})
     with pytest.raises(UsageError, match="use what=lora"):
         evaluated(store, small_model(store, bare, model=LSTM), dynamic)
