@@ -8,7 +8,8 @@ registers `memlm` and starts the harness; all its other options work as usual.
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
@@ -17,6 +18,9 @@ from tqdm import tqdm
 from memlm_cli.console import say
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.inspection.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from stages.generation.continuations import ContinuationScorer
 
 OF_REPORT = "report"
 """Default: the memories of the report. None, the harness's value for `memory=none`, is the model
@@ -80,6 +84,13 @@ class MemlmLM(TemplateLM):
                 "figures would be wrong. Use a model whose tokens are of another tokenizer (tokenize --tokenizer bpe)."
             )
 
+    @cached_property
+    def _continuations(self) -> "ContinuationScorer":
+        """Scores of continuations, which share the context of their question."""
+        from stages.generation.continuations import ContinuationScorer
+
+        return ContinuationScorer(self._reader.loaded)
+
     @property
     def eot_token_id(self) -> int:
         return self._reader.loaded.text.eos
@@ -105,8 +116,6 @@ class MemlmLM(TemplateLM):
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
-        from stages.inspection.reading import continuation_scores
-
         answers = []
         for pair, context, continuation in tqdm(
             requests, desc="memlm: loglikelihood", disable=disable_tqdm
@@ -114,7 +123,7 @@ class MemlmLM(TemplateLM):
             behind = (
                 [] if not pair[0] else context
             )  # an empty context is a lone <eos>, which is there in any case
-            log_p, best = continuation_scores(self._reader.loaded, behind, continuation)
+            log_p, best = self._continuations.score(behind, continuation)
             answers.append((float(log_p.sum()), bool(best.all())))
             self.cache_hook.add_partial("loglikelihood", pair, answers[-1])
         return answers

@@ -14,7 +14,7 @@ Shapes: R texts, n positions, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -87,7 +87,8 @@ class TextSession:
 
         With a pretrained tokenizer nothing is put before them, as in transformers: see
         `TokenText.prompt_ids`. Without any, the text begins behind the tokenizer's first token.
-        Other models read `<eos>` before every text, as in training.
+        A model that reads `bos` before every window reads it before these, too. Other models read
+        `<eos>` before every text, as in training.
 
         Raises: UsageError for an id that the model does not know.
         """
@@ -95,8 +96,7 @@ class TextSession:
         unknown = next((id for id in ids if not 0 <= id < size), None)
         if unknown is not None:
             raise UsageError(f"A prompt has token {unknown}; the model knows 0 to {size - 1}.")
-        start = self.reader.text.start
-        first = None if start is None else next(iter(ids), start)
+        first = self._first(ids)
         text = self._begin(first, ids if first is None else ids[1:])
         self.texts.append(text)
         return text
@@ -105,6 +105,20 @@ class TextSession:
         """Take a text out of the session."""
         self.texts.remove(text)
         self._windows.leave(text.window)
+
+    def fork(self, text: Text) -> Text:
+        """Add a copy of a text, which goes on from the same place by itself; nothing is read again.
+
+        Only for texts that are read together with others.
+        """
+        assert text.stream is None, "a text that is read by itself has no copies"
+        window = self._windows.saved(text.window)
+        passage = Passage(text.passage.ids.tolist())
+        before = self._range_reader.split_reader.corpus.eos if text.first is None else text.first
+        copied = replace(window, inputs=partial(_inputs, passage, before))
+        branch = replace(text, passage=passage, window=copied)
+        self.texts.append(branch)
+        return branch
 
     def step(self, texts: Sequence[Text] | None = None) -> Tensor:
         """Log-probabilities of the next token of each text, with all memories, float32 [R, V], in
@@ -164,6 +178,15 @@ class TextSession:
         return PromptScores.joined(parts, top)
 
     # Private
+
+    def _first(self, ids: Sequence[int]) -> int | None:
+        """The first token of a text, if nothing is read before it."""
+        start, prefix = self.reader.text.start, self._range_reader.model.backbone.prefix
+        if start is None:
+            return None
+        if not ids:
+            return start
+        return None if prefix not in (None, ids[0]) else ids[0]
 
     def _begin(self, first: int | None, ids: Sequence[int]) -> Text:
         """A text of which nothing was read."""
