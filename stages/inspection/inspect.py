@@ -143,10 +143,18 @@ def inspect_passage(reader: MemoryReader, text: str, contexts: int) -> Inspected
     return inspect_ids(reader, ids, contexts)
 
 
-def inspect_ids(reader: MemoryReader, ids: Sequence[int], contexts: int) -> Inspected:
-    """Read the tokens of a text, at least one, after a single `<eos>`."""
+def inspect_ids(
+    reader: MemoryReader, ids: Sequence[int], contexts: int, first: int | None = None
+) -> Inspected:
+    """Read the tokens of a text, at least one.
+
+    Args:
+        contexts: maximum number of contexts for a token.
+        first: the input before them; None: `<eos>`.
+    """
     passage = Passage(ids)
-    return _inspected(reader.of_passage(passage), PASSAGE, passage, 0, len(ids), contexts)
+    reading = reader.of_passage(passage, first)
+    return _inspected(reading, PASSAGE, passage, 0, len(ids), contexts)
 
 
 def _require_token(ids: list[int]) -> None:

@@ -101,7 +101,7 @@ class Choice:
         self._engine, self._order = engine, order
         self._number, self._prompt = number, prompt
         self._echoed = 0
-        self._written: list[int] = []
+        self._written = 0
 
     def pieces(self) -> Generator[Any, Any, None]:
         """Yield the pieces of the choice, and questions for the next token."""
@@ -112,7 +112,7 @@ class Choice:
                 yield self._echo(text)
             if self._order.max_tokens:
                 finish = yield from self._write(text)
-        yield self._end(finish)
+            yield self._end(text, finish)
 
     def _echo(self, text: Text) -> Piece:
         """The prompt as text; with scores of its tokens if tokens are listed."""
@@ -137,7 +137,7 @@ class Choice:
                 yield self._piece(*draft.end(), new_tokens=1)
                 return "stop"
             self._engine.put(order.memory, text, scored.id)
-            self._written.append(scored.id)
+            self._written += 1
             yield self._piece(*draft.add(scored), new_tokens=1)
             if draft.stopped:
                 return "stop"
@@ -148,13 +148,13 @@ class Choice:
         listed = tokens if self._order.top is not None else ()
         return Piece(self._number, text, listed, new_tokens=new_tokens)
 
-    def _end(self, finish: Finish) -> Piece:
+    def _end(self, text: Text, finish: Finish) -> Piece:
         """The last piece, with the sources of tokens if they are asked for."""
-        order, ids = self._order, [*self._prompt, *self._written]
-        inspected = None
-        if order.attribution and ids:
-            inspected = self._engine.attribute(order.memory, ids, order.attribution)
-        number = len(ids) if order.echo else len(self._written)
+        order, number, inspected = self._order, self._written, None
+        if order.attribution:
+            inspected = self._engine.attribute(order.memory, text, order.attribution)
+        if order.echo:
+            number += len(self._prompt)
         return Piece(self._number, finish=finish, inspected=inspected, inspected_tokens=number)
 
 

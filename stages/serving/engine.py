@@ -159,14 +159,15 @@ class Engine:
         """Set the next token of a text."""
         self.sessions[memory].put([text], [token])
 
-    def attribute(self, memory: str, ids: Sequence[int], contexts: int) -> Inspected:
-        """The sources of the probability of each token that something precedes.
+    def attribute(self, memory: str, text: Text, contexts: int) -> Inspected | None:
+        """The sources of the probability of each token of a text that something precedes; None if
+        there is no such token.
 
         Args:
-            ids: a prompt and what was written behind it.
             contexts: maximum number of passages for a token.
         """
-        return inspect_ids(self.reader(memory), self.without_start(ids), contexts)
+        ids = text.passage.ids.tolist()
+        return inspect_ids(self.reader(memory), ids, contexts, text.first) if ids else None
 
 
 def without_memories(reader: MemoryReader) -> MemoryReader:

@@ -1,5 +1,6 @@
 """Scores of prompts are those of `memlm evaluate --save-token-scores`, and of another door."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,20 @@ def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact
         own = found["token_logprobs"][first:]
         assert own and own == [max(top.values()) for top in found["top_logprobs"][first:]]
     assert lists["token_logprobs"][len(ids) :] == pytest.approx(written["token_logprobs"], abs=1e-4)
+
+
+def test_attribution_explains_the_numbers_that_are_listed(source: Artifact) -> None:
+    request = Request(source=source.reference, memory=READINGS, device="cpu")
+    with serving(Engine.open(request, source.store, "small")) as address:
+        reply = address.complete(
+            prompt="the cat", seed=2, max_tokens=6, logprobs=0, echo=True, memlm={"attribution": 1}
+        )
+    (choice,) = reply.json["choices"]
+    tokens = choice["memlm"]["tokens"]
+    listed = choice["logprobs"]["token_logprobs"][-len(tokens) :]
+    known = [(token["p"], log_p) for token, log_p in zip(tokens, listed, strict=True) if log_p]
+    assert len(known) > 2
+    assert [p for p, _ in known] == pytest.approx([math.exp(log_p) for _, log_p in known], abs=1e-5)
 
 
 def written_ids(engine: Engine, ids: list[int], number: int) -> list[int]:
