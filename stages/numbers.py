@@ -51,6 +51,8 @@ def measured(value: float, name: str) -> str:
         return f"{value:.4f}"
     if name == "tokens_per_second":
         return number(round(value))
+    if name == "bytes_beside_model":
+        return size(value)
     return f"{value:,.2f}" if abs(value) < 1000 else number(float(value))
 
 

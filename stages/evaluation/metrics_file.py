@@ -56,11 +56,13 @@ def metrics_of(
     first = GATED if model_of(job.inputs["model"]).reads_neighbors else PLAIN
     first = first if dynamic is None else DYNAMIC
     names = [first, *(row.name for row in memory)]
+    costs = [_cost(job, None), *(_cost(job, row) for row in memory)]
     read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
     tokens = scored["splits"][config.split]["tokens"]
     rows = report.table(
         names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"]
     )
+    rows = [row | cost for row, cost in zip(rows, costs, strict=True)]
     main = rows[1] if memory else rows[0]
     outside = plan.breakdown.outside
     counting = Counting(
@@ -138,6 +140,31 @@ def metrics_of(
         "grid": weights.grid(),
         "read": {role: artifact.reference for role, artifact in read.items()},
     }
+
+
+DATASTORE_ROLES = ("index", "datastore")
+"""What a search of a datastore reads."""
+
+
+def _cost(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, float | int | None]:
+    """Searches a token and bytes on disk that a row needs besides the model; None: not known.
+
+    `row`: None: the model alone.
+    """
+    read = job.inputs.artifacts
+    if model_of(read["model"]).reads_neighbors:
+        return {"searches_per_token": None, "bytes_beside_model": None}
+    searches, sizes = 0.0, dict[str, int]()
+    for source in row.sources if row else ():
+        searches += sum(
+            source.reading.searched for one in source.reading.source_settings if one.searches
+        )
+        for settings in source.reading.source_settings:
+            if settings.reads_datastore:
+                sizes |= {role: read[role].bytes for role in DATASTORE_ROLES}
+            for memory in settings.inputs_read(read):
+                sizes[memory.role] = memory.stored_bytes(read[memory.role])
+    return {"searches_per_token": searches, "bytes_beside_model": sum(sizes.values())}
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:

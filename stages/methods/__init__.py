@@ -12,8 +12,9 @@ METHODS = Registry(
         "trime-ext": Part.within(HERE, "settings:TrimeExtConfig", "trime:TrimeExt"),
         "spalm": Part.within(HERE, "settings:SpalmConfig", "spalm:Spalm"),
         "memory-decoder": Part.within(
-            HERE, "settings:MemoryDecoderConfig", "memory_decoder:MemoryDecoder"
+            HERE, "settings:MemoryDecoderConfig", "distilled:MemoryDecoder"
         ),
+        "mlp-memory": Part.within(HERE, "settings:MlpMemoryConfig", "distilled:MlpMemory"),
         "sparse-memory": Part.within(
             HERE, "settings:SparseMemoryConfig", "sparse_memory:SparseMemory"
         ),

@@ -1,4 +1,4 @@
-"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, Memory Decoder,
+"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, distilled and
 sparse memory. Free of torch.
 """
 
@@ -9,6 +9,7 @@ from pydantic import Field
 from stages.errors import UsageError
 from stages.methods.config import TRAIN, Batches, EvaluationDefaults, MethodSettings, Share
 from stages.models.config import BackboneConfig
+from stages.models.memory_mlp_settings import MemoryMlpSettings
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -212,18 +213,14 @@ class SpalmConfig(MethodSettings):
 Positive = Annotated[int, Field(gt=0)]
 
 
-class MemoryDecoderConfig(MethodSettings):
-    """Labels are spread over the tokens of precomputed neighbours; the model reads no memory.
-
-    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
-    """
+class DistilledConfig(MethodSettings):
+    """Labels are spread over the tokens of precomputed neighbours; the model reads no memory."""
 
     takes: ClassVar[tuple[str, ...]] = ("neighbors",)
     indirect_inputs: ClassVar[tuple[str, ...]] = ("soft-labels",)
     neighbor_splits: ClassVar[tuple[str, ...]] = (TRAIN,)
     smoothable: ClassVar[bool] = False
 
-    method: Literal["memory-decoder"] = "memory-decoder"
     alpha: Share = 0.5
     """α: weight of the neighbours' distribution in the loss; the next token has the rest. 0: plain
     language modelling, the control that shows what neighbours teach."""
@@ -232,18 +229,18 @@ class MemoryDecoderConfig(MethodSettings):
     temperature: Annotated[float, Field(gt=0)] | Literal["tune"] = "tune"
     """τ: distances are divided by it; `tune`: the best on 10,000 positions of train."""
 
-    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+    def require_products(self, model: BackboneConfig) -> None:
+        """Raises: UsageError for a model whose scores are no products: labels are spread over these."""
         if model.score_cap is not None and self.alpha:
             raise UsageError(
-                "Method 'memory-decoder' spreads labels over products, and the scores of this model are bent "
+                f"Method {self.method!r} spreads labels over products, and the scores of this model are bent "
                 "(model.score_cap): choose another model to begin from."
             )
-        return model
 
     def fitted(self, inputs: "Inputs") -> Self:
         if not self.alpha:
             # Neighbours are not read, so the control is the same model whatever they are.
-            return type(self)(alpha=0)
+            return self.model_copy(update={"k": None, "temperature": "tune"})
         neighbors = inputs["neighbors"]
         k = self.k or int(neighbors.config["k"])
         temperature = self.temperature
@@ -253,6 +250,48 @@ class MemoryDecoderConfig(MethodSettings):
 
             temperature = tuned_temperature(neighbors, k)
         return self.model_copy(update={"k": k, "temperature": temperature})
+
+
+class MemoryDecoderConfig(DistilledConfig):
+    """A model of any backbone learns them.
+
+    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
+    """
+
+    method: Literal["memory-decoder"] = "memory-decoder"
+
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        self.require_products(model)
+        return model
+
+
+class MlpMemoryConfig(DistilledConfig):
+    """An MLP on the representations of a trained model learns them.
+
+    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832).
+    """
+
+    method: Literal["mlp-memory"] = "mlp-memory"
+    layers: Positive = 4
+    """Blocks of the MLP."""
+    ffn_width: Positive | None = None
+    """Inner width of a block; None: four times the model's width."""
+    key: Literal["hidden", "ffn-input"] | None = None
+    """Representation of the model that the MLP reads; None: the backbone's first."""
+
+    @property
+    def continues(self) -> str | None:
+        return "Method 'mlp-memory' reads the hidden states of a trained model"
+
+    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        self.require_products(model)
+        key = self.key or model.reads.keys[0]
+        if key not in model.reads.keys:
+            raise UsageError(
+                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.reads.keys[0]!r}."
+            )
+        mlp = MemoryMlpSettings(layers=self.layers, ffn_width=self.ffn_width, key=key)
+        return model.model_copy(update={"mlp": mlp})
 
 
 class SparseMemoryConfig(MethodSettings):

@@ -13,6 +13,7 @@ from stages.examples import Way
 from stages.examples.cutting import Cutting, Lengths, WindowSettings
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
 from stages.models.head_settings import HEADS
+from stages.models.memory_mlp_settings import MemoryMlpSettings
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -160,6 +161,9 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts
     tokens alone.
     """
+
+    mlp: MemoryMlpSettings | None = None
+    """MLP that learned what neighbours say, beside the model's own softmax; None: there is none."""
 
     if (
         TYPE_CHECKING

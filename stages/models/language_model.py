@@ -26,11 +26,12 @@ from stages.models.backbone import (
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
+from stages.models.memory_mlp import MemoryMlp
 from stages.models.soft_labels import SoftLabels
 from stages.models.vocabulary import make_vocabulary
 from stages.validation import validated
 
-ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
+ADDED_WEIGHTS = ("gate.", "head.", "frozen.", "mlp.")
 """Prefixes of the names of weights that may be added to a trained model."""
 
 
@@ -55,6 +56,7 @@ class LanguageModel(nn.Module):
         self.head = (
             None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
         )
+        self.mlp = None if config.mlp is None else MemoryMlp(config.width, config.mlp)
         self.frozen: LanguageModel | None = None
         """A frozen copy of the model before training, for a head that reads it."""
         if config.head is not None and config.head.reads_frozen:
@@ -182,6 +184,16 @@ class LanguageModel(nn.Module):
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
             return self.gate(self._own(hidden), neighbors, self.vocabulary)
+
+    def recalled(self, keys: Tensor) -> Tensor:
+        """Hidden states [N, d] that an MLP memory recalls from the model's keys [N, d]; needs one.
+
+        The model's softmax over them is the memory's distribution.
+        """
+        assert self.mlp is not None, "the model has no MLP memory"
+        with self._without_autocast(keys):
+            hidden: Tensor = self.mlp(self._own(keys))
+        return hidden
 
     def label_scores(self, batch: Batch, encoding: Encoding | None = None) -> Tensor:
         """Logits of all labels for each example of a batch, float [B, |Y|]; needs a head.

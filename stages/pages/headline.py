@@ -27,7 +27,7 @@ from stages.reports.fields import (
 )
 from stages.reports.remarks.gains import tied
 from stages.reports.tables import Note
-from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
+from stages.retrieval.hyperparameters import hyperparameters, number_words, quotes, that_matter
 from stages.retrieval.reading import MEANS
 
 CONFIDENCE = 0.95
@@ -103,6 +103,7 @@ MEASURES = (
         "chrf",
     ),
     *(NEW_TEXT, COUNTING_ON_NEW_TEXT, "tokens_per_second"),
+    *("searches_per_token", "bytes_beside_model"),
 )
 CHANGES = (
     *("change", "change_low", "change_high", "change_on_new_text"),
@@ -223,10 +224,13 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 def measures_shown(rows: Sequence[Row]) -> list[str]:
     """The measures of a table of rows, which stays narrow enough to read.
 
-    Left out: the loss in nats; speed, which the artifacts' table has; new text if all text is new;
-    the perplexity of words, by which different tokenizers compare, if there is one tokenizer.
+    Left out: the loss in nats; speed, which the artifacts' table has, and other costs, unless a
+    memory was learned to save them; new text if all text is new; the perplexity of words, by which
+    different tokenizers compare, if there is one tokenizer.
     """
-    hidden = {"nll", "tokens_per_second"}
+    hidden = {"nll"}
+    if all(quotes(memory["sources"]) for row in rows for memory in row.memories):
+        hidden |= {"tokens_per_second", "searches_per_token", "bytes_beside_model"}
     if not any(repeated_share(row.source.metrics) for row in rows):
         hidden |= {NEW_TEXT, COUNTING_ON_NEW_TEXT}
     if len({row.source.metrics["read"].get("tokens") for row in rows}) == 1:

@@ -176,6 +176,8 @@ HEADERS = {
     "bits_per_character": "bits/char",
     "bleu": "BLEU",
     "chrf": "chrF",
+    "bytes_beside_model": "bytes beside",
+    "searches_per_token": "searches/token",
     "tokens_per_second": "tokens/s",
     "word_perplexity": "word perplexity",
     NEW_TEXT: "new text",

@@ -74,6 +74,8 @@ FIELDS = {
     "accuracy": "With `last-word`: share of passages whose last word is the likeliest.",
     "diverged": "Whether it is worse than a uniform guess.",
     "tokens_per_second": "Speed of reading with all that was tuned.",
+    "searches_per_token": "Searches of stored entries for each token.",
+    "bytes_beside_model": "Bytes on disk of what is read besides the model.",
     "memories": "The readings with their numbers: which were `tuned`, on which `tune_split`, and whether the best lies "
     "in the `interior` of its grid.",
     "method": "The method that the model was trained with.",

@@ -72,6 +72,10 @@ class MemoryInput(ABC):
         """Raises: UsageError if tokens of these splits could find their own rows."""
         return None
 
+    def stored_bytes(self, artifact: "Artifact") -> int:
+        """Bytes on disk that a reading of it needs; by default all of the artifact's."""
+        return artifact.bytes
+
     def memory_bytes(self, artifact: "Artifact") -> int:
         """Bytes of main memory that it takes when it is opened."""
         return 0

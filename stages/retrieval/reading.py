@@ -90,6 +90,8 @@ class SourceSettings(ReadingOptions):
     """Whether its entries are neighbours, found for each token; its amount is their number."""
     quotes: ClassVar[bool] = True
     """Whether its entries have places in a text; a memory that was learned quotes no document."""
+    searches: ClassVar[bool] = False
+    """Whether it searches stored entries for every token."""
     inputs: ClassVar[tuple[MemoryInput, ...]] = ()
     """Artifacts that it reads besides the model, its tokens and the datastore."""
 
@@ -122,6 +124,10 @@ class SourceSettings(ReadingOptions):
     def reason_alone(self) -> str | None:
         """Reason why its reading stands alone, in words of a message; None: it need not."""
         return None
+
+    def inputs_read(self, read: Mapping[str, Artifact]) -> list[MemoryInput]:
+        """The inputs that a reading needs, by default all of them that are there."""
+        return [memory for memory in self.inputs if memory.role in read]
 
     def warnings(self, read: Mapping[str, Artifact]) -> list[str]:
         """Warnings about what an evaluation reads, by role; by default none."""

@@ -20,6 +20,7 @@ SOURCES = Registry(
         "decoder": Part.within(
             SOURCES_HERE, "decoder_settings:DecoderSettings", "decoder:DecoderSource"
         ),
+        "mlp": Part.within(SOURCES_HERE, "mlp_settings:MlpSettings", "mlp:MlpSource"),
         "similar-pairs": Part.within(
             SOURCES_HERE,
             "similar_pairs_settings:SimilarPairsSettings",

@@ -10,7 +10,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.lineage.sources import own_splits
 from stages.methods.config import TRAIN, VALID
-from stages.methods.settings import MemoryDecoderConfig
+from stages.methods.settings import DistilledConfig
 from stages.training.config import TrainConfig
 
 INT32_BYTES = FLOAT32_BYTES = 4
@@ -119,9 +119,9 @@ class SoftLabelsInput(TrainingInput):
         return int(inputs["neighbors"].find("datastore").metrics["rows"]) * INT32_BYTES
 
 
-def _of_soft_labels(config: TrainConfig) -> MemoryDecoderConfig:
+def _of_soft_labels(config: TrainConfig) -> DistilledConfig:
     settings = config.method_settings
-    assert isinstance(settings, MemoryDecoderConfig), "the method names this input"
+    assert isinstance(settings, DistilledConfig), "the method names this input"
     return settings
 
 

@@ -6,7 +6,7 @@ from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.examples import STREAMS
 from stages.methods.config import TRAIN
-from stages.methods.settings import MemoryDecoderConfig
+from stages.methods.settings import DistilledConfig
 from stages.methods.stream.config import EpisodeSettings, ReplaySettings
 from stages.models.backbones.stream_configs import MemformerConfig, TransformerXLConfig
 from stages.models.config import BackboneConfig
@@ -118,7 +118,7 @@ FEW_NEIGHBORS = 8
 def labels_of_few_neighbors(config: TrainConfig) -> str | None:
     """Warning if labels come from so few neighbours that they are nearly one token."""
     settings = config.method_settings
-    if not isinstance(settings, MemoryDecoderConfig) or settings.k is None:
+    if not isinstance(settings, DistilledConfig) or settings.k is None:
         return None
     if settings.k >= FEW_NEIGHBORS:
         return None

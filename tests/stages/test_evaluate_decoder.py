@@ -14,6 +14,7 @@ from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from tests.stages.notes import Notes
 from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
+from tests.stages.small_text import built_index
 
 SIZES = {"vocab_size": VOCABULARY, "width": 8, "dropout": 0.0}
 STUDENTS: dict[str, dict[str, Any]] = {
@@ -95,6 +96,9 @@ def test_the_control_is_found_and_is_a_row(store: Store, model: Artifact) -> Non
     names = [row["row"] for row in rows]
     assert names[1:] == ["decoder", "decoder without neighbours, α = 0"]
     assert rows[2]["memories"][0]["model"] == control.reference
+    assert [row["searches_per_token"] for row in rows] == [0, 0, 0]
+    weights = decoder.manifest.files["model.safetensors"]["bytes"]
+    assert [row["bytes_beside_model"] for row in rows] == [0, weights, weights]
     alone = evaluated(store, model, f"decoder:model={control.reference},lambda=tune")
     assert alone.metrics["perplexity"] == pytest.approx(rows[2]["perplexity"])
     assert not [text for text in notes.warnings if "control" in text]
@@ -108,6 +112,22 @@ def test_a_composition_has_its_control_too(store: Store, model: Artifact) -> Non
     assert names[1:3] == ["neural-cache then decoder"] * 1 + [
         "neural-cache then decoder without neighbours, α = 0"
     ]
+
+
+def test_costs_of_a_datastore_are_beside_those_of_a_decoder(store: Store, model: Artifact) -> None:
+    index = built_index(store, model)
+    decoder = student(store, "transformer")
+    reading = f"decoder:model={decoder.reference},lambda=0.2"
+    report = evaluated(store, index, "external:k=4,lambda=0.2", reading)
+    costs = {
+        row["row"]: (row["searches_per_token"], row["bytes_beside_model"])
+        for row in report.json("metrics.json")["rows"]
+    }
+    stored = index.bytes + index.input("datastore").bytes
+    weights = decoder.manifest.files["model.safetensors"]["bytes"]
+    assert costs["plain"] == (0, 0) and costs["decoder"] == (0, weights)
+    assert costs["knn-lm"] == (1, stored)
+    assert costs["knn-lm then decoder"] == (1, stored + weights)
 
 
 def test_a_missing_control_and_the_model_itself_are_warnings(store: Store, model: Artifact) -> None:

@@ -52,6 +52,7 @@ class ExactSettings(SourceSettings):
     )
     amount: ClassVar[str] = "matches"
     compares_keys: ClassVar[bool] = False
+    searches: ClassVar[bool] = True
     inputs: ClassVar[tuple[MemoryInput, ...]] = (ExactIndex(),)
     matches: Annotated[Choice[Count] | None, MATCHES] = None
     """Matches read, the longest first; None: 64."""
@@ -79,6 +80,7 @@ class ExactStreamSettings(ExactSettings):
     means: ClassVar[str] = (
         "what followed the longest matches of the context in the last positions read"
     )
+    searches: ClassVar[bool] = False
     inputs: ClassVar[tuple[MemoryInput, ...]] = ()
     size: Annotated[Choice[Count] | None, replace(SIZE, example="")] = None
     """Positions back from the one that reads; None: all."""

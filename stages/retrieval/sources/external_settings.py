@@ -34,6 +34,7 @@ class ExternalSettings(SourceSettings):
     reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
     reads_datastore: ClassVar[bool] = True
     finds_neighbors: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
     k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = (
         None
     )

@@ -56,6 +56,7 @@ class SimilarPairsSettings(SourceSettings):
     means: ClassVar[str] = "the k nearest tokens of the pairs whose sources BM25 finds"
     amount: ClassVar[str] = "k"
     finds_neighbors: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
     inputs: ClassVar[tuple[MemoryInput, ...]] = (SentencePairs(),)
     k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = (
         None

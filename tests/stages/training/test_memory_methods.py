@@ -211,4 +211,4 @@ def test_one_process_alone_gathers_nothing():
 
 def test_methods_are_found_by_name():
     of_text = {name for name in METHODS.names() if METHODS.settings(name).learns == "text"}
-    assert of_text == {"lm", "memory-decoder", "spalm", "sparse-memory", *MEMORIES}
+    assert of_text == {"lm", "memory-decoder", "mlp-memory", "spalm", "sparse-memory", *MEMORIES}

@@ -1,18 +1,28 @@
-"""Memory Decoder: a model learns the distributions that neighbours give, and replaces their search."""
+"""Methods that learn the distributions of neighbours, so that no search is needed.
 
+Memory Decoder trains a whole model, MLP Memory an MLP on a trained model's own representations.
+"""
+
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.encoding.encode import EncodedBlock
 from stages.examples.examples import Batch, Examples
-from stages.methods.method import BatchIndex, Carried, Loss, Method
+from stages.methods.method import BatchIndex, Carried, Loss, Method, ParameterGroup
 from stages.methods.neighbor_labels import NeighborLabels
-from stages.methods.settings import MemoryDecoderConfig
+from stages.methods.settings import DistilledConfig, MemoryDecoderConfig, MlpMemoryConfig
+from stages.models.backbone import Encoding
 from stages.models.language_model import LanguageModel
 from stages.models.soft_labels import SoftLabels, entropy_of_shares
+
+T = TypeVar("T", bound=DistilledConfig)
+ROWS = 1 << 16
+"""Positions whose shares are looked at together, since they lie on disk."""
 
 
 @dataclass(kw_only=True)
@@ -29,7 +39,14 @@ class LabelledBatch(Batch):
         return SoftLabels(self.label_rows, self.label_tokens, self.label_shares)
 
 
-class MemoryDecoder(Method[MemoryDecoderConfig]):
+class Student(NamedTuple):
+    """What a student read, and the hidden states of its distributions, [N, d]."""
+
+    encoding: Encoding
+    hidden: Tensor
+
+
+class Distilled(Method[T]):
     """(1/n) Σ_t [α Σ_w q_t(w) log(q_t(w) / p(w|c_t)) - (1 - α) log p(x_t|c_t)].
 
     q_t is the distribution that the neighbours of position t give. A position without neighbours
@@ -39,6 +56,11 @@ class MemoryDecoder(Method[MemoryDecoderConfig]):
     Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874), section 3.
     """
 
+    @abstractmethod
+    def student(self, model: LanguageModel, batch: Batch, carried: Carried) -> Student:
+        """Read a batch."""
+
+    @final
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         batch = examples.batch(which)
         if not self.settings.alpha:
@@ -55,20 +77,26 @@ class MemoryDecoder(Method[MemoryDecoderConfig]):
             label_shares=self.settings.alpha * shares[is_held],
         )
 
+    @final
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        encoding = model.read(batch, carried.state)
-        hidden, targets = batch.rows(encoding.hidden), batch.rows(batch.targets)
+        encoding, hidden = self.student(model, batch, carried)
+        targets = batch.rows(batch.targets)
         if isinstance(batch, LabelledBatch):
             mean = _divergence(model, hidden, targets, batch.labels)
         else:
             mean = model.loss(hidden, targets)
         return Loss.of(mean, encoding, carried=Carried(encoding.state))
 
+    @final
     def figures(self) -> dict[str, Any]:
         if not self.settings.alpha:
             return {}
         stored: NeighborLabels = self.side_inputs["soft-labels"]
-        return {"without_neighbours": float((stored.shares[:, 0] == 0).mean())}
+        alone = sum(
+            int((stored.shares[start : start + ROWS].max(axis=1) == 0).sum())
+            for start in range(0, len(stored.shares), ROWS)
+        )
+        return {"without_neighbours": alone / len(stored.shares)}
 
 
 def _divergence(
@@ -79,3 +107,37 @@ def _divergence(
     entropy = labels.totals(positions) * entropy_of_shares(labels, positions)
     # The entropy has no gradient. With it the best possible loss at α = 1 is 0.
     return model.soft_loss(hidden, targets, labels) - entropy.mean().to(hidden.dtype)
+
+
+class MemoryDecoder(Distilled[MemoryDecoderConfig]):
+    """A model of any backbone is the student."""
+
+    def student(self, model: LanguageModel, batch: Batch, carried: Carried) -> Student:
+        encoding = model.read(batch, carried.state)
+        return Student(encoding, batch.rows(encoding.hidden))
+
+
+class MlpMemory(Distilled[MlpMemoryConfig]):
+    """An MLP on the keys of a trained model is the student; the model stays as it is.
+
+    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832), section 3.
+    """
+
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        assert model.mlp is not None, "the settings add it"
+        return [ParameterGroup(list(model.mlp.parameters()))]
+
+    def student(self, model: LanguageModel, batch: Batch, carried: Carried) -> Student:
+        # The model learns nothing, so its graph is not needed.
+        with torch.no_grad():
+            encoding = model.read(batch, carried.state)
+        return Student(encoding, model.recalled(batch.rows(encoding.key(_key(model)))))
+
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
+        return model.log_prob(model.recalled(read.key(_key(model))), read.targets)[0]
+
+
+def _key(model: LanguageModel) -> str:
+    """The representation that a model's MLP reads."""
+    assert model.mlp is not None, "the settings add it"
+    return model.mlp.key
