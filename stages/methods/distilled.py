@@ -53,7 +53,7 @@ class Distilled(Method[T]):
     has α = 0. This is cross entropy with soft labels, up to the entropy of q, so the labels are
     never spread over the vocabulary. With α = 0 it is plain language modelling, the control.
 
-    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874), section 3.
+    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
     """
 
     @abstractmethod
@@ -120,7 +120,7 @@ class MemoryDecoder(Distilled[MemoryDecoderConfig]):
 class MlpMemory(Distilled[MlpMemoryConfig]):
     """An MLP on the keys of a trained model is the student; the model stays as it is.
 
-    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832), section 3.
+    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832).
     """
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:

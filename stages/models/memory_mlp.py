@@ -26,7 +26,7 @@ class MlpBlock(nn.Module):
 class MemoryMlp(nn.Module):
     """Keys [N, d] of a model -> hidden states [N, d] that its softmax reads.
 
-    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832), section 3.
+    Source: Wei et al. 2025 (MLP Memory, arXiv:2508.01832).
     """
 
     def __init__(self, width: int, settings: MemoryMlpSettings) -> None:

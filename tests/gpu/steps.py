@@ -51,6 +51,8 @@ FULL: Sizes = {
     "large_layers": 12,
     "large_width": 768,
     "large_heads": 12,
+    "large_ffn": 3072,
+    "near": 256,
     "loop_vocabulary": 32000,
     "vocabulary": 8192,
     "updates": 800,
@@ -102,6 +104,8 @@ TINY: Sizes = {
     "large_layers": 1,
     "large_width": 16,
     "large_heads": 2,
+    "large_ffn": 32,
+    "near": 8,
     "loop_vocabulary": 300,
     "vocabulary": 300,
     "updates": 2,
@@ -636,6 +640,39 @@ def spalm_at_size(seed: int) -> Iterator[Step]:
     yield Step(f"spalm-novels-{seed}", f"Does SPALM gain on novels? Seed {seed}", 9, runs, QUALITY)
 
 
+STUDENT = " ".join(
+    (
+        "--model wikitext2-8x128-xl --batch-tokens {xl_batch} --set model.cutoffs=[] --set valid_every=0",
+        "--set model.layers={large_layers} --set model.width={large_width} --set model.heads={large_heads}",
+        "--set model.ffn_width={large_ffn} --device {device}",
+    )
+)
+DISTILLED = {
+    "alone": "rows/0/perplexity",
+    "and a decoder": "rows/1/perplexity",
+    "and its control": "rows/2/perplexity",
+    "counting": "rows/1/control/perplexity",
+}
+
+
+def distilled_at_size(seed: int) -> Iterator[Step]:
+    """A large student of a model's neighbours, beside one that learned without them."""
+    taught, control = (f"novels-{name}-{seed}" for name in ("taught", "control"))
+    learn = f"memlm train neighbors/novels-near --method memory-decoder {STUDENT} --seed {seed}"
+    commands = [
+        *NEIGHBORS[:-1],
+        "memlm precompute-neighbors index/novels --queries train --k {near} --exclude document --device {device} "
+        "--name novels-near --json",
+        f"{learn} --steps {{updates}} --set memory.alpha=0 --name {control} --json",
+        f"{learn} --steps {{updates}} --name {taught} --json",
+        f"memlm evaluate model/novels-encoder --memory decoder:model=model/{taught},lambda=tune --device {{device}} "
+        "--json",
+    ]
+    asks = f"Do neighbours teach a decoder more than its text does? Seed {seed}"
+    runs = [Run("novels", commands, ENCODER)]
+    yield Step(f"distilled-novels-{seed}", asks, 9, runs, DISTILLED)
+
+
 # Questions that small models left open
 
 
@@ -727,6 +764,7 @@ SEARCH = "search, beside FAISS"
 MANY = "103 million neighbours"
 INSIDE = "memory inside layers"
 AT_SIZE = "TRIME and SPALM"
+LEARNED = "distilled memory"
 OPEN = "open questions"
 ORDER: Sequence[tuple[str, Callable[[], Iterator[Step]]]] = (
     (RIGHT, kernel_tests),
@@ -748,6 +786,7 @@ ORDER: Sequence[tuple[str, Callable[[], Iterator[Step]]]] = (
         for seed in range(3)
         for made in (trime_at_size, spalm_at_size)
     ),
+    *((LEARNED, partial(distilled_at_size, seed)) for seed in range(3)),
     (OPEN, open_questions),
     *((INSIDE, partial(exact, text)) for text in TEXTS),
     (SEARCH, search_more),

@@ -47,7 +47,7 @@ ALIKE = (
     "layers-novels",
     "exact-proofs",
     "exact-novels",
-    *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
+    *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm", "distilled") for n in "12"),
     "kernel-tests",
     "spalm-often-50",
     "spalm-often-75",

@@ -22,7 +22,7 @@ def neighbor_distribution(tokens, scores, temperature, vocabulary):
 def loss(log_probs, targets, distributions, alpha):
     """Mean of α KL(q ‖ p) - (1 - α) log p(target); positions without q have α = 0.
 
-    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874), section 3.
+    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
     """
     terms = []
     for log_p, target, q in zip(log_probs, targets, distributions, strict=True):

@@ -20,7 +20,7 @@ class LearnedSource(Source):
     Every type is an entry whose score is its log-probability. So p_mem = softmax(log p / τ), and
     all that reads entries can read a model.
 
-    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874), section 3.
+    Source: Cao et al. 2025 (Memory Decoder, arXiv:2508.09874).
     """
 
     role: ClassVar[str]
