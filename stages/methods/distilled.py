@@ -40,7 +40,7 @@ class LabelledBatch(Batch):
 
 
 class Student(NamedTuple):
-    """What a student read, and the hidden states of its distributions, [N, d]."""
+    """The encoding of a batch by a student, and the hidden states of its distributions, [N, d]."""
 
     encoding: Encoding
     hidden: Tensor

@@ -1,4 +1,4 @@
-"""What sources of learned distributions have in common: a memory of one entry a type."""
+"""Common part of sources of learned distributions: a memory of one entry a type."""
 
 from abc import abstractmethod
 from typing import ClassVar, Self
