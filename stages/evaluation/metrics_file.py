@@ -143,7 +143,7 @@ def metrics_of(
 
 
 DATASTORE_ROLES = ("index", "datastore")
-"""What a search of a datastore reads."""
+"""Roles of the artifacts that a search of a datastore reads."""
 
 
 def _cost(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, float | int | None]:
