@@ -206,17 +206,22 @@ def test_a_rate_of_0_is_the_plain_model_bit_for_bit(store: Store, backbone: str)
 
 
 @pytest.mark.usefixtures("short_shards")
-@pytest.mark.parametrize("what", ["all", "lora"])
-@pytest.mark.parametrize("killed_after", [4, 8])
+@pytest.mark.parametrize(
+    ("killed_after", "keys"),
+    [
+        (4, "decay=0.1,scope=document"),
+        (8, "decay=0.1"),
+        (8, "what=lora,rank=3"),
+    ],
+)
 def test_an_interrupted_evaluation_goes_on_to_the_same_bits(
-    store: Store, monkeypatch: pytest.MonkeyPatch, what: str, killed_after: int
+    store: Store, monkeypatch: pytest.MonkeyPatch, killed_after: int, keys: str
 ) -> None:
     model = small_model(store, small_tokens(store), **BACKBONES["transformer-xl"])
-    keys = "rate=0.0005/0.001,segment=4"
-    keys += ",decay=0.1" if what == "all" else f",what=lora,rank={killed_after}"
-    if what == "all":
-        keys += f",scope={'document' if killed_after == 4 else 'stream'}"
-    specs = (f"dynamic:{keys}", "long:size=20,theta=0.5,lambda=0.1/0.3")
+    specs = (
+        f"dynamic:rate=0.0005/0.001,segment=4,{keys}",
+        "long:size=20,theta=0.5,lambda=0.1/0.3",
+    )
     whole = evaluated(store, model, *specs)
     scores, figures = log_p(whole, "logp"), metrics(whole)
     store.remove(whole.reference)
