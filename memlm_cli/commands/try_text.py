@@ -14,7 +14,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs.",
+        help="Text files, folders, .jsonl, each also .gz/.xz/.zst, patterns ('FOLDER/**/*.py'), builtin:pydocs; "
+        "-: text on standard input.",
     ),
 ]
 Seeds = Annotated[

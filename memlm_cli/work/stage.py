@@ -16,6 +16,7 @@ from memlm_cli.console import answer
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
+from memlm_cli.work.piped_text import place_piped_text
 from memlm_cli.work.plan import show_estimates
 from pipelines.catalogue import config_of, stage_of
 from pipelines.estimates import Task
@@ -60,8 +61,8 @@ def make_artifact(
 
     Args:
         command: its name.
-        source: its argument, a list of files where it reads them; None or `-` reads a reference
-        from standard input.
+        source: its argument, a list of files where it reads them, among which `-` is a text on
+        standard input; else None or `-` reads a reference from there.
         given: values of the command's own options by name; None: not given.
         common: the options under "Everywhere".
         receipt: file for the receipt of what was forgotten; None: none is written.
@@ -70,9 +71,11 @@ def make_artifact(
     work = prepare(command, given, common)
     if receipt is not None:
         load(f"{RECEIPTS}:require_receipt")(receipt, work.config)
-    work.references["source"] = (
-        (source or []) if COMMANDS[command].reads_files else read_reference(source)
-    )
+    if COMMANDS[command].reads_files:
+        named = {**work.references, "source": source or []}
+        work = work._replace(references=place_piped_text(named, common.store))
+    else:
+        work.references["source"] = read_reference(source)
     if common.plan:
         return show_estimates([Task(command, command, work.config, work.references)], common)
     outcome = run_stage(command, work, common)

@@ -32,7 +32,8 @@ STAGES = StageTable(
             ),
             command=Command(
                 "Text -> tokens: a vocabulary, and every split as token ids.",
-                "Text files, folders or .jsonl, also compressed (.gz, .xz, .zst); .parquet; .arrow; builtin:pydocs; "
+                "Text files, folders or .jsonl, also compressed (.gz, .xz, .zst); patterns ('FOLDER/**/*.py'); .parquet; "
+                ".arrow; -: text on standard input; builtin:pydocs; "
                 "data sets of the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN (only NAME is required), or "
                 "hf:/FOLDER with the same layout. --split divides them.",
                 references={

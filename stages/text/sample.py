@@ -1,24 +1,22 @@
-"""A sample of a text of many records, spread over all of it, with the records' names."""
+"""A sample of a text: records, or windows of them, drawn at random from all of it, with names."""
 
 import json
+import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from stages.text.records import TextFile, records
 
-LEAST_FILLED = 0.5
-"""Minimum share of the part that whole records must fill; otherwise they are too large to be taken
-whole.
-"""
 FEWEST_TESTED = 10
-"""Minimum number of records in a test split; if there are fewer than twice this number, the ends of
-ten are tested.
-"""
-DOCUMENTS_TESTED = 12
-"""Maximum number of records in a test split if records are cut."""
-FILLED = 0.95
-"""Filled share of the part above which the search for small records ends."""
+"""Minimum number of records, or of windows of records, in a test split."""
+SEED = 0
+"""Seed of the draws: the same text gives the same sample."""
+REACH = 1000
+"""Bytes before the border of a window in which the end of a line, sentence or word is looked for."""
+ENDS = (b"\n", b". ", b" ")
+"""Ends of a line, sentence and word; the first that stands within reach is the border."""
 
 
 class RecordRange(NamedTuple):
@@ -29,79 +27,45 @@ class RecordRange(NamedTuple):
     stop: int
 
 
+class Sample(NamedTuple):
+    """The part of a text that is read."""
+
+    learned: list[RecordRange]
+    """In the order of the text."""
+    scored: list[RecordRange]
+    """Valid and test, in random order."""
+
+    @property
+    def ranges(self) -> list[RecordRange]:
+        """All of it, in the order in which it is read: the last is tested."""
+        return [*self.learned, *self.scored]
+
+
 class Part(NamedTuple):
-    """The part of the records that is read."""
+    """Description of a sample."""
 
     taken: int
-    """Number of records that are read, in part or whole."""
+    """Number of records that are read, whole or in windows."""
     of: int
     """Number of all records."""
-    length: int | None = None
-    """Bytes after which records are cut; None: they are read whole."""
-    ends: bool = False
-    """Whether the test split is the ends of records whose beginnings are learned."""
+    window: int | None = None
+    """Bytes of the longest window; None: records are read whole."""
+    is_shared: bool = False
+    """Whether other windows of scored records are learned."""
 
     @classmethod
-    def of_ranges(cls, ranges: Sequence[RecordRange], sizes: Sequence[int]) -> "Part":
-        """Describe ranges of records, whose `sizes` are in bytes."""
-        stops = {number: stop for number, _, stop in ranges}
-        cut = (stop for number, stop in stops.items() if stop < sizes[number])
+    def of_sample(cls, sample: Sample, sizes: Sequence[int]) -> "Part":
+        """Describe a sample of records, whose `sizes` are in bytes."""
+        learned = {part.record for part in sample.learned}
+        scored = {part.record for part in sample.scored}
+        windows = [
+            part.stop - part.start
+            for part in sample.ranges
+            if part.stop - part.start < sizes[part.record]
+        ]
         return cls(
-            len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in ranges)
+            len(learned | scored), len(sizes), max(windows, default=None), bool(learned & scored)
         )
-
-
-def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
-    """Bytes after which each record is cut to fit a part of `most` bytes; None: no record is cut.
-
-    With large whole records, the part would hold few, and the test split one or two. So all records
-    are cut to a length at which they fill the part together. The length keeps the test split to at
-    most `DOCUMENTS_TESTED` records.
-
-    Args:
-        sizes: bytes of each record.
-        most: bytes of the part.
-        tested: bytes of the part for the test split.
-
-    >>> part_length([8_000] * 100, most=200_000, tested=20_000)
-    2000
-    >>> part_length([50_000] * 20, most=200_000, tested=20_000)
-    10000
-    >>> part_length([400_000, 300_000], most=200_000, tested=20_000)
-    """
-    if len(sizes) < DOCUMENTS_TESTED or sum(sizes) <= most:
-        return None
-    return max(_even_length(sizes, most), tested // DOCUMENTS_TESTED)
-
-
-def _even_length(sizes: Sequence[int], most: int) -> int:
-    """The largest length at which all cut records together take at most `most` bytes."""
-    low, high = 0, max(sizes, default=0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high)
-            if sum(min(size, middle) for size in sizes) <= most
-            else (low, middle - 1)
-        )
-    return low
-
-
-def spread_records(sizes: Sequence[int], most: int) -> list[int]:
-    """Numbers of records of about `most` bytes in total, spread evenly; empty if records would have
-    to be cut.
-
-    Their order is spread as well: the last ones, which are tested, come from all over the text.
-    """
-    chosen: list[int] = []
-    left = most
-    for number in _spread(len(sizes)):
-        if 0 < sizes[number] <= left:
-            chosen.append(number)
-            left -= sizes[number]
-        if left <= (1 - FILLED) * most:
-            break
-    return chosen if len(chosen) > 1 and most - left >= LEAST_FILLED * most else []
 
 
 def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
@@ -114,86 +78,142 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
     return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < FEWEST_TESTED
 
 
-def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordRange]:
-    """Choose the ranges of records to read, ordered so that the last ones are tested.
+def draw_sample(sizes: Sequence[int], most: int, scored: int, tested: int) -> Sample:
+    """Draw about `most` bytes from all over a text.
 
-    If the tested records would be few, they are cut, and further ones fill the part. With fewer
-    than twice `FEWEST_TESTED` records, the ends of some are tested and all else is learned.
-    Otherwise half of the text would be lost.
+    Records are read whole, or through windows of a tenth of the test split, so that ten of them are
+    tested. A record is either learned or scored where there is text enough for that; in a text of
+    few records, other windows of the same ones are learned.
 
-    Returns: the ranges; empty if records are too large to be taken whole and too few to be cut.
+    Args:
+        sizes: bytes of each record.
+        scored: bytes for valid and test.
+        tested: bytes for test alone.
 
-    >>> choose_records([8_000] * 30, most=240_000, tested=24_000)[-1]
-    RecordRange(record=23, start=0, stop=2400)
-    >>> choose_records([8_000] * 10, most=80_000, tested=8_000)[-1]
-    RecordRange(record=7, start=7200, stop=8000)
+    >>> sample = draw_sample([500] * 1_000, most=40_000, scored=8_000, tested=5_000)
+    >>> len(sample.learned), len(sample.scored), sample.scored[0]
+    (64, 16, RecordRange(record=439, start=0, stop=500))
     """
-    length = part_length(sizes, most, tested)
-    taken = {
-        number: sizes[number] if length is None else min(sizes[number], length)
-        for number in range(len(sizes))
-    }
-    chosen = spread_records(list(taken.values()), most)
-    if not is_tested_by_few([taken[number] for number in chosen], tested):
-        return [RecordRange(number, 0, taken[number]) for number in chosen]
-    learned, last = chosen[:-FEWEST_TESTED], chosen[-FEWEST_TESTED:]
-    if len(learned) < FEWEST_TESTED:
-        begins = {
-            number: max(taken[number] // 2, taken[number] - tested // FEWEST_TESTED)
-            for number in last
-        }
-        parts = [RecordRange(number, 0, begins.get(number, taken[number])) for number in chosen]
-        return parts + [
-            RecordRange(number, start, taken[number]) for number, start in begins.items()
+    window = max(1, tested // FEWEST_TESTED)
+    drawn = _draw_windows(sizes, window, most)
+    held_out = _first_bytes(drawn, scored)
+    records_held_out = {part.record for part in held_out}
+
+    learned_bytes = most - sum(part.stop - part.start for part in held_out)
+    others = (size for number, size in enumerate(sizes) if number not in records_held_out)
+    if sum(others) >= learned_bytes:
+        drawn = (part for part in drawn if part.record not in records_held_out)
+    return Sample(sorted(_first_bytes(drawn, learned_bytes)), held_out)
+
+
+def _draw_windows(sizes: Sequence[int], window: int, most: int) -> Iterator[RecordRange]:
+    """Windows of records in random order: one of each record, then a second one, and so on.
+
+    No more of a record are drawn than `most` bytes can hold.
+    """
+    draw = random.Random(SEED)
+    order = [number for number, size in enumerate(sizes) if size]
+    draw.shuffle(order)
+    waiting: dict[int, list[RecordRange]] = {}
+    for number in order:
+        count = -(-sizes[number] // window)
+        chosen = draw.sample(range(count), min(count, most // window + 1))
+        # Windows of a record are of equal size, so that none is a short rest.
+        borders = [
+            (place * sizes[number] // count, (place + 1) * sizes[number] // count)
+            for place in chosen
         ]
-    longest = _even_length([sizes[number] for number in learned], most - tested)
-    stops = {number: min(sizes[number], longest) for number in learned}
-    stops |= {number: min(sizes[number], tested // FEWEST_TESTED) for number in last}
-    return [RecordRange(number, 0, stop) for number, stop in stops.items()]
+        first, *waiting[number] = (RecordRange(number, *border) for border in borders)
+        yield first
+    while waiting:
+        for number in list(waiting):
+            if waiting[number]:
+                yield waiting[number].pop()
+            else:
+                del waiting[number]
 
 
-def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> Iterator[str]:
-    """Chosen parts of records, in order, as lines of `.jsonl` with their names: their own fields,
-    else the file's name.
+def _first_bytes(drawn: Iterator[RecordRange], most: int) -> list[RecordRange]:
+    """The first ranges that hold `most` bytes; the others can still be drawn."""
+    ranges = list[RecordRange]()
+    left = most
+    while left > 0 and (part := next(drawn, None)) is not None:
+        ranges.append(part)
+        left -= part.stop - part.start
+    return ranges
+
+
+def record_lines(files: Iterable[TextFile], ranges: Sequence[RecordRange]) -> Iterator[str]:
+    """Ranges of records, in order, as lines of `.jsonl` with their names: their own fields, else
+    the file's name.
 
     Args:
         files: the files with the records.
-        chosen: each part begins and ends after a whole line, sentence or word.
+        ranges: each begins and ends after a whole line, sentence or word.
     """
-    wanted = {number for number, _, _ in chosen}
-    texts, named = dict[int, str](), dict[int, Mapping[str, Any]]()
-    for number, record in enumerate(record for file in files for record in records(file)):
-        text = "".join(block for block in record.blocks if number in wanted)
-        if number in wanted:
-            texts[number], named[number] = text, record.fields or {"title": record.name}
-    for number, start, stop in chosen:
-        text = beginning(texts[number], stop)[len(beginning(texts[number], start)) :]
-        yield json.dumps({**named[number], "text": text}, ensure_ascii=False) + "\n"
+    wanted: dict[int, list[RecordRange]] = {}
+    for part in sorted(ranges):
+        wanted.setdefault(part.record, []).append(part)
+
+    texts = dict[RecordRange, str]()
+    names = dict[int, Mapping[str, Any]]()
+    every_record = (record for file in files for record in records(file))
+    for number, record in enumerate(every_record):
+        parts = wanted.get(number, [])
+        if parts:
+            names[number] = record.fields or {"title": record.name}
+        for part, text in zip(parts, window_texts(record.blocks, parts), strict=True):
+            texts[part] = text
+        # The next record begins where this one is read to its end.
+        deque(record.blocks, maxlen=0)
+
+    for part in ranges:
+        if texts[part]:
+            line = {**names[part.record], "text": texts[part]}
+            yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def beginning(text: str, length: int) -> str:
-    r"""The first bytes of a text, cut after a line, sentence or word: the first of these that keeps
-    at least half.
+def window_texts(blocks: Iterator[str], ranges: Sequence[RecordRange]) -> Iterator[str]:
+    r"""The text of each range of one record, in memory for one range at a time.
 
-    >>> beginning("One line.\nAnother one is long.", 20)
-    'One line.\n'
-    >>> beginning("One. Two is a long sentence", 20)
-    'One. Two is a long '
+    A border is moved back behind the end of a line, sentence or word. Windows that follow each
+    other give all of the text.
+
+    Args:
+        blocks: the text of the record.
+        ranges: sorted, without overlap.
+
+    >>> halves = [RecordRange(0, 0, 14), RecordRange(0, 14, 30)]
+    >>> list(window_texts(iter(["One line.\nAnother", " one is long."]), halves))
+    ['One line.\n', 'Another one is long.']
     """
-    data = text.encode()
-    if len(data) <= length:
-        return text
-    cut = data[:length].decode(errors="ignore")
-    ends = (cut.rfind(end) + len(end) for end in ("\n", ". ", " ") if end in cut)
-    return cut[: next((end for end in ends if 2 * end >= len(cut)), len(cut))]
+    held, offset = b"", 0
+    for part in ranges:
+        # What stands before a window decides where it begins.
+        needed_from = part.start - REACH
+        # One byte more says whether the record ends there.
+        while offset + len(held) <= part.stop:
+            block = next(blocks, None)
+            if block is None:
+                break
+            held += block.encode()
+            passed = min(max(0, needed_from - offset), len(held))
+            held, offset = held[passed:], offset + passed
+        begin = _border(held, part.start - offset)
+        end = _border(held, part.stop - offset)
+        yield held[begin:end].decode()
 
 
-def _spread(count: int) -> list[int]:
-    """All numbers below `count`, in the order of their reversed bits: the first ones are spread
-    evenly.
-
-    >>> _spread(6)
-    [0, 4, 2, 1, 5, 3]
-    """
-    bits = max(1, (count - 1).bit_length())
-    return sorted(range(count), key=lambda number: int(f"{number:0{bits}b}"[::-1], 2))
+def _border(held: bytes, place: int) -> int:
+    """Place of a border, moved back behind the last end of a line, sentence or word within reach."""
+    if place <= 0 or place >= len(held):
+        return min(max(place, 0), len(held))
+    low = max(0, place - REACH)
+    for end in ENDS:
+        found = held.rfind(end, low, place)
+        if found >= 0:
+            return found + len(end)
+    # No character is cut: bytes after its first one begin with the bits 10.
+    while place and held[place] & 0b1100_0000 == 0b1000_0000:
+        place -= 1
+    return place

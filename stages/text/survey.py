@@ -85,15 +85,6 @@ def count_lines(files: Iterable[TextFile], most: int) -> int:
     return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
 
 
-def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
-    """Files that contain part of the first `most` bytes."""
-    read = 0
-    for file in files:
-        if read < most:
-            yield file
-        read += text_bytes([file])
-
-
 def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
     """The first `most` bytes of files, cut at the end of a line, with a blank line between records."""
     left = most

@@ -79,7 +79,10 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
     if exists:
-        raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
+        raise DataError(
+            f"{spec} is no regular file; files are read twice, so give a file on disk, "
+            "or pipe the text in and name -."
+        )
     if (
         glob.has_magic(spec) and "\0" not in spec
     ):  # it was given in quotes, so no shell has expanded it

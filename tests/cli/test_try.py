@@ -47,14 +47,10 @@ def book(tmp_path: Path) -> Path:
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Budgets of a few steps; a machine of a speed that never changes; no browser."""
     monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "FEWEST_BYTES": 2_000,
-        "SHORT_BOOK": 4_000,
-        "FEWEST_SCORED": 50,
-        "STAGE": 0,
-    }.items():
+    for name, value in {"FEWEST_BYTES": 2_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
-    monkeypatch.setattr("memlm_cli.work.try_text.FEWEST_BYTES", 2_000)
+    for module in ("pipelines.trial_planning", "memlm_cli.work.try_text"):
+        monkeypatch.setattr(f"{module}.FEWEST_BYTES", 2_000)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
     monkeypatch.setattr("memlm_cli.work.try_text.system_load", lambda: 0.0)
     monkeypatch.setattr("memlm_cli.work.try_text.time.monotonic", lambda: 0.0)
@@ -230,15 +226,15 @@ def test_a_part_of_many_records_is_from_all_over_the_text_with_their_names(
     taken = [json.loads(line) for line in Path(part).read_text("utf-8").splitlines()]
     for record in taken:
         assert records[record["id"]]["title"] == record["title"]
-        assert records[record["id"]]["text"].startswith(record["text"]) and record["text"]
-    numbers = sorted(record["id"] for record in taken)
-    assert numbers[0] == 0 and numbers[-1] > 0.9 * len(records)
-    assert f"try: {len(taken)} of {len(records)} records" in ended.err
-    assert re.fullmatch(rf"poems-{len(taken)}-of-{len(records)}-records-.+\.jsonl", Path(part).name)
+        assert record["text"] and record["text"] in records[record["id"]]["text"]
+    numbers = sorted({record["id"] for record in taken})
+    assert numbers[0] < 0.1 * len(records) and numbers[-1] > 0.9 * len(records)
+    assert f"try: {len(numbers)} of {len(records)} files or records, drawn at random" in ended.err
+    assert re.fullmatch(r"poems-[\d.]+kB-of-[\d.]+kB\.jsonl", Path(part).name)
 
 
 @pytest.mark.usefixtures("small")
-def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(
+def test_of_large_documents_windows_from_anywhere_are_read_and_ten_or_more_are_tested(
     memlm: Memlm, tmp_path: Path
 ) -> None:
     draw = random.Random(0)
@@ -246,12 +242,17 @@ def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(
     (tmp_path / "long.jsonl").write_text(
         "".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts))
     )
-    ended = memlm("try", tmp_path / "long.jsonl", "--minutes", 1, "--output", "page.html", *QUICK)
+    written = ["try", tmp_path / "long.jsonl", "--minutes", 1, "--output", "page.html"]
+    ended = memlm(*written, *QUICK[:2])
     assert ended.code == 0, ended.err
     (part,) = re.findall(r"--train (\S+/long-\S+\.jsonl)", ended.err)
     taken = [json.loads(line) for line in Path(part).read_text("utf-8").splitlines()]
-    assert all(texts[record["id"]].startswith(record["text"]) for record in taken)
-    assert re.search(r"\bof 60\b.*\bof each\b", ended.err)
+    for record in taken:
+        assert record["text"] in texts[record["id"]] and record["text"].endswith("\n")
+    begun = [texts[record["id"]].index(record["text"]) for record in taken]
+    assert sum(place == 0 for place in begun) < 0.2 * len(begun), "heads are no larger share"
+    for told in (ended.err, Path("page.html").read_text("utf-8")):
+        assert re.search(r"\bof 60\b.*\bat random\b.*\bwindows of at most [\d.]+ B\b", told)
     counts = [
         json.loads(file.read_text())["metrics"]
         for file in Path("store/tokens").glob("*/manifest.json")
@@ -326,21 +327,28 @@ def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(
 ) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
-    (part,) = re.findall(r"--train (\S+\.txt)", ended.err)
-    text, whole = Path(part).read_text("utf-8"), book.read_text("utf-8")
-    assert len(text) < len(whole) and whole.startswith(text)
-    assert re.fullmatch(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt", Path(part).name)
+    (part,) = re.findall(r"--train (\S+\.jsonl)", ended.err)
+    lines = Path(part).read_text("utf-8").splitlines()
+    windows = [json.loads(line)["text"] for line in lines]
+    whole = book.read_text("utf-8")
+    assert sum(map(len, windows)) < 0.8 * len(whole)
+    places = [whole.index(window) for window in windows]
+    assert min(places) < 0.1 * len(whole) and max(places) > 0.9 * len(whole)
+    assert re.fullmatch(r"book-[\d.]+kB-of-[\d.]+kB\.jsonl", Path(part).name)
+    assert "try: windows of at most" in ended.err
     assert ended.out.count("would run") >= 5
 
 
 @pytest.mark.usefixtures("small")
-def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, book: Path) -> None:
+def test_a_part_of_several_files_is_from_each(memlm: Memlm, book: Path) -> None:
     other = book.with_name("other.txt")
     other.write_text("\n".join(reversed(book.read_text("utf-8").splitlines())), encoding="utf-8")
     ended = memlm("try", book, other, "--minutes", 0.1, "--dry-run")
     assert ended.code == 0, ended.err
-    assert f" {book} alone" in ended.err
-    assert re.findall(r"--train \S+/(book-first-)", ended.err)
+    (part,) = re.findall(r"--train (\S+/book-and-1-more-\S+)", ended.err)
+    lines = Path(part).read_text("utf-8").splitlines()
+    assert {json.loads(line)["title"] for line in lines} == {"book.txt", "other.txt"}
+    assert "2 of 2 files or records" in ended.err and "other windows" in ended.err
 
 
 @pytest.mark.parametrize(("taken", "said"), [(290, True), (310, False)])
@@ -404,8 +412,9 @@ def test_a_part_is_told_with_the_minutes_for_all_and_the_script_of_its_page_runs
         not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
     )
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
-    assert "--minutes" not in enough and " of text" not in enough
-    assert re.search(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+,", page)
+    assert "would be enough" not in enough and " of text" not in enough
+    assert re.search(r"Text: book\.txt: train [\d,]+,", page)
+    assert re.search(r"windows of at most .*at random.*: [\d.]+ kB of [\d.]+ kB of text", page)
     (encoded,) = re.findall(
         r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page
     )

@@ -1,6 +1,5 @@
 """Plans of `memlm try`: what fits into a few minutes on a text, on machines of any speed."""
 
-import re
 import tomllib
 from dataclasses import replace
 
@@ -8,40 +7,16 @@ import pytest
 import torch
 
 from pipelines.recipe import load_recipe
-from pipelines.trial import (
-    Plan,
-    longest_context,
-    plan_trial,
-    read_plan,
-    recipe_text,
-    scored_shares,
-    training_settings,
-)
-from pipelines.trial_budget import (
-    FEWEST_BYTES,
-    FEWEST_PASSES,
-    GOOD_PASSES,
-    USED,
-    Machine,
-    Planner,
-    require_enough,
-)
+from pipelines.trial import longest_context, plan_trial, scored_shares
+from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES
+from pipelines.trial_costs import Machine
+from pipelines.trial_recipe import read_plan, recipe_text
+from pipelines.trial_words import Plan
 from stages.errors import DataError, UsageError
-from stages.metrics import undertrained
 from stages.models.language_model import LanguageModel
+from stages.text.sample import Part
 from stages.text.survey import Documents, Survey
-
-TRAINING = training_settings()
-NOVEL = 430_000
-
-
-def three_bytes(types):
-    """Bytes per token of a text, the same for every vocabulary."""
-    return 3.0
-
-
-def planner(machine, shares=None):
-    return Planner(three_bytes, machine, TRAINING, shares)
+from tests.pipelines.trials import NOVEL, TRAINING, minutes_in, planner
 
 
 def survey(characters, *longest):
@@ -54,77 +29,9 @@ def survey(characters, *longest):
     return Survey(characters, characters, tuple(cuts))
 
 
-@pytest.mark.parametrize("speed", [2_000, 5_000, 20_000, 100_000])
-@pytest.mark.parametrize("minutes", [3, 5, 10, 60])
-@pytest.mark.parametrize("total", [60_000, NOVEL, 6_000_000])
-def test_models_are_trained_well_in_the_available_time(speed, minutes, total):
-    machine = Machine(speed, minutes, spent=10.0)
-    found = planner(machine).best(total)
-    assert FEWEST_BYTES <= found.bytes <= total
-    assert found.passes >= min(found.worthwhile, GOOD_PASSES)
-    assert found.seconds(machine) <= USED * 60 * minutes + 1
-    if found.bytes < 0.9 * total:  # else there is more time than the whole text needs
-        assert found.seconds(machine) >= 0.88 * USED * 60 * minutes
-    assert 0 < found.test == found.valid <= (0.1 if found.bytes == total else 0.25)
-
-
-def test_seeds_share_the_time():
-    spent = 20.0
-    one, five = (
-        Machine(8_000, 4, spent=spent),
-        Machine(8_000, 5 * 4 - 4 * spent / 60 / USED, 5, spent),
-    )
-    found = planner(one).best(NOVEL)
-    assert planner(five).best(NOVEL) == found
-    assert found.seconds(five) == pytest.approx(spent + 5 * (found.seconds(one) - spent))
-    with pytest.raises(UsageError, match=r"--minutes \d") as said:
-        planner(Machine(10_000, 0.5, 5)).best(NOVEL)
-    enough = minutes_in(said.value)
-    assert planner(Machine(10_000, enough, 5)).best(NOVEL).bytes >= FEWEST_BYTES
-
-
-def test_tokens_are_counted_with_the_vocabulary_that_train_gives():
-    def token_bytes(types):
-        return {512: 2.0, 1024: 3.0}[types]
-
-    found = Planner(token_bytes, Machine(20_000, 2), TRAINING, (0.1, 0.1)).budget(150_000, False)
-    assert (found.types, found.tokens) == (512, 60_000)  # the whole text would have 1,024 types
-
-
-def test_more_time_is_more_text_then_more_passes_then_a_second_model():
-    found = [planner(Machine(8_000, minutes)).best(NOVEL) for minutes in (1, 2, 4, 8, 30)]
-    assert [one.bytes < NOVEL for one in found] == [True, True, False, False, False]
-    assert [one.trime for one in found] == [False, False, False, True, True]
-    both = [one.passes for one in found if one.trime]
-    assert not any(undertrained({"passes": passes, "still_falling": True}) for passes in both)
-    assert [one.bytes for one in found] == sorted(one.bytes for one in found)
-
-
-def test_too_little_text_or_time_is_refused_with_advice():
-    with pytest.raises(DataError, match=r"a\.txt .*49,999.*50,000"):
-        require_enough(FEWEST_BYTES - 1, "a.txt")
-    with pytest.raises(UsageError, match=r"--minutes 0\.2 .*10,000.* --minutes \d") as said:
-        planner(Machine(10_000, 0.2)).best(NOVEL)
-    assert planner(Machine(10_000, minutes_in(said.value))).best(NOVEL).bytes >= FEWEST_BYTES
-
-
-@pytest.mark.parametrize("machine", [Machine(1.0, 3, spent=15.0), Machine(1.0, 9, seeds=3)])
-@pytest.mark.parametrize("shares", [None, (0.1, 0.2)])
-def test_the_minimum_speed_is_known_before_the_machine_is_timed(machine, shares):
-    least = planner(machine, shares).least_speed()
-    assert planner(replace(machine, speed=1.001 * least), shares).best(NOVEL).bytes >= FEWEST_BYTES
-    with pytest.raises(UsageError):
-        planner(replace(machine, speed=0.999 * least), shares).best(NOVEL)
-
-
 def plan_of(trial):
     """The plan in the recipe of a trial."""
     return Plan.model_validate(tomllib.loads(recipe_text(trial))["plan"])
-
-
-def minutes_in(said):
-    """The last number of minutes in a text."""
-    return float(re.findall(r"--minutes (\d+)", str(said))[-1])
 
 
 @pytest.mark.parametrize("shares", [None, (0.1, 0.1)])
@@ -241,12 +148,31 @@ def test_a_text_of_a_few_lines_cannot_be_cut():
             )
 
 
-def test_the_plan_says_that_it_reads_only_a_part_of_the_text(tmp_path):
+def test_the_plan_says_which_part_of_the_text_it_reads():
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
-    trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, planner(machine))
-    assert plan_of(trial).said[0].startswith("the first ")
-    assert "430.0 kB" in plan_of(trial).said[0]
+    surveyed = survey(budget.bytes, 1_000, 500, 100)
+    part = Part(taken=62, of=751, window=8_000, is_shared=True)
+    plan = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), part))
+    read, shared, why = plan.said[:3]
+    assert read.startswith("62 of 751 ") and "at random" in read and "430.0 kB" in read
+    assert "windows of at most 8.0 kB" in read
+    assert "other windows" in shared and "--minutes 2" in why
+    assert plan.page[:2] == [read, shared]
+    whole = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), Part(9, 9)))
+    assert "windows" not in " ".join(whole.said)
+
+
+def test_the_plan_says_why_minutes_are_not_used():
+    """A small text is learned in a part of them; a long one takes all."""
+    machine = Machine(8_000, 10)
+    for total, is_used in ((60_000, False), (6_000_000, True)):
+        budget = planner(machine).best(total)
+        trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), total, budget, planner(machine))
+        reasons = [line for line in plan_of(trial).said if "is not used" in line]
+        assert [line.startswith("the rest of --minutes 10 ") for line in reasons] == [True] * (
+            not is_used
+        )
 
 
 def test_the_plain_model_depends_on_exactly_the_longest_context():

@@ -22,7 +22,6 @@ from stages.text.survey import (
     survey,
     text_bytes,
     token_bytes,
-    within,
 )
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.small_text import story
@@ -72,17 +71,6 @@ def test_records_are_documents(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in ["a b\n\nc", "d"])
     found = survey([written(tmp_path, "a.jsonl", lines)])
     assert [(cut.count, cut.largest) for cut in found.cuts] == [(2, 6), (3, 5), (3, 5)]
-
-
-def test_files_that_the_first_bytes_are_of(tmp_path: Path) -> None:
-    files = [written(tmp_path, name, TEXT) for name in ("a.txt", "b.txt", "c.txt")]
-    size = len(TEXT.encode())
-    assert [len(list(within(files, most))) for most in (1, size, size + 1, 10 * size)] == [
-        1,
-        1,
-        2,
-        3,
-    ]
 
 
 @pytest.mark.parametrize(
