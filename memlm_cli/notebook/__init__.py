@@ -8,13 +8,14 @@ Names that need torch are imported at first use.
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Page, Report, Tokens
-from memlm_cli.notebook.store import Reader, Scores, Store, open, run
+from memlm_cli.notebook.store import Store, open, run
 from stages.errors import ArtifactError, BusyError, DataError, MemlmError, ResourceError, UsageError
 from stages.models.layers import STREAM_ATTENTION
 from stages.registry import Part, load
 from stages.retrieval.arrays import Datastore, Index
 
 if TYPE_CHECKING:
+    from memlm_cli.notebook.reader import Reader, Scores
     from stages.encoding.scoring import score_ids
     from stages.memory.entries import Entries
     from stages.models.config import StateArray
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from stages.retrieval.read import interpolate, perplexity, read, recent, tune
 
 LATER = {
+    "memlm_cli.notebook.reader": ("Reader", "Scores"),
     "stages.encoding.scoring": ("score_ids",),
     "stages.memory.entries": ("Entries",),
     "stages.models.config": ("StateArray",),

@@ -4,24 +4,27 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from memlm_cli.progress import ConsoleReporter
+from memlm_cli.reproduce import page_of
+from stages.artifacts.artifact import Artifact as Stored
 from stages.artifacts.durable import write_atomically
+from stages.charts.figure import Figure
 from stages.errors import UsageError, shortened
+from stages.evaluation.figures.token_scores import open_scores
+from stages.lineage.corpus import token_text
+from stages.reports.fields import COUNTING, counting
 from stages.retrieval.arrays import Datastore, Index
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from stages.artifacts.artifact import Artifact as Stored
-    from stages.charts.figure import Figure
+from stages.text.tokens import SPLITS, open_split
 
 
 class Artifact:
     """An artifact; read-only."""
 
-    def __init__(self, store: Any, stored: "Stored") -> None:
+    def __init__(self, store: Any, stored: Stored) -> None:
         """`store`: the `Store` that it was opened by."""
         self.store = store
         self._stored = stored
@@ -68,8 +71,6 @@ class Tokens(Artifact):
     @property
     def ids(self) -> dict[str, Any]:
         """The ids of each split, `[tokens]`, read as they are sliced."""
-        from stages.text.tokens import SPLITS, open_split
-
         group = self._stored.zarr("tokens.zarr")
         splits = [split for split in SPLITS if split in self.metrics["splits"]]
         return {split: open_split(group, split).ids for split in splits}
@@ -114,7 +115,7 @@ class StoredIndex(Artifact, Index):
 
     def search(
         self, queries: Any, k: int, exclude_ranges: Any = None
-    ) -> "tuple[np.ndarray, np.ndarray]":
+    ) -> tuple[np.ndarray, np.ndarray]:
         with ConsoleReporter("search", soon=True):
             return super().search(queries, k, exclude_ranges)
 
@@ -150,14 +151,12 @@ def reference(value: Any, name: str = "reference") -> Any:
     return value.reference if isinstance(value, Artifact) else str(value)
 
 
-Columns = dict[str, "np.ndarray"]
+Columns = dict[str, np.ndarray]
 """A table: arrays of one length by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     """Rows of one shape as arrays by name; texts as Python's own."""
-    import numpy as np
-
     found = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
@@ -169,7 +168,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
 class Page:
     """A web page, complete in itself; a notebook shows it in a frame."""
 
-    def __init__(self, html: str, figures: "Mapping[str, Figure] | None" = None) -> None:
+    def __init__(self, html: str, figures: Mapping[str, Figure] | None = None) -> None:
         self.html = html
         self.figures = dict(figures or {})
 
@@ -190,8 +189,6 @@ class Report(Artifact):
 
         `counting` is the perplexity of a trigram of all the text that the row may read.
         """
-        from stages.reports.fields import COUNTING, counting
-
         rows = [
             {**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]
         ]
@@ -208,11 +205,6 @@ class Report(Artifact):
 
         Log-probabilities in nats; `logp_memory_1`, … are those of each reading's memory alone.
         """
-        import numpy as np
-
-        from stages.evaluation.figures.token_scores import open_scores
-        from stages.lineage.corpus import token_text
-
         open_scores(self._stored, "final")
         group: Any = self._stored.zarr("scores.zarr")
         held = {name: group[name][:] for name in group.array_keys()}
@@ -228,8 +220,6 @@ class Report(Artifact):
     def page(self) -> Page:
         """The page of `memlm report`; a notebook shows it."""
         with ConsoleReporter("report", soon=True):
-            from memlm_cli.reproduce import page_of
-
             made = page_of([self._stored])
         return Page(made.html, {figure.name: figure for figure in made.figures})
 

@@ -97,36 +97,38 @@ class StageTable(Registry):
 
     def settings(self, name: str) -> Any:
         """The class of the settings of `name`. Raises: see `load`."""
-        entry = self._part(name)
-        if isinstance(entry, StageEntry) and entry.settings:
-            return load(entry.settings)
-        return self.load(name).Config
+        row = self.row(name)
+        return load(row.settings) if row.settings else load(row.contract).Config
 
     def load(self, name: str) -> Any:
         """The contract registered as `name`. Raises: UnknownPart for an unknown name."""
-        entry = self._part(name)
-        return load(entry.contract if isinstance(entry, StageEntry) else str(entry))
+        return load(self.row(name).contract)
 
     def work(self, name: str) -> Any:
         """The class of the work registered as `name`. Raises: see `load`."""
-        entry = self._part(name)
-        if isinstance(entry, StageEntry) and entry.work:
-            return load(entry.work)
-        return self.load(name)
+        row = self.row(name)
+        return load(row.work or row.contract)
 
     def needs(self, name: str) -> Any:
         """The function of the needs of `name`; None if they are not known."""
-        entry = self._part(name)
-        return load(entry.needs) if isinstance(entry, StageEntry) and entry.needs else None
+        row = self.row(name)
+        return load(row.needs) if row.needs else None
+
+    def row(self, name: str) -> StageEntry:
+        """The row of `name`. Raises: UnknownPart for an unknown name."""
+        return _as_row(self._part(name))
 
     def rows(self) -> list[tuple[str, StageEntry]]:
         """All rows that are imported already, in the order of the pipeline."""
-        rows = list(self.targets.items())
-        return [(name, entry) for name, entry in rows if isinstance(entry, StageEntry)]
+        return [(name, _as_row(target)) for name, target in self.targets.items()]
 
     def modules_of(self, part: Any) -> set[str]:
-        targets = part.code if isinstance(part, StageEntry) else part
-        return super().modules_of(targets)
+        return super().modules_of(_as_row(part).code)
+
+
+def _as_row(target: StageEntry | str) -> StageEntry:
+    """A target as a row; a text alone names a contract that only Python runs."""
+    return StageEntry(target, kind="") if isinstance(target, str) else target
 
 
 class Declared(Mapping[str, D], Generic[D]):

@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import zarr
+from zarr.storage import LocalStore
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.manifest import Manifest
 from stages.artifacts.schema import Check, Expected, anything
 from stages.errors import content_of
-
-if TYPE_CHECKING:
-    import zarr
-
 
 _PLAIN = frozenset({"bytes", "crc32c"})
 """Codecs that do not compress; the arrays of artifacts have no others."""
@@ -93,8 +91,6 @@ class CheckedArray:
     @cached_property
     def _layout(self) -> tuple[Path, ArrayLayout] | None:
         """Root folder and layout of the array, if memlm wrote it."""
-        from zarr.storage import LocalStore
-
         array = self._array
         rows = (array.shards or array.chunks)[0] if array.shape else 0
         if not isinstance(array.store, LocalStore) or not rows:
@@ -143,8 +139,6 @@ def opened(root: Path, below: str, metadata: Path) -> Any:
 def _as_described(root: Path, below: str, metadata: bytes) -> Any:
     # A small evaluation opens arrays about sixty times, and Zarr takes two milliseconds each time.
     # Metadata is part of the key, so a changed array is opened again.
-    import zarr
-
     group = zarr.open_group(root, mode="r")
     return group[below] if below else group
 
@@ -165,8 +159,6 @@ class CheckedGroup:
         return self._found[below]
 
     def _open(self, below: str) -> CheckedArray | CheckedGroup:
-        import zarr
-
         name, file = (
             f"{self._name}/{below}",
             self._artifact.file(Path(self._name, below, "zarr.json")),

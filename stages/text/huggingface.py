@@ -9,9 +9,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from stages.errors import DataError, content_of
 from stages.interrupts import stoppable
@@ -20,10 +29,6 @@ from stages.text.documents import ENDS_DOCUMENT
 from stages.text.simple_tokenizers import ByteTokenizer, CharTokenizer, SplitText, WordTokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, EosRule, TextTokenizer, TrainableTokenizer
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 
 LONGEST_WORD = 1000
 """Longest word, in characters, for learning merges; longer runs are cut."""
@@ -58,7 +63,7 @@ class LibraryTokenizer(TextTokenizer):
 
     eos_after = "document"
 
-    def __init__(self, tokenizer: "Tokenizer", eos_id: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, eos_id: int) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -67,7 +72,7 @@ class LibraryTokenizer(TextTokenizer):
         self.vocabulary_size = max(vocabulary.values()) + 1
         self._tokenizer = tokenizer
 
-    def huggingface(self) -> "Tokenizer":
+    def huggingface(self) -> Tokenizer:
         return self._tokenizer
 
 
@@ -76,9 +81,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     kind = "given"
 
-    def __init__(self, tokenizer: "Tokenizer") -> None:
-        from tokenizers import processors
-
+    def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.token_to_id(EOS) is None:
             tokenizer.add_special_tokens([EOS])
         super().__init__(tokenizer, tokenizer.get_vocab()[EOS])
@@ -122,8 +125,6 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
     def train(
         cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1
     ) -> Self:
-        from tokenizers import pre_tokenizers, trainers
-
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size or LARGEST_VOCABULARY,
             special_tokens=[EOS],
@@ -140,9 +141,7 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
         return cls(tokenizer)
 
 
-def _bpe_layout(lowercase: bool) -> "Tokenizer":
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
+def _bpe_layout(lowercase: bool) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     if lowercase:
         tokenizer.normalizer = normalizers.Lowercase()
@@ -153,12 +152,10 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
     return tokenizer
 
 
-def _cuts_as_bpe(tokenizer: "Tokenizer") -> bool:
+def _cuts_as_bpe(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it
     stands.
     """
-    from tokenizers import models
-
     own = _bpe_layout(lowercase=tokenizer.normalizer is not None)
     cuts = (str(tokenizer.normalizer), str(tokenizer.pre_tokenizer)) == (
         str(own.normalizer),
@@ -230,7 +227,7 @@ class PretrainedTokenizer(LibraryTokenizer):
     FILE = "special-tokens.json"
     """File of the special tokens, next to `tokenizer.json`."""
 
-    def __init__(self, tokenizer: "Tokenizer", special: SpecialTokens) -> None:
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens) -> None:
         super().__init__(tokenizer, special.eos)
         self.special = special
         self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
@@ -309,13 +306,11 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
     return next(matching, None) or HuggingFaceTokenizer(given)
 
 
-def load_tokenizer(path: Path) -> "Tokenizer":
+def load_tokenizer(path: Path) -> Tokenizer:
     """The library's tokenizer from a file, with its ids and unknown token checked.
 
     Raises: see `open_tokenizer`.
     """
-    from tokenizers import Tokenizer
-
     with library_errors(f"{path} is no tokenizer in Hugging Face's JSON format"):
         tokenizer: Tokenizer = Tokenizer.from_file(str(path))
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -334,10 +329,8 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     return tokenizer
 
 
-def _own_kinds(given: "Tokenizer") -> Iterator[TextTokenizer]:
+def _own_kinds(given: Tokenizer) -> Iterator[TextTokenizer]:
     """Our own tokenizers of every kind, built with the given vocabulary."""
-    from tokenizers import models
-
     vocabulary = given.get_vocab()
     if set(vocabulary.values()) != set(range(len(vocabulary))):
         return
