@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from stages.array_files import save_arrays
 from stages.text.documents import ENDS_LINE
 from stages.text.spool import Pieces
 from stages.text.tokenizer import EOS, UNK, TrainableTokenizer, by_frequency, lower, splitting
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,10 @@ class WordTokenizer(TrainableTokenizer):
         ids = np.fromiter(map(self.vocabulary.__getitem__, split.words), np.int64, len(split.words))
         return ids[split.places], split.counts
 
-    def huggingface(self) -> Tokenizer:
+    def huggingface(self) -> "Tokenizer":
         """A `tokenizer.json` of words; a newline becomes `<eos>`."""
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
         tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
         newline = normalizers.Replace("\n", f" {EOS} ")
         tokenizer.normalizer = normalizers.Sequence(
@@ -161,8 +165,10 @@ class CharTokenizer(TrainableTokenizer):
         counts = np.fromiter(map(len, texts), np.int64, len(texts))
         return self._ids[code_points], counts
 
-    def huggingface(self) -> Tokenizer:
+    def huggingface(self) -> "Tokenizer":
         """A `tokenizer.json` of characters."""
+        from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
         tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
         if self.lowercase:
             tokenizer.normalizer = normalizers.Lowercase()
@@ -194,8 +200,10 @@ class ByteTokenizer(TrainableTokenizer):
         counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
         return np.frombuffer(b"".join(encoded), np.uint8), counts
 
-    def huggingface(self) -> Tokenizer:
+    def huggingface(self) -> "Tokenizer":
         """A `tokenizer.json` of bytes: byte-level BPE without merges."""
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
         vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
         tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
         if self.lowercase:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from stages.metrics import LONG_WORD
+from stages.text import TOKENIZERS
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
 from stages.text.files import compression, pieces
-from stages.text.huggingface import BpeTokenizer
 from stages.text.records import TextFile, records
 from stages.text.spool import Pieces
 from stages.text.tokenizer import UNK, words
@@ -140,7 +140,7 @@ def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
 
     @cache
     def measured(types: int) -> float:
-        tokenizer = BpeTokenizer.train(
+        tokenizer = TOKENIZERS.load("bpe").train(
             [Pieces(lines, np.zeros(len(lines), np.uint8))], types, lowercase=False
         )
         ids, _ = tokenizer.encode_texts(lines)

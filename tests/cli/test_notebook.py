@@ -153,7 +153,7 @@ def test_settings_may_be_nested(index: Artifact, store: memlm.Store) -> None:
             memlm.UsageError,
             r"text is a text \(str\), not b'the cat'",
         ),
-        (lambda s, i: s.read(i).generate(["the cat"]), memlm.UsageError, r"prompt is a text"),
+        (lambda s, i: s.read(i).generate([3]), memlm.UsageError, r"prompt is a text"),
         (
             lambda s, i: s.read(i).score(TEXT).neighbors(0),
             memlm.UsageError,
