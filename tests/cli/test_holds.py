@@ -75,6 +75,8 @@ def test_names_in_a_file_and_a_text_without_a_name(
         ("--text", "empty"),
         ("--receipt", "nowhere"),
         ("a", "--copied", "-1"),
+        ("a", "--copied", "7"),
+        ("--text", "b", "--copied", "0"),
     ],
 )
 def test_a_question_that_cannot_be_asked_is_code_2(

@@ -23,8 +23,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import memlm
-
+from memlm_cli.notebook import open as open_store
+from stages.artifacts.store import Store as Artifacts
+from stages.inspection.request import reported_readings
 from stages.tasks.answers import exact, word_f1
 
 ROOT = Path(__file__).parents[2]
@@ -126,27 +127,50 @@ class Store:
         return sum(path.stat().st_size for path in files)
 
 
-class Memory(NamedTuple):
-    """A way to answer: the artifact that is read, its report, and the artifacts of its memory."""
+class Way(NamedTuple):
+    """A way to answer: the artifact that is read, its readings, and the index of exact matches."""
 
     name: str
     source: str
-    report: str | None
+    memory: tuple[str, ...] = ("none",)
+    exact: str | None = None
     parts: tuple[str, ...] = ()
+    """Artifacts of its memory; the model alone has none."""
 
 
-def memories(store: Store, model: str, tokens: str, datastore: str, exact: str) -> list[Memory]:
-    """kNN-LM, exact memory and both, each with numbers tuned on the valid split."""
-    index = store.run("build-index", datastore)
-    scoring = ("evaluate", "--tokens", tokens, *WINDOWS)
-    knn = store.run(*scoring, index, "--memory", "knn-lm")
-    alone = store.run(*scoring, model, "--memory", "exact", "--index", exact)
-    both = store.run(*scoring, index, "--memory", "knn-lm", "--memory", "exact", "--index", exact)
-    return [
-        Memory("kNN-LM", index, knn, (datastore, index)),
-        Memory("exact", model, alone, (exact,)),
-        Memory("both", index, both, (datastore, index, exact)),
-    ]
+class Corpus(NamedTuple):
+    """Tokens of documents, and what was made of them."""
+
+    tokens: str
+    datastore: str
+    keys: str
+    """Index of the datastore."""
+    exact: str
+    """Index of exact matches."""
+
+    def ways(self, model: str, knn: str, matches: str) -> list[Way]:
+        """kNN-LM, exact memory, and both, by readings with numbers."""
+        vectors = (self.datastore, self.keys)
+        return [
+            Way("kNN-LM", self.keys, (knn,), None, vectors),
+            Way("exact", model, (matches,), self.exact, (self.exact,)),
+            Way("both", self.keys, (knn, matches), self.exact, (*vectors, self.exact)),
+        ]
+
+
+def tuned(store: Store, corpus: Corpus, model: str) -> tuple[str, str]:
+    """kNN-LM and exact memory, each with the numbers that suit the valid split."""
+    scoring = ("evaluate", "--tokens", corpus.tokens, *WINDOWS)
+    knn = store.run(*scoring, corpus.keys, "--memory", "knn-lm")
+    matches = store.run(*scoring, model, "--memory", "exact", "--index", corpus.exact)
+    return settled(store, knn, model), settled(store, matches, model)
+
+
+def settled(store: Store, report: str, model: str) -> str:
+    """The reading of a report, with its numbers."""
+    artifacts = Artifacts(store.folder)
+    (reading,) = reported_readings(artifacts.get(report), artifacts.get(model))
+    return reading.spelled
 
 
 def answered(reader: Any, prompts: Sequence[str]) -> tuple[list[str], float]:
@@ -181,25 +205,31 @@ def scores(reader: Any, prompts: Sequence[str], asked: Sequence[Room]) -> dict[s
     return found
 
 
-def lines(
-    store: Store, when: str, ways: Sequence[Memory], asked: Sequence[Room]
+def answers(
+    store: Store, when: str, ways: Sequence[Way], asked: Sequence[Room]
 ) -> Iterator[dict[str, Any]]:
     """A line for each way to answer."""
-    opened = memlm.open(store.folder)
+    opened = open_store(store.folder)
     for way in ways:
-        reader = opened.read(way.source, report=way.report, memory=None if way.report else "none")
+        window = int(WINDOWS[1])
+        reader = opened.read(way.source, memory=way.memory, index=way.exact, context=window)
         line = {"when": when, "way": way.name, "bytes": store.bytes(*way.parts)}
-        if way.report is not None:
-            metrics = json.loads((store.folder / way.report / "metrics.json").read_text())
-            rows = metrics["rows"]
-            line |= {"plain": rows[0]["perplexity"], "perplexity": rows[-1]["perplexity"]}
-            line |= {"tokens": metrics["tokens"], "memories": metrics["memories"]}
-        else:
+        if not way.parts:
             prompts = [room.note + room.question for room in asked]
             line["passage"] = scores(reader, prompts, asked)
         line["questions"] = scores(reader, [room.question for room in asked], asked)
         line["beginnings"] = scores(reader, [room.beginning for room in asked], asked)
         yield line
+
+
+def perplexities(store: Store, when: str, way: Way, tokens: str) -> dict[str, Any]:
+    """Perplexity of the test split: the model alone, then each reading on top of the one before."""
+    readings = [word for reading in way.memory for word in ("--memory", reading)]
+    index = [] if way.exact is None else ["--index", way.exact]
+    scoring = ("evaluate", way.source, "--tokens", tokens, *WINDOWS, *readings, *index)
+    metrics = json.loads((store.folder / store.run(*scoring) / "metrics.json").read_text())
+    rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
+    return {"when": when, "way": way.name, "tokens": metrics["tokens"], "perplexity": rows}
 
 
 def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count: int) -> None:
@@ -215,19 +245,26 @@ def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count:
     building = ("build-datastore", model, "--tokens", tokens, "--reset", "document", *WINDOWS)
     datastore = store.run(*building)
     contexts = store.run("build-index", tokens, "--index", "exact")
-    ways = [Memory("closed book", model, None)]
-    ways += memories(store, model, tokens, datastore, contexts)
+    before = Corpus(tokens, datastore, store.run("build-index", datastore), contexts)
+    readings = tuned(store, before, model)
     asked = known[:count]
-    for line in lines(store, "before", ways, asked):
-        print(json.dumps(line), flush=True)
+    ways = before.ways(model, *readings)
+    show(answers(store, "before", [Way("closed book", model), *ways], asked))
+    show(perplexities(store, "before", way, tokens) for way in ways[1:])
 
-    receipt = folder / "receipt.json"
-    receipt.unlink(missing_ok=True)
-    forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", receipt)
+    forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", folder / "receipt.json")
     left = store.run("update-datastore", datastore, *forgetting)
-    tokens_left = tokenized("left")
-    fewer = store.run("build-index", tokens_left, "--index", "exact", "--update", contexts)
-    for line in lines(store, "after", memories(store, model, tokens_left, left, fewer), asked):
+    tokens = tokenized("left")
+    contexts = store.run("build-index", tokens, "--index", "exact", "--update", contexts)
+    after = Corpus(tokens, left, store.run("build-index", left), contexts)
+    # The numbers stay: what is asked is whether a memory still answers.
+    ways = after.ways(model, *readings)
+    show(answers(store, "after", ways, asked))
+    show(perplexities(store, "after", way, tokens) for way in ways[1:])
+
+
+def show(found: Iterator[dict[str, Any]]) -> None:
+    for line in found:
         print(json.dumps(line), flush=True)
 
 
