@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from stages.forgetting.spans import Span
 from stages.forgetting.windows import Windows
 from stages.lineage.corpus import token_text, tokenizer_digest
 from stages.updating.change import NAMED
+
+if TYPE_CHECKING:
+    from stages.text.excerpt import TokenText
 
 COPIED = 50
 """Fewest tokens of a copy, by default."""
@@ -64,30 +68,42 @@ def read_text(path: Path, purpose: str) -> str:
         raise UsageError(f"{path}, {purpose}, cannot be read: {reason}.") from None
 
 
-class Passage(NamedTuple):
-    """Tokens that are looked for, and a tokens artifact with their tokenizer."""
+@dataclass(frozen=True)
+class Tokenizer:
+    """The tokenizer of a tokens artifact. Its file is read once, when it is first needed."""
 
     tokens: Artifact
+
+    @property
+    def digest(self) -> str:
+        """Digest of its file."""
+        return tokenizer_digest(self.tokens)
+
+    @cached_property
+    def text(self) -> "TokenText":
+        """Encoder and decoder. Raises: ArtifactError if the file holds no tokenizer."""
+        return token_text(self.tokens)
+
+    def cut(self, text: str) -> "Passage":
+        """The tokens of a text."""
+        return Passage(self, np.array(self.text.ids(text), np.int64))
+
+
+class Passage(NamedTuple):
+    """Tokens that are looked for."""
+
+    tokenizer: Tokenizer
     ids: np.ndarray
     """Integers [T]."""
 
-
-def spelled_out(passage: Passage) -> str:
-    """The text of a passage, without the `<eos>` of its end."""
-    text = token_text(passage.tokens)
-    ids = passage.ids.tolist()
-    if ids and ids[-1] == text.eos and not text.eos_is_newline:
-        del ids[-1]
-    return "".join(text.pieces(ids))
-
-
-def tokenized(text: str, tokens: Artifact) -> Passage:
-    """A text as the tokenizer of a tokens artifact cuts it."""
-    return Passage(tokens, np.array(token_text(tokens).ids(text), np.int64))
+    @property
+    def spelled_out(self) -> str:
+        """The text of its tokens."""
+        return "".join(self.tokenizer.text.pieces(self.ids.tolist()))
 
 
 def windows_by_tokenizer(
-    passages: Sequence[Passage], tokenizers: Iterable[Artifact], copied: int
+    passages: Sequence[Passage], tokenizers: Iterable[Tokenizer], copied: int
 ) -> dict[str, list[Windows]]:
     """Windows of passages, by digest of the tokenizer.
 
@@ -95,16 +111,15 @@ def windows_by_tokenizer(
 
     Args:
         passages: what is looked for; a passage may occur several times.
-        tokenizers: a tokens artifact for each tokenizer.
+        tokenizers: one for each digest.
         copied: tokens of a window; a shorter passage is one window.
     """
     by_tokenizer: dict[str, list[Windows]] = {}
-    for tokens in tokenizers:
-        digest = tokenizer_digest(tokens)
-        own = [one for one in passages if tokenizer_digest(one.tokens) == digest]
-        found = own or [tokenized(spelled_out(one), tokens) for one in passages]
+    for tokenizer in tokenizers:
+        own = [one for one in passages if one.tokenizer.digest == tokenizer.digest]
+        found = own or [tokenizer.cut(one.spelled_out) for one in passages]
         distinct = {one.ids.astype(np.int64).tobytes(): one for one in found}
-        by_tokenizer[digest] = _windows(list(distinct.values()), copied)
+        by_tokenizer[tokenizer.digest] = _windows(list(distinct.values()), copied)
     return by_tokenizer
 
 
@@ -125,5 +140,4 @@ def _inner(passage: Passage) -> np.ndarray:
     White space around it belongs to what stands beside it. So does the blank with which many
     tokenizers begin a word, so the first token is left out.
     """
-    stripped = spelled_out(passage).strip()
-    return tokenized(stripped, passage.tokens).ids[1:]
+    return passage.tokenizer.cut(passage.spelled_out.strip()).ids[1:]

@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.forgetting.drafts import drafts_that_hold
-from stages.forgetting.question import Passage, Question, tokenized, windows_by_tokenizer
+from stages.forgetting.question import Passage, Question, Tokenizer, windows_by_tokenizer
 from stages.forgetting.rules import Known, holdings, learned_vocabularies
 from stages.forgetting.spans import Holding, Span, in_part
 from stages.forgetting.texts import StoredText, stored_texts
@@ -53,6 +53,7 @@ class _Search:
         self._artifacts = store.artifacts()
         self._unread: dict[str, str] = {}
         self._texts = list(self._readable_texts())
+        self._tokenizers = {text.tokenizer: Tokenizer(text.tokens) for text in self._texts}
         self._meant = {text: self._documents(text) for text in self._texts}
         """Numbers of the documents that are looked for, by text."""
 
@@ -105,18 +106,14 @@ class _Search:
                 ids = text.document(number)
                 if len(ids) and ids[-1] == text.tokens.metrics["eos_id"]:
                     ids = ids[:-1]
-                yield Passage(text.tokens, ids)
+                yield Passage(self._tokenizers[text.tokenizer], ids)
         if self._question.text is not None:
-            for tokens in self._tokenizers():
-                yield tokenized(self._question.text, tokens)
-
-    def _tokenizers(self) -> list[Artifact]:
-        """A tokens artifact for each tokenizer of the texts."""
-        return list({text.tokenizer: text.tokens for text in self._texts}.values())
+            for tokenizer in self._tokenizers.values():
+                yield tokenizer.cut(self._question.text)
 
     def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[Span]]:
         """Spans of documents and of copies in all texts, by reference of the artifact."""
-        windows = windows_by_tokenizer(passages, self._tokenizers(), self._question.copied)
+        windows = windows_by_tokenizer(passages, self._tokenizers.values(), self._question.copied)
         searched, total = 0, self._tokens()
         spans: dict[str, list[Span]] = {}
         for text in self._texts:

@@ -24,8 +24,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from memlm_cli.notebook import open as open_store
-from stages.artifacts.store import Store as Artifacts
-from stages.inspection.request import reported_readings
 from stages.tasks.answers import exact, word_f1
 
 ROOT = Path(__file__).parents[2]
@@ -128,14 +126,16 @@ class Store:
 
 
 class Way(NamedTuple):
-    """A way to answer: the artifact that is read, its readings, and the index of exact matches."""
+    """A way to answer: the artifact that is read, the report whose numbers are taken, and the index
+    of exact matches. The model alone has neither.
+    """
 
     name: str
     source: str
-    memory: tuple[str, ...] = ("none",)
+    report: str | None = None
     exact: str | None = None
     parts: tuple[str, ...] = ()
-    """Artifacts of its memory; the model alone has none."""
+    """Artifacts of its memory."""
 
 
 class Corpus(NamedTuple):
@@ -148,29 +148,25 @@ class Corpus(NamedTuple):
     exact: str
     """Index of exact matches."""
 
-    def ways(self, model: str, knn: str, matches: str) -> list[Way]:
-        """kNN-LM, exact memory, and both, by readings with numbers."""
+    def ways(self, model: str, knn: str, matches: str, both: str) -> list[Way]:
+        """kNN-LM, exact memory, and both, with the numbers of three reports."""
         vectors = (self.datastore, self.keys)
         return [
-            Way("kNN-LM", self.keys, (knn,), None, vectors),
-            Way("exact", model, (matches,), self.exact, (self.exact,)),
-            Way("both", self.keys, (knn, matches), self.exact, (*vectors, self.exact)),
+            Way("kNN-LM", self.keys, knn, None, vectors),
+            Way("exact", model, matches, self.exact, (self.exact,)),
+            Way("both", self.keys, both, self.exact, (*vectors, self.exact)),
         ]
 
 
-def tuned(store: Store, corpus: Corpus, model: str) -> tuple[str, str]:
-    """kNN-LM and exact memory, each with the numbers that suit the valid split."""
+def evaluated(store: Store, corpus: Corpus, model: str) -> tuple[str, str, str]:
+    """Reports of kNN-LM, exact memory and both, each tuned on the valid split."""
     scoring = ("evaluate", "--tokens", corpus.tokens, *WINDOWS)
-    knn = store.run(*scoring, corpus.keys, "--memory", "knn-lm")
-    matches = store.run(*scoring, model, "--memory", "exact", "--index", corpus.exact)
-    return settled(store, knn, model), settled(store, matches, model)
-
-
-def settled(store: Store, report: str, model: str) -> str:
-    """The reading of a report, with its numbers."""
-    artifacts = Artifacts(store.folder)
-    (reading,) = reported_readings(artifacts.get(report), artifacts.get(model))
-    return reading.spelled
+    matches = ("--memory", "exact", "--index", corpus.exact)
+    return (
+        store.run(*scoring, corpus.keys, "--memory", "knn-lm"),
+        store.run(*scoring, model, *matches),
+        store.run(*scoring, corpus.keys, "--memory", "knn-lm", *matches),
+    )
 
 
 def answered(reader: Any, prompts: Sequence[str]) -> tuple[list[str], float]:
@@ -211,10 +207,10 @@ def answers(
     """A line for each way to answer."""
     opened = open_store(store.folder)
     for way in ways:
-        window = int(WINDOWS[1])
-        reader = opened.read(way.source, memory=way.memory, index=way.exact, context=window)
+        memory = None if way.report else "none"
+        reader = opened.read(way.source, report=way.report, memory=memory, index=way.exact)
         line = {"when": when, "way": way.name, "bytes": store.bytes(*way.parts)}
-        if not way.parts:
+        if way.report is None:
             prompts = [room.note + room.question for room in asked]
             line["passage"] = scores(reader, prompts, asked)
         line["questions"] = scores(reader, [room.question for room in asked], asked)
@@ -222,14 +218,12 @@ def answers(
         yield line
 
 
-def perplexities(store: Store, when: str, way: Way, tokens: str) -> dict[str, Any]:
-    """Perplexity of the test split: the model alone, then each reading on top of the one before."""
-    readings = [word for reading in way.memory for word in ("--memory", reading)]
-    index = [] if way.exact is None else ["--index", way.exact]
-    scoring = ("evaluate", way.source, "--tokens", tokens, *WINDOWS, *readings, *index)
-    metrics = json.loads((store.folder / store.run(*scoring) / "metrics.json").read_text())
-    rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
-    return {"when": when, "way": way.name, "tokens": metrics["tokens"], "perplexity": rows}
+def perplexities(store: Store, when: str, reports: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A line for each report: perplexity of the test split, row by row."""
+    for report in reports:
+        metrics = json.loads((store.folder / report / "metrics.json").read_text())
+        rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
+        yield {"when": when, "tokens": metrics["tokens"], "perplexity": rows}
 
 
 def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count: int) -> None:
@@ -246,11 +240,11 @@ def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count:
     datastore = store.run(*building)
     contexts = store.run("build-index", tokens, "--index", "exact")
     before = Corpus(tokens, datastore, store.run("build-index", datastore), contexts)
-    readings = tuned(store, before, model)
+    reports = evaluated(store, before, model)
     asked = known[:count]
-    ways = before.ways(model, *readings)
-    show(answers(store, "before", [Way("closed book", model), *ways], asked))
-    show(perplexities(store, "before", way, tokens) for way in ways[1:])
+    ways = [Way("closed book", model), *before.ways(model, *reports)]
+    show(answers(store, "before", ways, asked))
+    show(perplexities(store, "before", reports))
 
     forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", folder / "receipt.json")
     left = store.run("update-datastore", datastore, *forgetting)
@@ -258,9 +252,8 @@ def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count:
     contexts = store.run("build-index", tokens, "--index", "exact", "--update", contexts)
     after = Corpus(tokens, left, store.run("build-index", left), contexts)
     # The numbers stay: what is asked is whether a memory still answers.
-    ways = after.ways(model, *readings)
-    show(answers(store, "after", ways, asked))
-    show(perplexities(store, "after", way, tokens) for way in ways[1:])
+    show(answers(store, "after", after.ways(model, *reports), asked))
+    show(perplexities(store, "after", evaluated(store, after, model)))
 
 
 def show(found: Iterator[dict[str, Any]]) -> None:
