@@ -12,12 +12,11 @@ from memlm_cli.console import answer, say
 from memlm_cli.options import Asked
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
-from stages.artifacts.bucket import Bucket
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.forgetting.bucket import held_in_bucket, open_bucket
-from stages.forgetting.question import Question, named, read_text
+from stages.forgetting.question import SHORTEST, Question, named, read_text
 from stages.forgetting.receipt import Receipt, checked_again
 from stages.forgetting.search import Answer, find_holders
 from stages.forgetting.spans import Holding, Span, spelled
@@ -51,7 +50,7 @@ def holds(
     if sum(given is not None for given in (names or None, text, receipt)) != 1:
         raise UsageError("Give names of documents, --text FILE, or --receipt FILE: one of them.")
     opened = asked.open_store()
-    copies = None if bucket is None else _bucket(bucket)
+    copies = None if bucket is None else open_bucket(bucket)
     with ConsoleReporter("artifacts holds") as reporter:
         if receipt is not None:
             question, found = _checked_again(receipt, opened, reporter)
@@ -71,6 +70,8 @@ def holds(
 
 
 def _question(names: list[str] | None, text: Path | None, copied: int) -> Question:
+    if 0 < copied < SHORTEST:
+        raise UsageError(f"--copied {copied}: shorter runs than {SHORTEST} tokens are everywhere.")
     if text is None:
         return Question(names=named(names or ()), copied=copied)
     content = read_text(text, "the text that is looked for")
@@ -79,10 +80,6 @@ def _question(names: list[str] | None, text: Path | None, copied: int) -> Questi
     if not copied:
         raise UsageError("--text finds copies alone: leave --copied 0 out.")
     return Question(text=content, copied=copied)
-
-
-def _bucket(url: str) -> Bucket:
-    return open_bucket(url)
 
 
 def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[Question, Answer]:
