@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from memlm_cli.command import Commands
 from memlm_cli.console import answer, open_closed_streams
-from memlm_cli.entry import OTHERS, leave_at_once
+from memlm_cli.early_signals import OTHERS, leave_at_once
 from memlm_cli.exit_codes import guarded
 from stages.artifacts.kinds import COMMANDS
 from stages.errors import UsageError

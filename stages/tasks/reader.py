@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.methods import METHODS
 from stages.methods.config import KEPT, MethodSettings, after_file
 from stages.methods.stream.elle import prompted
-from stages.methods.stream.spelled import Spelling, answers
+from stages.methods.stream.spelled import Spelling
+from stages.methods.stream.spelled import answers as written_answers
 from stages.models.config import model_of
 from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
 from stages.models.heads import best_spans, pooled
@@ -29,9 +30,6 @@ from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
 from stages.tasks import READINGS
 from stages.tasks.readings import Reading
-
-if TYPE_CHECKING:
-    from stages.tasks.answering import Answering
 
 DocumentPool = Literal["encoder"] | Pool
 """Pooling of a document: that of a sentence encoder's own library, or one of hidden states."""
@@ -215,8 +213,9 @@ class StreamReader:
         """Answers with the visible documents of memory, int64 [m]."""
         if not len(visible):
             return self.best(asked, among)
-        answering: Answering[Any] = READINGS.load(reading.name)(reading, self)
-        return answering.answers(asked, visible, among)
+        answering = READINGS.load(reading.name)(reading, self)
+        answers: list[Any] = answering.answers(asked, visible, among)
+        return answers
 
     def best(self, asked: Documents, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
@@ -265,7 +264,7 @@ class StreamReader:
         """
         spelling, said = Spelling(head, asked.eos, asked.cutting.context), list[Any]()
         for batch in document_batches(asked, self.device):
-            found = answers(self.model, spelling.texts(batch), spelling)
+            found = written_answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:
                 said += [self._text(torch.tensor(one)) for one in found]
                 continue
