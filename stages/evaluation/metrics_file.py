@@ -1,6 +1,8 @@
 """The content of a report's `metrics.json`, with the row of a baseline above its own rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -9,7 +11,9 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Job
 from stages.diagnostics.probe import Probe
+from stages.evaluation.baseline import baseline_row
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.costs import cost_of_row
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.conditions import condition_figures
@@ -28,7 +32,7 @@ from stages.evaluation.row_weights import RowWeights
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
-from stages.models.config import NEIGHBOR_SETTINGS, model_of
+from stages.models.config import model_of
 from stages.reports.fields import GATED, PLAIN, SHUT
 from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.inputs import neighbor_values
@@ -37,6 +41,67 @@ from stages.text.form import differences
 
 TRAINING_TEXT = "the training text"
 """Name of the control that counts there alone, among those of rows."""
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """Everything that the figures of a report follow from."""
+
+    job: Job[EvaluateConfig]
+    plan: Plan
+    memory: Sequence[MemoryRow]
+    weights: RowWeights
+    records: Sequence[Mapping[str, Any]]
+    probes: Mapping[str, Probe]
+    shown: Mapping[str, Any]
+    """Figures of probes, by name."""
+
+    @property
+    def config(self) -> EvaluateConfig:
+        return self.job.config
+
+    @property
+    def read(self) -> Mapping[str, Artifact]:
+        """The artifacts that were read, by role."""
+        return self.job.inputs.artifacts
+
+    @property
+    def text(self) -> Mapping[str, Any]:
+        """Metrics of the scored tokens."""
+        return self.read["tokens"].metrics
+
+    @property
+    def split_tokens(self) -> int:
+        return int(self.text["splits"][self.config.split]["tokens"])
+
+    @cached_property
+    def totals(self) -> report.Totals:
+        return report.Totals.of(self.records)
+
+    @cached_property
+    def counts(self) -> Counts:
+        return _counts(self.job, self.plan)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the rows: the model, with its gate or its learning, and each memory."""
+        first = GATED if model_of(self.read["model"]).reads_neighbors else PLAIN
+        first = first if self.config.dynamic is None else DYNAMIC
+        return [first, *(row.name for row in self.memory)]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table, with what they cost."""
+        rows = report.table(
+            self.names,
+            self.weights.memories(),
+            self.totals,
+            self.counts,
+            self.split_tokens,
+            self.text["vocabulary_size"],
+        )
+        costs = [cost_of_row(self.job, row) for row in (None, *self.memory)]
+        return [row | cost for row, cost in zip(rows, costs, strict=True)]
 
 
 def metrics_of(
@@ -51,120 +116,164 @@ def metrics_of(
     """The content of `metrics.json`, from the `records` of the scored split's shards, and the
     figures of `probes`.
     """
-    totals, counts = report.Totals.of(records), _counts(job, plan)
-    dynamic = job.config.dynamic
-    first = GATED if model_of(job.inputs["model"]).reads_neighbors else PLAIN
-    first = first if dynamic is None else DYNAMIC
-    names = [first, *(row.name for row in memory)]
-    costs = [_cost(job, None), *(_cost(job, row) for row in memory)]
-    read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
-    tokens = scored["splits"][config.split]["tokens"]
-    rows = report.table(
-        names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"]
-    )
-    rows = [row | cost for row, cost in zip(rows, costs, strict=True)]
+    evaluation = _Evaluation(job, plan, memory, weights, records, probes, shown)
+    rows = evaluation.rows
     main = rows[1] if memory else rows[0]
-    outside = plan.breakdown.outside
-    counting = Counting(
-        read, config.split, config.tune_split, config.reset, outside, plan.last_words
-    )
-    # the gate's probe counts all tokens, so it has no figure of last words
-    shut = _gate_shut(shown, counts) if job.config.score == "all" else []
-    sums = _unit_sums(job, plan)
-    memories = [row["memories"] for row in rows]
-    reads = {
-        name: counting.reads(row, readings)
-        for name, row, readings in zip(names, (None, *memory), memories, strict=True)
-    }
-    # the model without a neighbour reads its training text alone
-    reads |= {row["row"]: Reads() for row in (*shut, {"row": TRAINING_TEXT})}
-    controls = row_controls(counting, config.count_orders or (), reads, plan.unit_files)
-    trigram = learned_text_figures(controls[TRAINING_TEXT].figures)
-    last_words, learned = plan.breakdown.last_words, weights.learned()
-    trained = job.inputs["model"].metrics
-    unknown = report.without(names, totals, "unknown")
-    # of the best K neighbours, by K; None if not counted
-    accuracy = {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
-    varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
-        "split": job.config.split,
-        "score": job.config.score,
-        "tokens": counts.tokens,
-        "words": counts.words,
+        **_text_figures(evaluation),
+        **{name: value for name, value in main.items() if name != "row"},
+        **_model_figures(evaluation),
+        **_row_figures(evaluation),
+        **_learning_figures(evaluation),
+        **_breakdowns(evaluation),
+        **_neighbor_figures(evaluation),
+        **_settings_figures(evaluation),
+        "read": {role: artifact.reference for role, artifact in evaluation.read.items()},
+    }
+
+
+def _text_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """The scored text: its size, its form, and the tokens that the model does not know."""
+    job, config, names, totals = (
+        evaluation.job,
+        evaluation.config,
+        evaluation.names,
+        evaluation.totals,
+    )
+    unknown = report.without(names, totals, "unknown")
+    last_words = evaluation.plan.breakdown.last_words
+    return {
+        "split": config.split,
+        "score": config.score,
+        "tokens": evaluation.counts.tokens,
+        "words": evaluation.counts.words,
         "unknown_rate": unknown and unknown["rate"],
         "unknown_tokens": unknown,
-        "form": form(job.inputs["model"], scored, config.split),
+        "form": form(job.inputs["model"], evaluation.text, config.split),
         "document_ends": _document_ends(job),
         "end_tokens": report.without(names, totals, "ends"),
-        **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
+        **({} if config.exclude is None else {"exclude": config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
-        **{name: value for name, value in main.items() if name != "row"},
-        "method": job.inputs["model"].config["method"],
-        "training": {name: trained[name] for name in ("passes", "still_falling")}
-        if "passes" in trained
-        else None,
-        "valid_perplexity": _valid_perplexity(job),
-        "trigram": trigram,
-        "rows": _with_controls((*rows, *shut), names, controls, sums),
-        "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
-        "change_intervals": _change_intervals(job, plan, names, sums),
-        "adaptation": dynamic and learning_figures(dynamic, job.draft.record, config.tune_split),
-        "conditions": condition_figures(
-            [record["conditions"] for record in records if "conditions" in record],
-            names,
-            config.precision,
-            [(part.start, part.stop) for part in plan.scoring.parts],
-        ),
-        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
-            names, totals, plan.breakdown.repeated
-        ),
-        "outside_matches": report.outside_matches(
-            names, totals, plan.breakdown.matched, counted_tokens(last_words, 0, tokens)
-        ),
-        "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
-        "retrieval_accuracy": accuracy,
-        "retrieval_accuracy_by_chance": accuracy
-        and _by_chance(job, plan, [int(k) for k in accuracy]),
-        **(
-            {}
-            if learned is None
-            else {"learned_weight": report.learned_figures(memory[0], learned, records, totals)}
-        ),
-        **(
-            {"searched_share": sum(r["searches"] for r in records) / tokens}
-            if "searches" in records[0]
-            else {}
-        ),
-        "curves": [*report.curves(weights.curves(), totals), *varied],
-        **{"gate": None, **shown},
-        "grid": weights.grid(),
-        "read": {role: artifact.reference for role, artifact in read.items()},
     }
 
 
-DATASTORE_ROLES = ("index", "datastore")
-"""Roles of the artifacts that a search of a datastore reads."""
+def _model_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """The training of the model."""
+    model = evaluation.read["model"]
+    passes = None
+    if "passes" in model.metrics:
+        passes = {name: model.metrics[name] for name in ("passes", "still_falling")}
+    return {
+        "method": model.config["method"],
+        "training": passes,
+        "valid_perplexity": _valid_perplexity(evaluation.job),
+    }
 
 
-def _cost(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, float | int | None]:
-    """Searches a token and bytes on disk that a row needs besides the model; None: not known.
+def _row_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """All rows, each with its control by counting, and intervals of their changes."""
+    job, plan, read, names = evaluation.job, evaluation.plan, evaluation.read, evaluation.names
+    # The gate's probe counts all tokens, so it has no figure of last words.
+    whole = evaluation.config.score == "all"
+    shut = _gate_shut(evaluation.shown, evaluation.counts) if whole else []
+    sums = _unit_sums(job, plan)
+    controls = _controls(evaluation, shut)
+    baseline = baseline_row(read["baseline"], read["model"]) if "baseline" in read else None
+    return {
+        "trigram": learned_text_figures(controls[TRAINING_TEXT].figures),
+        "rows": _with_controls((*evaluation.rows, *shut), names, controls, sums),
+        "baseline": baseline,
+        "change_intervals": _change_intervals(job, plan, names, sums),
+    }
 
-    `row`: None: the model alone.
-    """
-    read = job.inputs.artifacts
-    if model_of(read["model"]).reads_neighbors:
-        return {"searches_per_token": None, "bytes_beside_model": None}
-    searches, sizes = 0.0, dict[str, int]()
-    for source in row.sources if row else ():
-        searches += sum(
-            source.reading.searched for one in source.reading.source_settings if one.searches
+
+def _controls(
+    evaluation: _Evaluation, shut: Sequence[Mapping[str, Any]]
+) -> Mapping[str, RowControl]:
+    """Controls of each row: counting in the texts that it reads; `shut`: the row of a shut gate."""
+    config, plan = evaluation.config, evaluation.plan
+    counting = Counting(
+        evaluation.read,
+        config.split,
+        config.tune_split,
+        config.reset,
+        plan.breakdown.outside,
+        plan.last_words,
+    )
+    reads = {}
+    for row, memory in zip(evaluation.rows, (None, *evaluation.memory), strict=True):
+        reads[row["row"]] = counting.reads(memory, row["memories"])
+    # The model without a neighbour reads its training text alone.
+    for name in (*(row["row"] for row in shut), TRAINING_TEXT):
+        reads[name] = Reads()
+    return row_controls(counting, config.count_orders or (), reads, plan.unit_files)
+
+
+def _learning_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """Figures of learning while the text is scored, and of the conditions of an example."""
+    config, draft = evaluation.config, evaluation.job.draft
+    parts = evaluation.plan.scoring.parts
+    conditions = [record["conditions"] for record in evaluation.records if "conditions" in record]
+    return {
+        "adaptation": config.dynamic
+        and learning_figures(config.dynamic, draft.record, config.tune_split),
+        "conditions": condition_figures(
+            conditions,
+            evaluation.names,
+            config.precision,
+            [(part.start, part.stop) for part in parts],
+        ),
+    }
+
+
+def _breakdowns(evaluation: _Evaluation) -> dict[str, Any]:
+    """Figures of parts of the text: outside of repeated text, and by frequency."""
+    names, totals = evaluation.names, evaluation.totals
+    breakdown = evaluation.plan.breakdown
+    counted = counted_tokens(breakdown.last_words, 0, evaluation.split_tokens)
+    return {
+        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
+            names, totals, breakdown.repeated
+        ),
+        "outside_matches": report.outside_matches(names, totals, breakdown.matched, counted),
+        "frequency_buckets": report.frequency_buckets(names, totals, breakdown.frequencies),
+    }
+
+
+def _neighbor_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """Figures of the search for neighbours, and of a learned weight."""
+    totals, records = evaluation.totals, evaluation.records
+    # Of the best K neighbours, by K; None if not counted.
+    accuracy = {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
+    by_chance = accuracy and _by_chance(evaluation.job, evaluation.plan, [int(k) for k in accuracy])
+    found: dict[str, Any] = {
+        "retrieval_accuracy": accuracy,
+        "retrieval_accuracy_by_chance": by_chance,
+    }
+    learned = evaluation.weights.learned()
+    if learned is not None:
+        found["learned_weight"] = report.learned_figures(
+            evaluation.memory[0], learned, records, totals
         )
-        for settings in source.reading.source_settings:
-            if settings.reads_datastore:
-                sizes |= {role: read[role].bytes for role in DATASTORE_ROLES}
-            for memory in settings.inputs_read(read):
-                sizes[memory.role] = memory.stored_bytes(read[memory.role])
-    return {"searches_per_token": searches, "bytes_beside_model": sum(sizes.values())}
+    if "searches" in records[0]:
+        searches = sum(record["searches"] for record in records)
+        found["searched_share"] = searches / evaluation.split_tokens
+    return found
+
+
+def _settings_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """Perplexities by the values of settings that were tried, and figures of probes."""
+    weights, shown = evaluation.weights, evaluation.shown
+    varied = [
+        curve
+        for name in shown
+        for curve in evaluation.probes[name].curves(shown[name], evaluation.names[0])
+    ]
+    return {
+        "curves": [*report.curves(weights.curves(), evaluation.totals), *varied],
+        **{"gate": None, **shown},
+        "grid": weights.grid(),
+    }
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
@@ -278,66 +387,3 @@ def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:
     if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
-
-
-SETTINGS = ("segment_length", "batch_tokens", "accumulate", "label_smoothing", "clip_norm", "lora")
-"""Settings of training, besides the sizes of the model, that change the perplexity of a model
-alone.
-"""
-GROUPS = ("optimizer", "schedule")
-"""Groups of settings that change it, too."""
-FIGURES = ("parameters", "steps", "tokens")
-OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
-"""Settings of a model that belong to its memory, or follow from training."""
-
-
-def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
-    """The first row of another report, shown above the rows of `model`, and how its model differs;
-    JSON.
-    """
-    made, theirs = report.metrics, report.input("model")
-    outside = made.get("outside_repeated_paragraphs")
-    return {
-        "report": report.reference,
-        "model": theirs.reference,
-        "method": made["method"],
-        "row": made["rows"][0],
-        "differs": list(_differences(model, theirs)) if not model.matches(theirs.record) else [],
-        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
-    }
-
-
-def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
-    """Phrases for the differences of two models, except in memory: `backbone transformer-xl, not
-    transformer`.
-    """
-    kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
-    if kinds[0]["backbone"] != kinds[1]["backbone"]:
-        yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
-    else:
-        names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
-        yield from (
-            _phrase(name, kinds[0][name], kinds[1][name])
-            for name in names
-            if kinds[0][name] != kinds[1][name]
-        )
-    for name in SETTINGS:
-        yield from _differing(name, own.config, theirs.config)
-    for group in GROUPS:
-        first, second = (model.config.get(group) or {} for model in (own, theirs))
-        yield from (
-            f"{group} {phrase}" for name in first for phrase in _differing(name, first, second)
-        )
-    for name in FIGURES:
-        yield from _differing(name, own.metrics, theirs.metrics)
-
-
-def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    first, second = own.get(name), theirs.get(name)
-    if None not in (first, second) and first != second:
-        yield _phrase(name, first, second)
-
-
-def _phrase(name: str, own: Any, theirs: Any) -> str:
-    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
-    return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"

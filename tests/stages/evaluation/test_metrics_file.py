@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stages.evaluation.metrics_file import baseline_row, form
+from stages.evaluation.baseline import baseline_row
+from stages.evaluation.metrics_file import form
 from stages.training.config import TrainConfig
 
 PLAIN = {"model": {"backbone": "transformer", "layers": 2}, "optimizer": {"lr": 0.01}}

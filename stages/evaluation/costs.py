@@ -1,0 +1,30 @@
+"""Costs of a row of memory: searches, and bytes beside the model."""
+
+from stages.artifacts.stage import Job
+from stages.evaluation.config import EvaluateConfig
+from stages.models.config import model_of
+from stages.retrieval.rows import MemoryRow
+
+DATASTORE_ROLES = ("index", "datastore")
+"""Roles of the artifacts that a search of a datastore reads."""
+
+
+def cost_of_row(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, float | int | None]:
+    """Searches a token and bytes on disk that a row needs besides the model; None: not known.
+
+    `row`: None: the model alone.
+    """
+    read = job.inputs.artifacts
+    if model_of(read["model"]).reads_neighbors:
+        return {"searches_per_token": None, "bytes_beside_model": None}
+    searches, sizes = 0.0, dict[str, int]()
+    for source in row.sources if row else ():
+        searches += sum(
+            source.reading.searched for one in source.reading.source_settings if one.searches
+        )
+        for settings in source.reading.source_settings:
+            if settings.reads_datastore:
+                sizes |= {role: read[role].bytes for role in DATASTORE_ROLES}
+            for memory in settings.inputs_read(read):
+                sizes[memory.role] = memory.stored_bytes(read[memory.role])
+    return {"searches_per_token": searches, "bytes_beside_model": sum(sizes.values())}
