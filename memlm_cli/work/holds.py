@@ -85,7 +85,8 @@ def _question(names: list[str] | None, text: Path | None, copied: int) -> Questi
 def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[Question, Answer]:
     changed, found = checked_again(Receipt.read(path), store, reporter)
     changed.write(path)
-    return changed.question, found
+    # Names that are gone resemble others, and that is no mistake.
+    return changed.question, replace(found, alike=())
 
 
 def _show(found: Answer, store: Store, asked: Asked, *, called: bool) -> None:
