@@ -18,11 +18,12 @@ from stages.search.keys import widened
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.ranking import pick
-from stages.search.scan import NARROW, QueryBlock, Scratch, Tile, smallest_of, widest
+from stages.search.scan import NARROW, QueryBlock, Scratch, widest
 from stages.search.searcher import block_bytes
 from stages.search.tensor_lists import TensorLists
 from stages.search.tensor_search import Comparison, TensorQueries
 from stages.search.tensors import MemoryBudget
+from stages.search.tiles import Tile, smallest_of
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
 

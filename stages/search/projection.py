@@ -21,11 +21,9 @@ from stages.search.scan import (
     Pairs,
     QueryBlock,
     Scratch,
-    Tile,
-    hide,
-    small_tiles,
     squared_lengths,
 )
+from stages.search.tiles import Tile, hide, small_tiles
 
 SAMPLE = 4096
 """Keys from which axes are learnt."""

@@ -19,12 +19,17 @@ from jaxtyping import Bool, Float, Float32, Int64
 
 from stages.search.distances import pair_scores
 from stages.search.ranking import packed
+from stages.search.tiles import (
+    Tile,
+    cut_tile,
+    hide,
+    num_scores,
+    side_by_side,
+    small_tiles,
+    smallest_of,
+)
 from stages.search.top_k import runs
 from stages.threads import ThreadPool, in_turn, slices
-
-TILE_SCORES = 1 << 19
-"""Scores that a thread computes at a time: 2 MB, so that they are used while they are in the cache.
-"""
 
 FLAGS, PAIRS = 1 << 22, 1 << 18
 """FLAGS pairs are tested against bounds at a time, 4 MB; PAIRS of those that pass are scored
@@ -96,10 +101,6 @@ class Scratch(threading.local):
             array = np.empty(size, dtype)
             self._arrays[name] = array
         return array[:size].reshape(shape)
-
-
-Tile = tuple[Int64[np.ndarray, " q"], slice]
-"""Numbers of some queries, and the slice of a block's keys that they are compared with."""
 
 
 class KeyBlock(NamedTuple):
@@ -239,9 +240,9 @@ class QueryBlock:
         the next item. If long ranges are hidden, scores are sorted, so that the allowed ones come
         first.
         """
-        small = chain.from_iterable(map(_tiles, tiles))
+        small = chain.from_iterable(map(cut_tile, tiles))
         first = 0
-        for group in _side_by_side(small, depth):
+        for group in side_by_side(small, depth):
             scores = self._table(group, keys, scratch)
             stop = first + len(scores)
             yield slice(first, stop), smallest_of(scores, depth, rising=self.hides)
@@ -307,7 +308,7 @@ class QueryBlock:
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs within the bounds, of all tiles end to end."""
-        flags = scratch.array("flags", (sum(map(_scores, tiles)),), bool)
+        flags = scratch.array("flags", (sum(map(num_scores, tiles)),), bool)
         # rounding of inner products grows with the longest key of these tiles, not with that of the
         # bound
         if self.metric != "l2":
@@ -380,59 +381,6 @@ class Pairs(NamedTuple):
     packed: np.ndarray
 
 
-def _tiles(whole: Tile) -> Iterator[Tile]:
-    """A tile cut by queries into tiles of at most TILE_SCORES scores, or of a single query."""
-    queries, part = whole
-    step = max(1, TILE_SCORES // max(1, part.stop - part.start))
-    for rows in slices(len(queries), step):
-        yield queries[rows], part
-
-
-def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
-    """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay
-    alone.
-    """
-    # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
-    group: list[Tile] = []
-    num_queries = 0
-    width = 0
-    for queries, part in tiles:
-        tile_width = part.stop - part.start
-        table_scores = (num_queries + len(queries)) * max(tile_width, width)
-        is_padding = min(tile_width, width) < least
-        if group and (is_padding or table_scores > TILE_SCORES):
-            yield group
-            group = []
-            num_queries = 0
-            width = 0
-        group.append((queries, part))
-        num_queries += len(queries)
-        width = max(tile_width, width)
-    if group:
-        yield group
-
-
-def _scores(tile: Tile) -> int:
-    return len(tile[0]) * (tile[1].stop - tile[1].start)
-
-
-def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
-    """Groups of small tiles with at most `most` scores together, or of a single tile."""
-    group: list[Tile] = []
-    group_scores = 0
-    for whole in tiles:
-        for tile in _tiles(whole):
-            tile_scores = _scores(tile)
-            if group and group_scores + tile_scores > most:
-                yield group
-                group = []
-                group_scores = 0
-            group.append(tile)
-            group_scores += tile_scores
-    if group:
-        yield group
-
-
 def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
     """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each
     query's pairs.
@@ -444,31 +392,6 @@ def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
         stop = max(first + 1, fits)
         yield slice(first, stop)
         first = stop
-
-
-def smallest_of(
-    scores: Float32[np.ndarray, "t m"], depth: int, rising: bool
-) -> Float32[np.ndarray, "t w"]:
-    """The smallest `depth` scores of each row, or all of them; reorders the given rows.
-
-    >>> smallest_of(np.array([[3.0, 1.0, 2.0]], np.float32), 2, rising=True).tolist()
-    [[1.0, 2.0]]
-    """
-    if depth < scores.shape[1]:
-        scores.partition(depth - 1, axis=1)
-        scores = scores[:, :depth]
-    if rising:
-        scores.sort(axis=1)
-    return scores
-
-
-def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
-    """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
-    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of
-    # the table
-    columns = columns.clip(0, table.shape[1])
-    firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
-    table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.search import scan
+from stages.search import scan, tiles
 from stages.search.ranking import unpacked
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, add_products, squared_lengths
 
@@ -83,7 +83,7 @@ def test_tiles_of_queries_give_what_all_together_give(monkeypatch: pytest.Monkey
     which, bounds = np.array([3, 8, 9, 20, 33]), asked.bounds(known, 4)
     everything, scratch = [(which, slice(0, 50))], Scratch()
     (whole,) = asked.within(everything, known, bounds, scratch)
-    monkeypatch.setattr(scan, "TILE_SCORES", 100)
+    monkeypatch.setattr(tiles, "TILE_SCORES", 100)
     monkeypatch.setattr(scan, "FLAGS", 100)
     parts = list(asked.within(everything, known, bounds, scratch))
     assert [len(part.which) for part in parts] == [2, 2, 1]

@@ -1,0 +1,95 @@
+"""Tiles of a table of scores: some queries, and a slice of the keys that they are compared with."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from stages.search.top_k import runs
+from stages.threads import slices
+
+TILE_SCORES = 1 << 19
+"""Scores that a thread computes at a time: 2 MB, so that they are used while they are in the cache.
+"""
+
+Tile = tuple[Int64[np.ndarray, " q"], slice]
+"""Numbers of some queries, and the slice of a block's keys that they are compared with."""
+
+
+def cut_tile(whole: Tile) -> Iterator[Tile]:
+    """A tile cut by queries into tiles of at most TILE_SCORES scores, or of a single query."""
+    queries, part = whole
+    step = max(1, TILE_SCORES // max(1, part.stop - part.start))
+    for rows in slices(len(queries), step):
+        yield queries[rows], part
+
+
+def side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
+    """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay
+    alone.
+    """
+    # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
+    group: list[Tile] = []
+    num_queries = 0
+    width = 0
+    for queries, part in tiles:
+        tile_width = part.stop - part.start
+        table_scores = (num_queries + len(queries)) * max(tile_width, width)
+        is_padding = min(tile_width, width) < least
+        if group and (is_padding or table_scores > TILE_SCORES):
+            yield group
+            group = []
+            num_queries = 0
+            width = 0
+        group.append((queries, part))
+        num_queries += len(queries)
+        width = max(tile_width, width)
+    if group:
+        yield group
+
+
+def num_scores(tile: Tile) -> int:
+    """Number of scores in a tile."""
+    return len(tile[0]) * (tile[1].stop - tile[1].start)
+
+
+def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
+    """Groups of small tiles with at most `most` scores together, or of a single tile."""
+    group: list[Tile] = []
+    group_scores = 0
+    for whole in tiles:
+        for tile in cut_tile(whole):
+            tile_scores = num_scores(tile)
+            if group and group_scores + tile_scores > most:
+                yield group
+                group = []
+                group_scores = 0
+            group.append(tile)
+            group_scores += tile_scores
+    if group:
+        yield group
+
+
+def smallest_of(
+    scores: Float32[np.ndarray, "t m"], depth: int, rising: bool
+) -> Float32[np.ndarray, "t w"]:
+    """The smallest `depth` scores of each row, or all of them; reorders the given rows.
+
+    >>> smallest_of(np.array([[3.0, 1.0, 2.0]], np.float32), 2, rising=True).tolist()
+    [[1.0, 2.0]]
+    """
+    if depth < scores.shape[1]:
+        scores.partition(depth - 1, axis=1)
+        scores = scores[:, :depth]
+    if rising:
+        scores.sort(axis=1)
+    return scores
+
+
+def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
+    """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
+    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of
+    # the table
+    columns = columns.clip(0, table.shape[1])
+    firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
+    table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
