@@ -11,6 +11,7 @@ from stages.inspection.inspect import inspect_text
 from stages.inspection.request import Request
 from stages.models.weights import load_model
 from tests.stages.methods.test_distilled import trained
+from tests.stages.notes import Notes
 from tests.stages.small_text import built_index, found_neighbors, text_tokens
 from tests.stages.test_evaluate_decoder import evaluated, log_p
 
@@ -64,6 +65,15 @@ def test_its_control_is_a_row_and_its_bytes_are_those_of_the_mlp(
     assert added is not None
     numbers = sum(parameter.numel() for parameter in added.parameters())
     assert 4 * numbers <= rows[1]["bytes_beside_model"] < 4 * numbers + 2000
+
+
+def test_a_model_is_read_with_its_own_mlp(store: Store, base: Artifact) -> None:
+    taught = mlp(store, base)
+    notes = Notes()
+    own = evaluated(store, taught, f"mlp:model={taught.reference},lambda=0.4", reporter=notes)
+    of_base = evaluated(store, base, f"mlp:model={taught.reference},lambda=0.4")
+    assert own.metrics["perplexity"] == pytest.approx(of_base.metrics["perplexity"])
+    assert not any("itself" in text for text in notes.warnings)
 
 
 def test_a_text_is_read_with_it_and_nothing_is_quoted(store: Store, base: Artifact) -> None:

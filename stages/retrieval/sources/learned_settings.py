@@ -85,6 +85,8 @@ class LearnedSettings(SourceSettings):
     quotes: ClassVar[bool] = False
     inputs: ClassVar[tuple[MemoryInput, ...]]
     """The model, then its control."""
+    reads_states: ClassVar[bool] = False
+    """Whether it reads states of the evaluated model, which may be the learned model itself."""
 
     model: str = ""
     """Reference of the model, such as one of `train --method memory-decoder`."""
@@ -135,7 +137,7 @@ class LearnedSettings(SourceSettings):
     def warnings(self, read: Mapping[str, Artifact]) -> list[str]:
         taught, control = (read.get(one.role) for one in self.inputs)
         assert taught is not None, "find_artifacts found it"
-        if taught.record == read["model"].record:
+        if taught.record == read["model"].record and not self.reads_states:
             return [f"{taught.reference} is the evaluated model itself: an ensemble with itself."]
         if control is not None:
             return []

@@ -43,6 +43,7 @@ class MlpSettings(LearnedSettings):
     means: ClassVar[str] = (
         "an MLP on the model's own states that learned what neighbours say; nothing is searched"
     )
+    reads_states: ClassVar[bool] = True
     inputs: ClassVar[tuple[MemoryInput, ...]] = (MlpModel(), MlpControl())
 
     def require_fitting(self, model: Artifact, read: Mapping[str, Artifact]) -> None:
@@ -54,7 +55,9 @@ class MlpSettings(LearnedSettings):
             )
         base = model.manifest.inputs[BASE]
         evaluated = read["model"]
-        if not evaluated.matches(base) and evaluated.record != model.record:
+        # A model with an MLP of its own has the states of its base, which training left as it was.
+        own_base = evaluated.manifest.inputs.get(BASE) if model_of(evaluated).mlp else None
+        if not evaluated.matches(base) and own_base != base:
             raise ArtifactError(
                 f"{model.reference} reads the states of {base.reference}, not of {evaluated.reference}: evaluate "
                 f"{base.reference}, or train another: "
