@@ -192,6 +192,7 @@ def _controls(
 ) -> Mapping[str, RowControl]:
     """Controls of each row: counting in the texts that it reads; `shut`: the row of a shut gate."""
     config, plan = evaluation.config, evaluation.plan
+    dynamic = config.dynamic
     counting = Counting(
         evaluation.read,
         config.split,
@@ -199,6 +200,7 @@ def _controls(
         config.reset,
         plan.breakdown.outside,
         plan.last_words,
+        learned_past=dynamic.scope if dynamic is not None and dynamic.learns else None,
     )
     reads = {}
     for row, memory in zip(evaluation.rows, (None, *evaluation.memory), strict=True):

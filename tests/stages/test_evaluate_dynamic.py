@@ -260,6 +260,8 @@ def test_the_best_candidate_is_read_and_all_are_told(store: Store) -> None:
     best = min((one for one in tried if one["perplexity"]), key=lambda one: one["perplexity"])
     assert (adaptation["rate"], adaptation["decay"]) == (best["rate"], best["decay"])
     assert adaptation["tune_split"] == "valid"
+    control = found["rows"][0]["control"]
+    assert control["past"] == "stream", "counting reads what the weights have read"
 
 
 def test_a_default_grid_has_the_plain_model_in_it(store: Store) -> None:

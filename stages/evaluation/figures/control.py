@@ -69,6 +69,8 @@ class Counting:
     outside: np.ndarray | None = None
     last_words: Mapping[str, LastWords] | None = None
     order: int = TRIGRAM
+    learned_past: Past | None = None
+    """Extent of the past that the weights of the model learn from; None: they stay."""
     _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
 
@@ -98,11 +100,14 @@ class Counting:
         datastores = {store.reference: store for store in stores}
         roles = [memory.role for source in settings for memory in source.inputs]
 
-        pasts = {source.past(self.reset) for source in settings}
+        pasts = {self.learned_past, *(source.past(self.reset) for source in settings)}
         past: Past | None = "document" if "document" in pasts else None
         if "stream" in pasts:
             past = "stream"
-        past_tokens = self._past_tokens(row, readings) if past is not None else None
+        past_tokens = None
+        # Weights that learn have no size that limits what they have read.
+        if past is not None and past != self.learned_past:
+            past_tokens = self._past_tokens(row, readings)
         return Reads(tuple(datastores.values()), tuple(dict.fromkeys(roles)), past, past_tokens)
 
     def _past_tokens(
