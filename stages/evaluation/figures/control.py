@@ -100,14 +100,14 @@ class Counting:
         datastores = {store.reference: store for store in stores}
         roles = [memory.role for source in settings for memory in source.inputs]
 
-        pasts = {self.learned_past, *(source.past(self.reset) for source in settings)}
+        pasts = {source.past(self.reset) for source in settings}
+        # Beside a cache its size is what counts: text of long ago makes counting weaker.
+        has_cache = pasts - {None}
+        pasts = pasts if has_cache else {self.learned_past}
         past: Past | None = "document" if "document" in pasts else None
         if "stream" in pasts:
             past = "stream"
-        past_tokens = None
-        # Weights that learn have no size that limits what they have read.
-        if past is not None and past != self.learned_past:
-            past_tokens = self._past_tokens(row, readings)
+        past_tokens = self._past_tokens(row, readings) if has_cache else None
         return Reads(tuple(datastores.values()), tuple(dict.fromkeys(roles)), past, past_tokens)
 
     def _past_tokens(
