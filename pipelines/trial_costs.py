@@ -16,7 +16,7 @@ STAGE, STAGES, STAGES_OF_SECOND = 30_000, 5, 2
 """Work of starting and ending a stage, whatever the text; and number of stages with one model, and
 of those that a second one adds.
 """
-SCORED, SCORED_ROW, MOST_COMPARED = 6.0, 5e-5, 400_000
+SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 5e-5, 400_000
 """Work of reading a token with cache and kNN-LM; of each compared row; rows up to which all are
 compared.
 """

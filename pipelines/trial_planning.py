@@ -9,15 +9,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from pipelines.trial import plan_trial
-from pipelines.trial_budget import FEWEST_BYTES, Budget, Planner
+from pipelines.trial_budget import FEWEST_BYTES, Budget, Planner, TokenBytes
 from pipelines.trial_costs import Machine, require_time
 from pipelines.trial_recipe import recipe_text
 from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError
 from stages.numbers import size
 from stages.text.records import TextFile
-from stages.text.sample import Part, Sample, draw_sample, is_tested_by_few, record_lines
-from stages.text.survey import bpe_vocabulary, record_sizes, survey, token_bytes
+from stages.text.sample import (
+    Part,
+    Sample,
+    draw_sample,
+    is_tested_by_few,
+    record_lines,
+    sample_text,
+)
+from stages.text.survey import (
+    SAMPLE_BYTES,
+    bpe_vocabulary,
+    record_sizes,
+    survey,
+    token_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,10 @@ class TrialText:
     @property
     def bytes(self) -> int:
         return sum(self.sizes)
+
+    def token_bytes(self) -> TokenBytes:
+        """Bytes per token by the number of types, measured on a sample."""
+        return token_bytes(sample_text(self.files, self.sizes, SAMPLE_BYTES))
 
 
 def part_files(recipe: Path) -> list[Path]:
@@ -71,12 +88,13 @@ def write_plan(
     recipe.unlink(missing_ok=True)
     for file in part_files(recipe):
         file.unlink()
-    files, part = text.files, None
+    read, part = text, None
     is_whole = budget.bytes == text.bytes
     if not is_whole or is_tested_by_few(text.sizes, int(budget.test * text.bytes)):
-        files, part = _write_part(text, budget, recipe.with_suffix(""))
-        planner = replace(planner, token_bytes=token_bytes(files))
-    surveyed = survey(files)
+        path, part = _write_part(text, budget, recipe.with_suffix(""))
+        read = TrialText.of([path])
+        planner = replace(planner, token_bytes=read.token_bytes())
+    surveyed = survey(read.files)
     planner = replace(planner, machine=_at(planner.machine, began))
     trial = plan_trial(surveyed, text.bytes, budget, planner, part)
     write_atomically(recipe, recipe_text(trial))
@@ -110,14 +128,14 @@ def _timed(planner: Planner, total: int, device: str, began: float) -> Planner:
     return timed(fewer) if fewer < types else first
 
 
-def _write_part(text: TrialText, budget: Budget, folder: Path) -> tuple[list[TextFile], Part]:
+def _write_part(text: TrialText, budget: Budget, folder: Path) -> tuple[str, Part]:
     """Write a sample of a text into a folder; the file, and its description."""
     scored = int((budget.valid + budget.test) * budget.bytes)
     sample: Sample = draw_sample(text.sizes, budget.bytes, scored, int(budget.test * budget.bytes))
     read = sum(part.stop - part.start for part in sample.ranges)
     name = part_name([file.path for file in text.files], read, text.bytes)
     write_atomically(folder / name, "".join(record_lines(text.files, sample.ranges)))
-    return [TextFile.of(str(folder / name))], Part.of_sample(sample, text.sizes)
+    return str(folder / name), Part.of_sample(sample, text.sizes)
 
 
 def part_name(paths: Sequence[str], part: int, total: int) -> str:

@@ -38,7 +38,7 @@ from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.pages.tables import short_title
 from stages.reports.remarks.table import remark
-from stages.text.survey import count_lines, token_bytes
+from stages.text.survey import count_lines
 from stages.tokenization.corpora import find_files
 from stages.web import check_page_file, write_page
 
@@ -179,7 +179,7 @@ def planned(
         count = len(text.files)
         _say(f"reading {count} file{'s'[: count != 1]}, and counting tokens")
         machine = Machine(0.0, minutes, seeds)
-        planner = Planner(token_bytes(text.files), machine, training_settings(), shares)
+        planner = Planner(text.token_bytes(), machine, training_settings(), shares)
         write_plan(text, planner, recipe, common.device, began, _say)
     return recipe, [str(part) for part in part_files(recipe)] or list(files)
 

@@ -143,6 +143,17 @@ def _first_bytes(drawn: Iterator[RecordRange], most: int) -> list[RecordRange]:
     return ranges
 
 
+def sample_text(files: Iterable[TextFile], sizes: Sequence[int], most: int) -> str:
+    """About `most` bytes from all over a text, for measuring it; all of a shorter one.
+
+    Args:
+        sizes: bytes of each record of the files.
+    """
+    sample = draw_sample(sizes, most, scored=0, tested=most // FEWEST_TESTED)
+    texts, _ = _read(files, sample.ranges)
+    return "".join(texts[part] for part in sample.ranges)
+
+
 def record_lines(files: Iterable[TextFile], ranges: Sequence[RecordRange]) -> Iterator[str]:
     """Ranges of records, in order, as lines of `.jsonl` with their names: their own fields, else
     the file's name.
@@ -151,6 +162,17 @@ def record_lines(files: Iterable[TextFile], ranges: Sequence[RecordRange]) -> It
         files: the files with the records.
         ranges: each begins and ends after a whole line, sentence or word.
     """
+    texts, names = _read(files, ranges)
+    for part in ranges:
+        if texts[part]:
+            line = {**names[part.record], "text": texts[part]}
+            yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _read(
+    files: Iterable[TextFile], ranges: Sequence[RecordRange]
+) -> tuple[dict[RecordRange, str], dict[int, Mapping[str, Any]]]:
+    """The text of each range, and the names of their records."""
     wanted: dict[int, list[RecordRange]] = {}
     for part in sorted(ranges):
         wanted.setdefault(part.record, []).append(part)
@@ -166,11 +188,7 @@ def record_lines(files: Iterable[TextFile], ranges: Sequence[RecordRange]) -> It
             texts[part] = text
         # The next record begins where this one is read to its end.
         deque(record.blocks, maxlen=0)
-
-    for part in ranges:
-        if texts[part]:
-            line = {**names[part.record], "text": texts[part]}
-            yield json.dumps(line, ensure_ascii=False) + "\n"
+    return texts, names
 
 
 def window_texts(blocks: Iterator[str], ranges: Sequence[RecordRange]) -> Iterator[str]:

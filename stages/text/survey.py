@@ -85,19 +85,6 @@ def count_lines(files: Iterable[TextFile], most: int) -> int:
     return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
 
 
-def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
-    """The first `most` bytes of files, cut at the end of a line, with a blank line between records."""
-    left = most
-    for file in files:
-        for number, record in enumerate(records(file)):
-            gap = "\n\n" if number else ""
-            for text in (gap, *(piece.text for piece in pieces(record.blocks))):
-                left -= len(text.encode())
-                if left < 0:
-                    return
-                yield text
-
-
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
@@ -128,13 +115,13 @@ whole text, or of a third of it. Measured on tinyshakespeare, two novels of 0.4 
 MB of German sentences."""
 
 
-def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
-    """Function from the types of a bpe vocabulary learnt from the text to its bytes per token,
-    `<eos>` not counted.
+def token_bytes(text: str) -> Callable[[int], float]:
+    """Function from the types of a bpe vocabulary learnt from a text to its bytes per token, `<eos>`
+    not counted.
 
-    Raises: DataError naming a faulty file.
+    Args:
+        text: at most about `SAMPLE_BYTES`, from all over the text that it stands for.
     """
-    text = "".join(first_bytes(files, SAMPLE_BYTES))
     lines = [piece.text for piece in pieces([text])]
     size = len(text.encode())
 

@@ -18,6 +18,7 @@ from stages.text.sample import (
     draw_sample,
     is_tested_by_few,
     record_lines,
+    sample_text,
     window_texts,
 )
 from stages.text.survey import record_sizes
@@ -77,6 +78,17 @@ def test_a_sample_fills_its_part_and_is_tested_by_ten(sizes: list[int], most: in
     ordered = sorted(sample.ranges)
     for before, after in pairwise(ordered):
         assert before.record < after.record or before.stop <= after.start
+
+
+def test_a_sample_for_measuring_is_from_all_over_a_text(tmp_path: Path) -> None:
+    """The head of a text may be of another kind: headers, a table of contents."""
+    files = [written(tmp_path, "a.txt", "head " * 20_000 + "\n" + "body\n" * 180_000)]
+    sizes = record_sizes(files)
+    text = sample_text(files, sizes, 100_000)
+    assert len(text) == pytest.approx(100_000, rel=0.05)
+    assert 0.05 < text.count("head") / text.count("body") < 0.2
+    short = [written(tmp_path, "b.txt", "one\ntwo\n" * 99)]
+    assert sample_text(short, record_sizes(short), 10_000) == "one\ntwo\n" * 99
 
 
 @pytest.mark.parametrize("count", [1, 12, 30])

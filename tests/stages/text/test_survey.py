@@ -11,14 +11,14 @@ import pytest
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.text import survey as module
-from stages.text.files import file_digest
 from stages.text.records import TextFile
+from stages.text.sample import sample_text
 from stages.text.survey import (
+    SAMPLE_BYTES,
     bpe_vocabulary,
-    first_bytes,
     holds_unknown,
     lacks_words,
+    record_sizes,
     survey,
     text_bytes,
     token_bytes,
@@ -74,18 +74,6 @@ def test_records_are_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)]
-)
-def test_the_first_bytes_end_with_a_line(tmp_path: Path, most: int, text: str) -> None:
-    assert "".join(first_bytes([written(tmp_path, "a.txt", TEXT)], most)) == text
-
-
-def test_between_records_a_line_is_blank(tmp_path: Path) -> None:
-    lines = "\n".join(json.dumps({"text": text}) for text in ["a", "b"])
-    assert "".join(first_bytes([written(tmp_path, "a.jsonl", lines)], 100)) == "a\n\nb"
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "我们在一起的时候。\n他说：“好吧。”\n",
@@ -113,21 +101,18 @@ def test_text_with_spaces_has_them(text: str) -> None:
     assert not lacks_words([text])
 
 
-@pytest.mark.parametrize("sample", [module.SAMPLE_BYTES, 20_000])
-def test_the_number_of_tokens_is_foretold(
-    tmp_path: Path, sample: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SAMPLE_BYTES", sample)
+@pytest.mark.parametrize("sample", [SAMPLE_BYTES, 20_000])
+def test_the_number_of_tokens_is_foretold(tmp_path: Path, sample: int) -> None:
     text = tmp_path / "text.txt"
     text.write_text(story(3000, 0))
     config = TokenizeConfig(tokenizer="bpe", vocab_size=300)
     store = Store(tmp_path / "store")
     made = make(Tokenize(), config, {"train": [str(text)]}, store, Execution()).artifact
     tokens = made.metrics["splits"]["train"]["tokens"] - 1
-    told = text.stat().st_size / token_bytes([TextFile(str(text), "txt", file_digest(str(text)))])(
-        300
-    )
-    assert told == pytest.approx(tokens, rel=0.001 if sample > text.stat().st_size else 0.05)
+    files = [text_file(text)]
+    size = text.stat().st_size
+    told = size / token_bytes(sample_text(files, record_sizes(files), sample))(300)
+    assert told == pytest.approx(tokens, rel=0.001 if sample > size else 0.05)
 
 
 @pytest.mark.parametrize(
