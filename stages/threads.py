@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -71,6 +71,8 @@ def slices(stop: int, step: int, start: int = 0) -> list[slice]:
 
 
 _one_pool = Lock()
+WITH_THREADS = ("numpy", "torch", "faiss", "scipy", "sklearn")
+"""Packages whose libraries have thread pools."""
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
         small: whether the work is too small for several threads.
     """
     with _one_pool:
-        controller = ThreadpoolController()
+        controller = _controller(tuple(name in sys.modules for name in WITH_THREADS))
         count = _threads(controller)
         with _torch_alone(), controller.limit(limits=1):  # torch answers 1 once OpenMP is limited
             if small or count == 1:
@@ -94,6 +96,16 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
             alone = partial(controller.limit, limits=1, user_api="openmp")
             with ThreadPoolExecutor(count, initializer=alone) as pool:
                 yield ThreadPool(count, pool)
+
+
+@lru_cache
+def _controller(loaded: tuple[bool, ...]) -> ThreadpoolController:
+    """The thread pools of libraries. Finding them takes 4 ms, as long as a search for a token.
+
+    Args:
+        loaded: which packages of WITH_THREADS are loaded; others may bring pools later.
+    """
+    return ThreadpoolController()
 
 
 def _threads(controller: ThreadpoolController) -> int:

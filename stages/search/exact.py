@@ -98,13 +98,17 @@ FEW_SCORES = 1 << 20
 """Most scores, queries times keys, that are computed in a single thread."""
 FEWEST_QUERIES = 16
 """Fewest queries that are worth a thread of their own."""
+HELD_BYTES = 1 << 28
+"""Most bytes of keys that stay in memory between searches for few queries, as while a text is
+written.
+"""
 KEPT = 2
 """Times k: pairs of a query, on average, beyond which only the k best are kept."""
 
 
 class ExactSearcher(ScanningSearcher):
     """Searches stored keys without an index. Memory holds one shard, and the next one while it is
-    read.
+    read; after a search for few queries it holds all keys, if they are few.
 
     Args:
         compared: receives the number of keys that a scan has compared so far.
@@ -119,6 +123,7 @@ class ExactSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
+        self._held: list[KeyBlock] | None = None
         # with an origin near the keys, products have small terms and lose few digits
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(
             axis=0, dtype=np.float32
@@ -140,10 +145,9 @@ class ExactSearcher(ScanningSearcher):
         ]
         scratch = Scratch()
         # the outer loop is over shards, so each shard is read and widened once for all queries
-        for first, block in self.keys.each():
-            keys = self._ready(first, block, pool, scratch)
+        for keys in self._blocks(len(queries), pool, scratch):
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
-            self.compared(first + len(block))
+            self.compared(int(keys.rows[-1]) + 1)
         scores, rows = (
             np.empty((len(queries), k), np.float32),
             np.empty((len(queries), k), np.int64),
@@ -154,6 +158,21 @@ class ExactSearcher(ScanningSearcher):
 
         pool(finish, range(len(parts)))
         return scores, rows
+
+    def _blocks(self, queries: int, pool: ThreadPool, scratch: Scratch) -> Iterator[KeyBlock]:
+        """All keys, shard by shard, ready for products."""
+        if self._held is not None:
+            yield from self._held
+            return
+        holds = self.is_small(queries) and 4 * self.rows * (self.dim + 3) <= HELD_BYTES
+        held = []
+        for first, block in self.keys.each():
+            keys = self._ready(first, block, pool, scratch)
+            if holds:
+                held.append(keys)
+            yield keys
+        if holds:
+            self._held = held
 
     def _ready(self, first: int, block: np.ndarray, pool: ThreadPool, scratch: Scratch) -> KeyBlock:
         """Prepare the keys of a shard that begins at row `first`."""

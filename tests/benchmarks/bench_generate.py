@@ -6,26 +6,36 @@ and drafts change.
     memlm build-index tokens/code --index exact --name exact
     memlm build-datastore model/smol | memlm build-index --name smol
     python -m tests.benchmarks.bench_generate FOLDER --store memlm-store
+    python -m tests.benchmarks.bench_generate --own
 
 FOLDER is a model as `save_pretrained` wrote it. All times are of the processor, with one thread, in
-turns: ratios of one run compare. Prompts are from the test split.
+turns: ratios of one run compare. Prompts are from the test split. `--own` measures what a token of
+models made here costs behind longer and longer texts.
 """
 
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import torch
 
 from stages.artifacts.store import Store
 from stages.generation import GenerationRequest
 from stages.generation.generate import generate_each, open_writer
+from stages.generation.mixing import MemoryMixer
+from stages.generation.session import TextSession
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
+from stages.models.language_model import LanguageModel
+from tests.stages.small_text import text_model, text_tokens
 
 PROMPTS = (100, 500, 2000)
 """Tokens of a prompt."""
@@ -99,8 +109,8 @@ def beside_transformers(
     for name, prompts in cases.items():
         same = ours(reader, prompts) == theirs(model, prompts)
         runs: dict[str, Run] = {
-            "memlm": lambda prompts=prompts: ours(reader, prompts),
-            "transformers": lambda prompts=prompts: theirs(model, prompts),
+            "memlm": partial(ours, reader, prompts),
+            "transformers": partial(theirs, model, prompts),
         }
         seconds = medians(runs, rounds)
         yield {
@@ -112,22 +122,41 @@ def beside_transformers(
         }
 
 
-def with_memories(
-    plain: MemoryReader, readers: dict[str, MemoryReader], ids: list[int], rounds: int
-) -> Iterator[dict[str, Any]]:
-    """Seconds behind the first prompt, with each memory and without."""
-    prompts = [ids[: PROMPTS[0]]]
-    runs: dict[str, Run] = {"plain": lambda: ours(plain, prompts)}
-    for name, reader in readers.items():
-        runs[name] = lambda reader=reader: ours(reader, prompts)
-    seconds = medians(runs, rounds)
-    for name in readers:
-        yield {
-            "what": name,
-            "seconds": seconds[name],
-            "beside": seconds["plain"],
-            "ratio": seconds[name] / seconds["plain"],
-        }
+def memory_share(name: str, reader: MemoryReader, ids: list[int]) -> dict[str, Any]:
+    """Seconds that memories take of a token, over those of the model; both in the same steps, since
+    the times of two runs differ by more than a memory takes.
+    """
+    mix, predict = MemoryMixer.mix, LanguageModel.predict
+    seconds = {"mix": 0.0, "predict": 0.0}
+
+    def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            began = time.process_time()
+            found = call(*given)
+            seconds[name] += time.process_time() - began
+            return found
+
+        return run
+
+    session = TextSession(reader)
+    text = session.add(ids[: PROMPTS[0]])
+    for _ in range(3):
+        session.put([text], session.step().argmax(1).tolist())
+    with (
+        patch.object(MemoryMixer, "mix", timed("mix", mix)),
+        patch.object(LanguageModel, "predict", timed("predict", predict)),
+    ):
+        began = time.process_time()
+        for _ in range(TOKENS):
+            session.put([text], session.step().argmax(1).tolist())
+        whole = time.process_time() - began
+    memories = seconds["mix"] - seconds["predict"]
+    return {
+        "what": name,
+        "seconds": memories / TOKENS,
+        "beside": (whole - memories) / TOKENS,
+        "ratio": whole / (whole - memories),
+    }
 
 
 def with_drafts(reader: MemoryReader, ids: list[int], rounds: int) -> dict[str, Any]:
@@ -174,15 +203,73 @@ def opened(store: Store, memory: str, draft: str = "none") -> MemoryReader:
     return open_writer(request, store, draft)
 
 
+LENGTHS = (256, 1024, 4096, 8192)
+"""Tokens before those that are timed."""
+SEGMENT = 128
+_SIZES: dict[str, Any] = {
+    "layers": 4,
+    "width": 256,
+    "heads": 4,
+    "ffn_width": 1024,
+    "dropout": 0.0,
+}
+_STREAM = {"segment_length": SEGMENT, "mem_length": SEGMENT}
+OWN: dict[str, dict[str, Any]] = {
+    "softmax": {"backbone": "transformer", "positions": "sinusoidal", **_SIZES},
+    "MemSizer": {
+        **{"backbone": "transformer", "positions": "sinusoidal", **_SIZES},
+        **{"attention": {"name": "memsizer"}},
+    },
+    "LSTM": {"backbone": "lstm", "layers": 2, "width": 256, "dropout": 0.0},
+    "Transformer-XL": {"backbone": "transformer-xl", **_SIZES, **_STREAM},
+}
+
+
+def own_models(folder: Path) -> Iterator[dict[str, Any]]:
+    """Seconds a token behind texts of several lengths, over those behind the shortest."""
+    store = Store(folder / "store")
+    tokens = text_tokens(store, folder)
+    for name, model in OWN.items():
+        made = text_model(store, tokens, model, segment_length=SEGMENT)
+        request = Request(source=made.reference, memory=("none",), device="cpu")
+        reader = open_writer(request, store)
+        seconds = [token_seconds(reader, length) for length in LENGTHS]
+        yield {
+            "what": name,
+            "ms": round(1e3 * seconds[0], 3),
+            "ratios": dict(zip(LENGTHS, [second / seconds[0] for second in seconds], strict=True)),
+        }
+
+
+def token_seconds(reader: MemoryReader, length: int) -> float:
+    """Mean processor time of a token behind `length` others, over two windows of text."""
+    session = TextSession(reader)
+    random = np.random.default_rng(0)
+    text = session.add(random.integers(0, reader.text.vocabulary_size, length).tolist())
+
+    def write(tokens: int) -> None:
+        for _ in range(tokens):
+            session.put([text], session.step().argmax(1).tolist())
+
+    write(1)
+    return processor_seconds(partial(write, 2 * SEGMENT)) / (2 * SEGMENT)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.own:
+        with tempfile.TemporaryDirectory() as folder:
+            for row in own_models(Path(folder)):
+                print(json.dumps(row), flush=True)
+        return
     from transformers import AutoModelForCausalLM
 
     store = Store(given.store)
@@ -192,9 +279,8 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(given.folder, dtype=torch.float32).eval()
     for row in beside_transformers(plain, model, ids, given.rounds):
         print(json.dumps(row), flush=True)
-    readers = {name: opened(store, memory) for name, memory in MEMORIES.items()}
-    for row in with_memories(plain, readers, ids, given.rounds):
-        print(json.dumps(row), flush=True)
+    for name, memory in MEMORIES.items():
+        print(json.dumps(memory_share(name, opened(store, memory), ids)), flush=True)
     drafted = opened(store, "none", "exact")
     print(json.dumps(with_drafts(drafted, ids, given.rounds)), flush=True)
     print(json.dumps(opening(store, given.folder, given.rounds)), flush=True)

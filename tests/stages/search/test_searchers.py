@@ -463,3 +463,20 @@ def test_the_largest_half_precision_numbers_give_no_others_than_numbers(
     _, distances = make(keys, metric).search(keys[:60], 5)
     _, want = nearest(keys[:60], keys, 5, metric)
     np.testing.assert_allclose(distances, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_keys_are_read_once_for_single_queries_and_found_as_before(metric: str) -> None:
+    """Keys stay in memory after a search for few queries, if they are few."""
+    keys = smooth_keys(120)
+    queries = smooth_keys(3, seed=1)
+    wanted = exact(keys, metric).search(queries, 7)
+    stored, read = StoredKeys(keys, rows_per_shard=37), []
+    searcher = ExactSearcher(stored, metric)
+    each = stored.each
+    object.__setattr__(stored, "each", lambda *given: read.append(1) or each(*given))
+    for row in range(3):
+        ids, distances = searcher.search(queries[row : row + 1], 7)
+        np.testing.assert_array_equal(ids[0], wanted[0][row])
+        np.testing.assert_array_equal(distances[0], wanted[1][row])
+    assert len(read) == 1
