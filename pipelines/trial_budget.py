@@ -124,6 +124,8 @@ class Planner:
             scored = sum(self.shares)
             a_scored = scoring_work(MOST_COMPARED)
             tokens = work / ((1 - scored) * learned + scored * a_scored)
+        # A part has fewer types than the whole text, and so shorter tokens.
+        types = bpe_vocabulary(min(total, tokens * self.token_bytes(types)))
         # Messages and file names give thousands of bytes.
         part = int(tokens * self.token_bytes(types)) // 1000 * 1000
         return min(total, max(part, FEWEST_BYTES))

@@ -50,6 +50,17 @@ def test_a_part_of_a_text_is_what_seventy_percent_of_the_work_reads_four_times()
     assert planner(machine).text_bytes(NOVEL) == NOVEL
 
 
+def test_a_part_is_as_long_as_tokens_of_its_own_vocabulary_are():
+    """Tokens of the large vocabulary of all of the text are longer."""
+
+    def token_bytes(types):
+        return 2.0 if types <= 1024 else 4.0
+
+    budget = Planner(token_bytes, Machine(4_000, 4, spent=12.0), TRAINING).best(30_000_000)
+    assert (budget.types, budget.poor) == (1024, False)
+    assert GOOD_PASSES <= budget.passes < 1.4 * GOOD_PASSES
+
+
 def test_a_text_that_is_long_for_the_model_is_read_once():
     machine = Machine(200_000, 60)
     budget = planner(machine).best(1_000_000_000)
