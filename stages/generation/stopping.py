@@ -40,7 +40,7 @@ class StoppedText:
 
 
 def longest_beginning(text: str, stops: Sequence[str]) -> int:
-    """Length of the longest end of a text that begins one of the stop strings.
+    r"""Length of the longest end of a text that begins one of the stop strings.
 
     >>> longest_beginning("a line\n", ["\n\n", "END"])
     1
