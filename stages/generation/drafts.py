@@ -29,7 +29,9 @@ def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
     if not most or located.longest[0] < SHORTEST:
         return []
     place = int(contexts.best(located, 1).places[0, 0])
-    following = contexts.text.known[place + 1 : place + min(most, DRAFTED)]
+    # A short match says little of what follows, and each wrong guess costs a reading.
+    size = min(most, DRAFTED, int(located.longest[0]))
+    following = contexts.text.known[place + 1 : place + size]
     # A draft ends with its document.
     end = place + 1 + int((np.append(following, 0) == 0).argmax())
     return [int(token) for token in contexts.text.ids[place:end]]

@@ -296,8 +296,8 @@ def test_text_as_it_is_written_stays_whole(monkeypatch: pytest.MonkeyPatch) -> N
 
 SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
     "stages.inspection.reading.open_range_reader": lambda reader: reader.loaded,
-    "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
-    "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
+    "memlm_cli.notebook.reader.inspect_passage": lambda reader: reader.score("the cat"),
+    "memlm_cli.notebook.reader.open_writer": lambda reader: reader.generate("the", max_tokens=1),
     "stages.generation.session.TextSession.read": lambda reader: reader.generate(
         "the", max_tokens=1
     ),

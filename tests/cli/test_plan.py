@@ -184,7 +184,7 @@ def test_too_little_disk_is_exit_code_5_with_what_would_help(
 def test_too_little_memory_is_exit_code_5(
     memlm: Memlm, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch, tokenized: str
 ) -> None:
-    monkeypatch.setattr("stages.machine.memory_bytes", lambda: 100_000)
+    monkeypatch.setattr("memlm_cli.work.plan.memory_bytes", lambda: 100_000)
     ended = memlm("plan", recipe(tmp_path), *files, "--json")
     assert ended.code == 5
     problems = json.loads(ended.out)["problems"]
