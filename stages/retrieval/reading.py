@@ -82,8 +82,8 @@ class SourceSettings(ReadingOptions):
     of matches."""
     reads_windows: ClassVar[bool] = False
     """Whether it depends on where the windows or segments of a split begin."""
-    limits_past: ClassVar[bool] = False
-    """Whether its amount is the number of tokens back that it reads."""
+    past_amount: ClassVar[str | None] = None
+    """Reported number that says how many tokens back it reads; None: none does."""
     reads_datastore: ClassVar[bool] = False
     """Whether it reads the datastore that the command names by an index or neighbors."""
     finds_neighbors: ClassVar[bool] = False

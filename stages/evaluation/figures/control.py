@@ -120,7 +120,7 @@ class Counting:
                 if settings.past(self.reset) is None:
                     continue
                 # a size that is not reported may be any
-                size = reported.get(settings.amount) if settings.limits_past else None
+                size = reported.get(settings.past_amount or "")
                 sizes.append(self._tokens(self.split) if size is None else int(size))
         return max(sizes) if 0 < max(sizes) < self._tokens(self.split) else None
 

@@ -82,6 +82,7 @@ class ExactStreamSettings(ExactSettings):
     )
     searches: ClassVar[bool] = False
     inputs: ClassVar[tuple[MemoryInput, ...]] = ()
+    past_amount: ClassVar[str | None] = "size"
     size: Annotated[Choice[Count] | None, replace(SIZE, example="")] = None
     """Positions back from the one that reads; None: all."""
 

@@ -21,7 +21,7 @@ class LocalSettings(SourceSettings):
         "window": Hyperparameter("window", axis="tokens of a window")
     }
     reads_windows: ClassVar[bool] = True
-    limits_past: ClassVar[bool] = True
+    past_amount: ClassVar[str | None] = "window"
 
     def past(self, reset: str) -> Past | None:
         return "document" if reset == "document" else "stream"
@@ -38,7 +38,7 @@ class LongSettings(SourceSettings):
     word: ClassVar[str] = "cache"
     means: ClassVar[str] = "the cache, the last positions read"
     amount: ClassVar[str] = "size"
-    limits_past: ClassVar[bool] = True
+    past_amount: ClassVar[str | None] = "size"
     size: Annotated[Choice[Count] | None, SIZE] = None
     """Positions back from the one that reads."""
     scope: Literal["stream", "document"] = "stream"

@@ -275,8 +275,12 @@ def test_other_orders_are_counted_where_they_are_asked_for(read, store):
 
 
 def test_a_row_that_reads_a_limited_cache_counts_as_far_back(read, store):
-    sizes = ("long:size=5,theta=0.5,lambda=0.2", "long:size=3/9,theta=0.5,lambda=0.2")
-    for spec, limits in zip(sizes, ({5}, {3, 9}), strict=True):
+    sizes = {
+        "long:size=5,theta=0.5,lambda=0.2": {5},
+        "long:size=3/9,theta=0.5,lambda=0.2": {3, 9},
+        "exact-stream:size=7,temperature=1,lambda=0.2": {7},
+    }
+    for spec, limits in sizes.items():
         config = EvaluateConfig(memory=(spec,))
         references = {"source": read["model"].reference}
         report = make(Evaluate(), config, references, store, Execution()).artifact
