@@ -17,7 +17,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, Shard, ShardedWork, ShardJob, ShardPlan
 from stages.numbers import rate
 from stages.packing.segments import SPLIT, array_layout, is_pairs, whole_segments
-from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself, term_counts
+from stages.text.bm25 import SCORINGS, Bm25Index, itself, term_counts
 from stages.text.config import PackConfig
 from stages.text.packing import (
     DocumentsApart,
@@ -27,6 +27,7 @@ from stages.text.packing import (
     same_document,
     sharing,
 )
+from stages.text.rank_bm25 import RankBm25
 
 SEGMENTS = {"fast": 4096, "rank-bm25": 128}
 """Segments of one shard, by engine."""
@@ -79,14 +80,17 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
         return PackPlan(shards, segments, min(job.config.k, segments - 1))
 
     def open(self, job: ShardJob[PackConfig], plan: PackPlan) -> Search:
-        # a segment is most similar to itself, and then to others of its document
-        hidden = sharing(_spans(job)) if job.config.exclude == "document" else itself(plan.segments)
+        # A segment is most similar to itself, and then to others of its document.
+        whole_documents = job.config.exclude == "document"
+        hidden = sharing(_spans(job)) if whole_documents else itself(plan.segments)
+
         if job.config.engine == "fast":
-            return partial(
-                Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden).search, k=plan.k
-            )
+            index = Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
+            return partial(index.search, k=plan.k)
+
         offsets = _offsets(job)
-        segments = np.split(np.asarray(_array(job, "ids")[: offsets[-1]]), offsets[1:-1])
+        tokens = np.asarray(_array(job, "ids")[: offsets[-1]])
+        segments = np.split(tokens, offsets[1:-1])
         return partial(RankBm25(segments, hidden).search, k=plan.k)
 
     def run_shard(
@@ -100,35 +104,37 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
         return output
 
     def finish(self, job: Job[PackConfig], plan: PackPlan) -> dict[str, Any]:
-        found = [np.load(job.folder / shard.file) for shard in plan.shards]
-        ids, scores = (
-            np.concatenate([matches[name] for matches in found]) for name in ("ids", "scores")
-        )
-        # chains begin at random segments; the same permutation is the baseline for the packing
+        shard_matches = [np.load(job.folder / shard.file) for shard in plan.shards]
+        ids = np.concatenate([matches["ids"] for matches in shard_matches])
+        scores = np.concatenate([matches["scores"] for matches in shard_matches])
+        spans = _spans(job)
+        offsets = _offsets(job)
+        counts = _counts(job)
+
+        # Chains begin at random segments; the same permutation is the baseline for the packing.
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
-        spans, offsets, counts = _spans(job), _offsets(job), _counts(job)
-        apart = (
-            DocumentsApart(spans, job.config.apart - 1)
-            if job.config.exclude == "document"
-            else None
-        )
+        apart = None
+        if job.config.exclude == "document":
+            apart = DocumentsApart(spans, job.config.apart - 1)
         packed = chain(ids, permutation, apart)
         for name, values in {"order": packed.order, "segment_offsets": offsets}.items():
             job.draft.write_whole(array_layout(name, len(values)), values)
-        followed = np.flatnonzero(packed.rank >= 0)
-        links = scores[packed.order[followed], packed.rank[followed]].astype(np.float64)
-        searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
+
+        # Segments that follow a match have its rank; the others begin a chain.
+        linked = np.flatnonzero(packed.rank >= 0)
+        link_scores = scores[packed.order[linked], packed.rank[linked]].astype(np.float64)
+        seconds = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
             "segments": plan.segments,
             "tokens_left_out": tokens - int(offsets[-1]),
             "terms": len(np.unique(counts.indices)),
-            "hop_rate": len(links) / (plan.segments - 1),
-            "mean_link_score": float(links.mean()) if len(links) else None,
+            "hop_rate": len(linked) / (plan.segments - 1),
+            "mean_link_score": float(link_scores.mean()) if len(linked) else None,
             "token_overlap": overlap(counts, packed.order),
             "token_overlap_random": overlap(counts, permutation),
             "same_document": same_document(spans, packed.order),
-            "segments_per_second": rate(plan.segments, searched),
+            "segments_per_second": rate(plan.segments, seconds),
         }
 
 
@@ -142,10 +148,8 @@ def _offsets(job: ShardJob[PackConfig]) -> np.ndarray:
     """
     if is_pairs(job.inputs["tokens"]):
         return np.asarray(_array(job, "doc_offsets")[:])
-    return (
-        np.arange(whole_segments(job.config, job.inputs) + 1, dtype=np.int64)
-        * job.config.segment_length
-    )
+    segments = whole_segments(job.config, job.inputs)
+    return np.arange(segments + 1, dtype=np.int64) * job.config.segment_length
 
 
 def _spans(job: ShardJob[PackConfig]) -> np.ndarray:

@@ -2,11 +2,11 @@
 
 Terms that occur in many documents are multiplied as dense matrices, all others as sparse ones.
 Scores are summed in float64 and compared as float32, so the order of summation does not affect
-ranks. Ties go to the smaller id. The package rank-bm25 finds the same matches one query at a time.
-It serves small corpora and comparison.
+ranks. Ties go to the smaller id. `rank_bm25` finds the same matches one query at a time. It serves
+small corpora and comparison.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,27 +91,32 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
     array([[1, 2, 0],
            [0, 0, 1]], dtype=uint8)
     """
-    sizes, blocks = np.diff(offsets), []
-    longest = sizes.max()
-    for start in range(0, len(sizes), BLOCK):
-        part = offsets[start : start + BLOCK + 1]
-        found = np.asarray(ids[int(part[0]) : int(part[-1])])
-        if (
-            sizes.min() == longest
-        ):  # rows of one length are sorted here, many times as fast as by SciPy
-            found = np.sort(found.reshape(-1, longest)).ravel()
-        ones, begins = (
-            np.ones(len(found), np.min_scalar_type(longest)),
-            (part - part[0]).astype(np.int32),
-        )
-        block = csr_array((ones, found.astype(np.int32), begins), shape=(len(part) - 1, terms))
+    lengths = np.diff(offsets)
+    longest = lengths.max()
+    equally_long = lengths.min() == longest
+
+    blocks = []
+    for start in range(0, len(lengths), BLOCK):
+        block_offsets = offsets[start : start + BLOCK + 1]
+        tokens = np.asarray(ids[int(block_offsets[0]) : int(block_offsets[-1])])
+        if equally_long:
+            # Rows of one length are sorted here, many times as fast as by SciPy.
+            tokens = np.sort(tokens.reshape(-1, longest)).ravel()
+
+        # Each token is an entry of 1. The sum of duplicates makes them counts.
+        ones = np.ones(len(tokens), np.min_scalar_type(longest))
+        row_starts = (block_offsets - block_offsets[0]).astype(np.int32)
+        shape = (len(block_offsets) - 1, terms)
+        block = csr_array((ones, tokens.astype(np.int32), row_starts), shape=shape)
         block.sum_duplicates()
         blocks.append(block)
     return vstack(blocks, format="csr")
 
 
-QUERIES, DOCUMENTS = 256, 8192
-"""Rows and columns of a block of scores: 16 MB in float64."""
+QUERIES = 256
+"""Rows of a block of scores."""
+DOCUMENTS = 8192
+"""Columns of a block of scores, which takes 16 MB in float64."""
 COMMON = 0.1
 """Share of documents with a term above which the dense product is faster."""
 
@@ -145,15 +150,21 @@ class Bm25Index:
         hidden: range [start, stop) of documents that each one must not find, int64 [S, 2]; None:
         itself.
         """
-        self.counts, self.scoring = counts, scoring
-        self.hidden = itself(counts.shape[0]) if hidden is None else hidden
-        holding = np.bincount(counts.indices, minlength=counts.shape[1])
-        self._common = np.flatnonzero(holding > COMMON * counts.shape[0])
-        self._idf = np.zeros(counts.shape[1])
-        self._idf[holding > 0] = scoring.idf(holding[holding > 0], counts.shape[0])
+        documents, terms = counts.shape
+        self.counts = counts
+        self.scoring = scoring
+        self.hidden = itself(documents) if hidden is None else hidden
+
+        # The counts hold no zeros, so each entry is a document with the term.
+        holding = np.bincount(counts.indices, minlength=terms)
+        occurring = holding > 0
+        self._common = np.flatnonzero(holding > COMMON * documents)
+        self._idf = np.zeros(terms)
+        self._idf[occurring] = scoring.idf(holding[occurring], documents)
+
         lengths = counts.sum(axis=1, dtype=np.int64)
         self._lengths = lengths / lengths.mean()
-        self._parts = [self._part(first) for first in range(0, counts.shape[0], DOCUMENTS)]
+        self._parts = [self._part(first) for first in range(0, documents, DOCUMENTS)]
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best documents for documents start .. stop - 1 as queries, the best first, without
@@ -171,33 +182,45 @@ class Bm25Index:
             hidden: range [start, stop) of documents that each query must not find, int64 [n, 2].
         Returns: see `search`.
         """
-        terms, n = queries.astype(np.float64), queries.shape[0]
-        common = terms[:, self._common].toarray()
-        ids, best = np.full((n, k), -1, np.int64), np.full((n, k), self.scoring.floor, np.float32)
+        n = queries.shape[0]
+        terms = queries.astype(np.float64)
+        common_terms = terms[:, self._common].toarray()
+
+        # An empty place holds the floor, which only a match can exceed.
+        ids = np.full((n, k), -1, np.int64)
+        best = np.full((n, k), self.scoring.floor, np.float32)
 
         def merge(part: _Part, weights: np.ndarray, rows: slice) -> None:
             """Merge the documents of a part into the best of some queries; `weights`: common terms,
             [C, m].
             """
-            scores = common[rows] @ weights
+            scores = common_terms[rows] @ weights
             scores += (terms[rows] @ part.rare).toarray()
             _hide(scores, hidden[rows] - part.first)
             _keep_best(ids[rows], best[rows], scores.astype(np.float32), part.first)
 
+        # Each worker has its own rows of `ids` and `best`, so none needs a lock.
         with thread_pool() as share:
             for part in self._parts:
-                share(partial(merge, part, part.common.toarray().T), slices(n, QUERIES))
+                weights = part.common.toarray().T
+                share(partial(merge, part, weights), slices(n, QUERIES))
         return ids, best
 
     def _part(self, first: int) -> _Part:
-        counts = self.counts[first : first + DOCUMENTS].astype(np.float64)
-        lengths = np.repeat(self._lengths[first : first + DOCUMENTS], np.diff(counts.indptr))
-        counts.data = self._idf[counts.indices] * self.scoring.saturation(counts.data, lengths)
-        common = counts[:, self._common]
+        """Weights of the documents from `first` on."""
+        documents = slice(first, first + DOCUMENTS)
+        weights = self.counts[documents].astype(np.float64)
+
+        # Each entry of the sparse matrix takes the length of its document, then becomes a weight.
+        lengths = np.repeat(self._lengths[documents], np.diff(weights.indptr))
+        saturation = self.scoring.saturation(weights.data, lengths)
+        weights.data = self._idf[weights.indices] * saturation
+        common = weights[:, self._common]
+
         # Common terms are in the dense product already.
-        counts.data[np.isin(counts.indices, self._common)] = 0
-        counts.eliminate_zeros()
-        return _Part(first, common, counts.T.tocsr())
+        weights.data[np.isin(weights.indices, self._common)] = 0
+        weights.eliminate_zeros()
+        return _Part(first, common, weights.T.tocsr())
 
 
 def itself(documents: int) -> np.ndarray:
@@ -209,59 +232,42 @@ def _hide(scores: np.ndarray, hidden: np.ndarray) -> None:
     """Exclude the documents that each row must not find; `hidden`: columns [start, stop), some
     outside the scores.
     """
-    start, stop = hidden.clip(0, scores.shape[1]).T
-    for row in np.flatnonzero(start < stop):
-        scores[row, start[row] : stop[row]] = -np.inf
+    starts, stops = hidden.clip(0, scores.shape[1]).T
+    for row in np.flatnonzero(starts < stops):
+        scores[row, starts[row] : stops[row]] = -np.inf
 
 
 def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int) -> None:
     """Merge scores [n, m] of documents `first`, … into the k best so far of every row, in place.
 
-    Documents come in rising order. So among equal scores an earlier place means a smaller id.
+    Documents come in rising order. So among equal scores the earlier one has the smaller id.
     """
-    k, columns = best.shape[1], np.arange(first, first + scores.shape[1])
+    k = best.shape[1]
+    documents = np.arange(first, first + scores.shape[1])
+
+    # Only rows where a new score beats the last of the k best can change.
     for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
-        pool = np.concatenate([best[row], scores[row]])
-        # Find the k-th largest score first: among documents with exactly this score, the smaller
-        # ids win.
-        last = np.partition(pool, -k)[-k]
-        above = np.flatnonzero(pool > last)
-        chosen = np.concatenate([above, np.flatnonzero(pool == last)[: k - len(above)]])
-        chosen = chosen[np.argsort(-pool[chosen], kind="stable")]
-        ids[row], best[row] = np.concatenate([ids[row], columns])[chosen], pool[chosen]
+        pool_scores = np.concatenate([best[row], scores[row]])
+        pool_ids = np.concatenate([ids[row], documents])
+        chosen = _largest(pool_scores, k)
+        ids[row] = pool_ids[chosen]
+        best[row] = pool_scores[chosen]
 
 
-class RankBm25:
-    """Documents searched with each other as queries, by `rank_bm25.BM25Okapi`.
+def _largest(scores: np.ndarray, k: int) -> np.ndarray:
+    """Indices [k] of the k largest scores [m], the largest first; among equal ones, the earlier.
 
-    A query reads every document once per term: 20,000 segments of 128 tokens take hours.
-    The matches equal those of `Bm25Index` with the scoring `okapi`: scores are compared as float32,
-    ties go to the smaller id.
+    >>> _largest(np.array([2.0, 5.0, 2.0, 7.0, 2.0]), 4).tolist()
+    [3, 1, 0, 2]
     """
+    # The k-th largest score is a threshold: all scores above it are chosen, ...
+    threshold = np.partition(scores, -k)[-k]
+    above = np.flatnonzero(scores > threshold)
 
-    def __init__(self, segments: Sequence[np.ndarray], hidden: np.ndarray) -> None:
-        """Args:
-        segments: token ids of each.
-        hidden: range [start, stop) of segments that each one must not find, int64 [S, 2].
-        """
-        from rank_bm25 import BM25Okapi
+    # ... and the first of those equal to it take the places that are left.
+    equal = np.flatnonzero(scores == threshold)
+    chosen = np.concatenate([above, equal[: k - len(above)]])
 
-        self._documents: list[list[int]] = [segment.tolist() for segment in segments]
-        self._hidden = hidden
-        self._bm25: Any = BM25Okapi(self._documents)
-
-    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents for documents start .. stop - 1 as queries, the best first, without
-        hidden ones.
-
-        Args:
-            k: at most S - 1.
-        Returns: ids int64 [n, k], -1 where fewer may be found, and scores float32 [n, k].
-        """
-        ids, scores = np.empty((stop - start, k), np.int64), np.empty((stop - start, k), np.float32)
-        for row, query in enumerate(range(start, stop)):
-            found = self._bm25.get_scores(self._documents[query]).astype(np.float32)
-            found[slice(*self._hidden[query])] = -np.inf
-            best = np.argsort(-found, kind="stable")[:k]
-            ids[row], scores[row] = np.where(np.isneginf(found[best]), -1, best), found[best]
-        return ids, scores
+    # A stable order leaves equal scores as they are: both parts rise.
+    order = np.argsort(-scores[chosen], kind="stable")
+    return chosen[order]
