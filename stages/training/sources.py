@@ -64,7 +64,7 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
         return missing.format(method=method, source=source.reference)
     tokens = source.input(tokens_role(source.kind))
     return (
-        f"{source.reference} is for --method {methods_for(source.kind)}; use that method, or train {method!r} on its "
+        f"{source.reference} is for --method {methods_for(source.kind)}; use such a method, or train {method!r} on its "
         f"tokens: {tokens.advise('train', tokens.reference)}"
     )
 
@@ -116,6 +116,6 @@ def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
     if model_of(init).reads_neighbors and not config.method_settings.neighbors_read:
         raise UsageError(
             f"{init.reference} needs neighbours, but method {config.method!r} reads none: "
-            f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "
+            f"memlm train NEIGHBORS --method {init.config['method']} --init-from {init.reference}, or begin from a "
             "model that reads none."
         )

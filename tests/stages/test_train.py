@@ -433,7 +433,7 @@ class TestBatches:
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
         with pytest.raises(
             ArtifactError,
-            match=f"for --method trime-ext; use that method, .* memlm train {tokens.reference}",
+            match=f"for --method trime-ext; use such a method, .* memlm train {tokens.reference}",
         ):
             train(store, batches, method=method)
 
@@ -549,7 +549,8 @@ class TestNeighbors:
     @pytest.mark.parametrize("method", ["lm", "trime-ext"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, index, method):
         with pytest.raises(
-            ArtifactError, match=f"is for --method spalm; .* memlm train {tokens.reference}"
+            ArtifactError,
+            match=f"is for --method spalm, .*mlp-memory; .* memlm train {tokens.reference}",
         ):
             train(store, self.neighbors(store, index), method=method)
 
