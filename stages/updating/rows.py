@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,8 @@ class ChangedRows:
         return load_model(self.job.inputs["encoder"].path, device, self.job.config.windows)
 
     def _encoder(self, corpus: Corpus) -> KeyEncoder:
-        config, device = self.job.config, resolve_device(self.job.execution.device)
+        config = self.job.config
+        device = resolve_device(self.job.execution.device)
         reader = SplitReader(corpus, config.windows, False, device, config.precision)
         return KeyEncoder.of(self.job.inputs[PREVIOUS], reader, self._model)
 
@@ -65,22 +66,25 @@ class ChangedRows:
         """Copy the old rows among the new `rows` into `keys` [n, d] and `values` [n]; reads each
         old shard once.
         """
-        # Several ranges that stay often lie in one old shard, which is read only once.
-        step, held = self.keys.rows_per_shard, -1
-        for first, old, stop in self.plan.kept.between(rows.start, rows.stop):
-            for begin in range(old // step * step, stop, step):
-                if begin != held:
-                    held, old_keys, old_values = (
-                        begin,
-                        self.keys.read(begin // step),
-                        self.values[begin : begin + step],
-                    )
-                a, b = max(begin, old), min(begin + step, stop)
-                place = slice(first - rows.start + a - old, first - rows.start + b - old)
-                keys[place], values[place] = (
-                    old_keys[a - begin : b - begin],
-                    old_values[a - begin : b - begin],
-                )
+        size = self.keys.rows_per_shard
+        loaded = -1
+        for first, old_first, old_stop in self.plan.kept.between(rows.start, rows.stop):
+            # Old row r of this range is place r + shift of `keys`.
+            shift = first - rows.start - old_first
+
+            for shard_start in range(old_first // size * size, old_stop, size):
+                # Several ranges that stay often lie in one old shard, which is read only once.
+                if shard_start != loaded:
+                    loaded = shard_start
+                    shard_keys = self.keys.read(shard_start // size)
+                    shard_values = self.values[shard_start : shard_start + size]
+
+                start = max(shard_start, old_first)
+                stop = min(shard_start + size, old_stop)
+                target = slice(start + shift, stop + shift)
+                source = slice(start - shard_start, stop - shard_start)
+                keys[target] = shard_keys[source]
+                values[target] = shard_values[source]
 
     def encode_added(
         self, number: int, keys: np.ndarray, values: np.ndarray, output: ShardOutput
@@ -88,53 +92,82 @@ class ChangedRows:
         """Fill in the last rows of `keys` [n, d] and `values` [n]: those of a shard that come from
         the added split.
         """
-        tokens, split, inputs = self.plan.added(number), self.job.config.split, self.job.inputs
+        tokens = self.plan.added(number)
         count = tokens.stop - tokens.start
         if not count:
             return
+
+        split = self.job.config.split
         assert split is not None
-        encoder, earlier = self._encoder(Corpus.of(inputs[ADDED])), self.plan.added_before(number)
+        encoder = self._encoder(Corpus.of(self.job.inputs[ADDED]))
+        earlier = self.plan.added_before(number)
         encoded = encoder.encode_shard(split, tokens, earlier, self.states, output)
-        keys[-count:], values[-count:] = (
-            encoded.keys.numpy(),
-            encoded.tokens.numpy().astype(VALUE_DTYPE),
-        )
-        require_finite(keys[-count:], inputs["encoder"])
+
+        keys[-count:] = encoded.keys.numpy()
+        values[-count:] = encoded.tokens.numpy().astype(VALUE_DTYPE)
+        require_finite(keys[-count:], self.job.inputs["encoder"])
 
     def encode_again(self, rows: slice, keys: np.ndarray) -> int:
         """Fill in keys [n, d] of those new `rows` whose windows had forgotten rows; returns their
         number.
         """
-        kept, pieces, again = self.plan.kept, [], 0
-        starts = kept.new_starts[:-1].tolist()
-        for first, (old, end), count in zip(
-            starts, kept.ranges.tolist(), self.plan.reread.tolist(), strict=True
-        ):
-            stop = min(end, old + count)
-            if count and first < rows.stop and first + stop - old > rows.start:
-                pieces.append((first, old, stop))
-        if not pieces:
+        texts = self._texts_to_encode(rows)
+        if not texts:
             return 0
-        encoded = self._encoded_alone(
-            [np.asarray(self.values[old:stop]) for _, old, stop in pieces]
+
+        encoded_keys = self._encoded_alone(
+            [np.asarray(self.values[text.old_first : text.old_stop]) for text in texts]
         )
-        for (first, _, _), block in zip(pieces, encoded, strict=True):
-            a, b = max(first, rows.start), min(first + len(block), rows.stop)
-            keys[a - rows.start : b - rows.start] = block[a - first : b - first]
-            require_finite(keys[a - rows.start : b - rows.start], self.job.inputs["encoder"])
-            again += b - a
-        return again
+        count = 0
+        for text, text_keys in zip(texts, encoded_keys, strict=True):
+            # A text may begin before the new `rows`, or end behind them.
+            start = max(text.first, rows.start)
+            stop = min(text.first + len(text_keys), rows.stop)
+            target = slice(start - rows.start, stop - rows.start)
+            keys[target] = text_keys[start - text.first : stop - text.first]
+            require_finite(keys[target], self.job.inputs["encoder"])
+            count += stop - start
+        return count
+
+    def _texts_to_encode(self, rows: slice) -> list["_Text"]:
+        """Texts to encode again that lie at least partly among the new `rows`."""
+        kept = self.plan.kept
+        new_starts = kept.new_starts[:-1].tolist()
+        ranges = kept.ranges.tolist()
+        reread = self.plan.reread.tolist()
+
+        texts = []
+        for first, (old_first, range_stop), count in zip(new_starts, ranges, reread, strict=True):
+            old_stop = min(range_stop, old_first + count)
+            stop = first + old_stop - old_first
+            if count and first < rows.stop and stop > rows.start:
+                texts.append(_Text(first, old_first, old_stop))
+        return texts
 
     def _encoded_alone(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Keys of short texts, each of which begins after a single `<eos>`: [n, d] for each text
         [n].
         """
         eos = tokenizer_of(self.job.inputs[PREVIOUS]).metrics["eos_id"]
+
         # They are encoded together as documents of one split, each after the `<eos>` of the
         # previous one.
-        ids = np.concatenate([part for text in texts for part in (text, np.array([eos]))])
-        ends = np.cumsum([len(text) + 1 for text in texts])
-        group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": np.concatenate([[0], ends])}
+        ids = np.concatenate([np.append(text, eos) for text in texts])
+        offsets = np.cumsum([0, *(len(text) + 1 for text in texts)])
+        group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": offsets}
         encoder = self._encoder(Corpus(group, eos)).by_document()
         keys = encoder.encode(ROWS, 0, len(ids), None).keys.numpy()
-        return [keys[a : b - 1] for a, b in pairwise([0, *ends.tolist()])]
+
+        # The key of each closing `<eos>` belongs to no row.
+        return [keys[start : stop - 1] for start, stop in pairwise(offsets.tolist())]
+
+
+class _Text(NamedTuple):
+    """Rows whose windows had forgotten rows, so that they are encoded again."""
+
+    first: int
+    """The first of them in the changed datastore."""
+    old_first: int
+    """The first of them in the previous datastore."""
+    old_stop: int
+    """The end of them in the previous datastore."""
