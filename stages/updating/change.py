@@ -47,7 +47,8 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
     for word in _words(words):
         numbers = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", word)
         if numbers:
-            first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+            first = int(numbers[1])
+            last = int(numbers[2] or numbers[1])
             if not first <= last < total:
                 raise UsageError(
                     f"There is no document {word}: the datastore has 0 to {total - 1:,}."
@@ -55,10 +56,10 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
             chosen[first : last + 1] = True
         else:
             name = word.removeprefix(NAMED)
-            called = [number for number, run in enumerate(names) if run.name == name]
-            if not called:
+            runs = [number for number, run in enumerate(names) if run.name == name]
+            if not runs:
                 raise UsageError(_unknown(name, names, total))
-            for number in called:
+            for number in runs:
                 chosen[ends[number] : ends[number + 1]] = True
     return np.flatnonzero(chosen)
 
@@ -91,18 +92,24 @@ def _words(words: Iterable[str]) -> Iterable[str]:
 
 
 def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
-    known = dict.fromkeys(run.name for run in names if run.name is not None)
-    if not known:
-        return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
+    """The message for a name that no document has, with names that the user may mean."""
+    # Keys of a dictionary are distinct and keep their order.
+    distinct = list(dict.fromkeys(run.name for run in names if run.name is not None))
+    problem = f"No document is called {name!r}"
+    if not distinct:
+        return f"{problem}: names were not kept; give numbers, 0 to {total - 1:,}."
+
+    # A name with the same stem is a better guess than one with similar letters.
     stem = _stem(name)
-    alike = [one for one in known if stem and _stem(one) == stem] + get_close_matches(
-        name, known, n=SHOWN, cutoff=0.6
-    )
-    near = list(dict.fromkeys(alike))[:SHOWN]
-    if near:
-        return f"No document is called {name!r}; did you mean {' or '.join(map(repr, near))}?"
-    more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
-    return f"No document is called {name!r}; known are {', '.join(map(repr, list(known)[:SHOWN]))}{more}"
+    same_stem = [candidate for candidate in distinct if stem and _stem(candidate) == stem]
+    similar = get_close_matches(name, distinct, n=SHOWN, cutoff=0.6)
+    guesses = list(dict.fromkeys(same_stem + similar))[:SHOWN]
+    if guesses:
+        return f"{problem}; did you mean {' or '.join(map(repr, guesses))}?"
+
+    examples = ", ".join(map(repr, distinct[:SHOWN]))
+    more = f" and {len(distinct) - SHOWN:,} more" if len(distinct) > SHOWN else ""
+    return f"{problem}; known are {examples}{more}"
 
 
 def _stem(name: str) -> str:
@@ -144,12 +151,11 @@ class RowTables:
     def of(cls, rows: DatastoreRows) -> "RowTables":
         """Tables of a datastore."""
         names = _as_many(rows.named_runs, len(rows.doc_offsets) - 1)
+        sources = rows.sources
         complete = rows.text.ids.shape[0] == rows.rows
-        sources = (
-            rows.sources
-            if complete
-            else [s.model_copy(update={"paragraphs": None}) for s in rows.sources]
-        )
+        if not complete:
+            # A part of a text does not have the paragraphs of the whole.
+            sources = [source.model_copy(update={"paragraphs": None}) for source in sources]
         return cls(sources, rows.runs, rows.doc_offsets, *rows.paragraphs(), names)
 
     def without(self, forgotten: np.ndarray) -> "RowTables":
@@ -159,15 +165,19 @@ class RowTables:
         kept = KeptRows.of_documents(self.doc_offsets, forgotten)
         stays = np.ones(self.documents, bool)
         stays[forgotten] = False
-        begins = np.concatenate([[0], self.paragraph_ends[:-1]])
-        lengths = kept.before(self.paragraph_ends) - kept.before(begins)
+
         # The hash of a paragraph that lost rows no longer fits its text.
-        whole = (lengths > 0) & (lengths == self.paragraph_ends - begins)
+        starts = np.concatenate([[0], self.paragraph_ends[:-1]])
+        lengths = kept.before(self.paragraph_ends) - kept.before(starts)
+        whole = (lengths > 0) & (lengths == self.paragraph_ends - starts)
+
+        # Sources without rows are dropped, and the others numbered anew in the same order.
         runs = self.runs.kept(kept)
-        left = np.unique(runs.sources)
+        sources = np.unique(runs.sources)
+        has_rows = np.isin(np.arange(len(self.sources)), sources)
         return RowTables(
-            [self._source_left(number, runs) for number in left.tolist()],
-            runs.renumbered(np.cumsum(np.isin(np.arange(len(self.sources)), left)) - 1),
+            [self._source_left(number, runs) for number in sources.tolist()],
+            runs.renumbered(np.cumsum(has_rows) - 1),
             np.append(kept.before(self.doc_offsets[:-1][stays]), kept.rows),
             kept.before(self.paragraph_ends[whole]),
             self.paragraph_hashes[whole],
@@ -178,26 +188,32 @@ class RowTables:
         """A source after the change; it loses the digest of its paragraphs if some of its rows are
         gone.
         """
-        (before, end), (first, last) = self.runs.block(number), runs.block(number)
         source = self.sources[number]
-        return (
-            source
-            if last - first == end - before
-            else source.model_copy(update={"paragraphs": None})
-        )
+        old_start, old_stop = self.runs.block(number)
+        start, stop = runs.block(number)
+        if stop - start == old_stop - old_start:
+            return source
+        return source.model_copy(update={"paragraphs": None})
 
     def followed_by(self, tokens: Artifact, split: str) -> "RowTables":
         """The same tables, followed by all rows of a split."""
-        added, path = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
+        added = open_split(tokens.zarr("tokens.zarr"), split)
         offsets = np.asarray(added.doc_offsets[:])
+        paragraph_ends = np.asarray(added.paragraph_ends[:])
+        paragraph_hashes = np.asarray(added.paragraph_hashes[:])
+
+        path = tokens.path / names_file(split)
         names = list(read_runs(path)) if path.is_file() else []
+        names = _as_many(names, len(offsets) - 1)
+
+        # Offsets of the added rows count on from the last of these.
         return RowTables(
             [*self.sources, RowSource.of(tokens, split)],
             self.runs.followed_by(int(offsets[-1]), len(self.sources)),
             np.concatenate([self.doc_offsets[:-1], offsets + self.rows]),
-            np.concatenate([self.paragraph_ends, np.asarray(added.paragraph_ends[:]) + self.rows]),
-            np.concatenate([self.paragraph_hashes, np.asarray(added.paragraph_hashes[:])]),
-            self.names + _as_many(names, len(offsets) - 1),
+            np.concatenate([self.paragraph_ends, paragraph_ends + self.rows]),
+            np.concatenate([self.paragraph_hashes, paragraph_hashes]),
+            self.names + names,
         )
 
 
@@ -209,17 +225,33 @@ def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarr
         runs: runs of all rows, which were encoded in windows over their sources.
         kept: the rows that stay.
     """
-    context, stride = windows.context, windows.stride
-    found = []
-    for first, last in kept.ranges.tolist():
-        run = int(np.searchsorted(runs.starts, first, side="right")) - 1
-        opens = first == 0 or runs.sources[run] != runs.places_of(np.array([first - 1]))[0][0]
-        place = int(runs.places_of(np.array([first]))[1][0])
+    context = windows.context
+    stride = windows.stride
+    counts = []
+    for start, stop in kept.ranges.tolist():
+        run = int(np.searchsorted(runs.starts, start, side="right")) - 1
+        if start == 0 or runs.sources[run] != _place_of(runs, start - 1)[0]:
+            # Nothing of its source comes before the range.
+            counts.append(0)
+            continue
+
+        # Token t is read in the first window that holds it. It has number
+        # ⌈(t - context + 1) / stride⌉, and numbers begin at 0; -(-a // b) is ⌈a / b⌉.
+        _, place = _place_of(runs, start)
         tokens = np.arange(place, place + context)
-        begins = np.maximum(0, -(-(tokens - context + 1) // stride)) * stride
-        behind = 0 if opens else int(np.count_nonzero(begins < place))
-        found.append(min(behind, last - first, int(runs.starts[run + 1]) - first))
-    return np.array(found, np.int64)
+        window_numbers = np.maximum(0, -(-(tokens - context + 1) // stride))
+
+        # Windows that begin before the range hold forgotten rows.
+        behind = int(np.count_nonzero(window_numbers * stride < place))
+        run_stop = int(runs.starts[run + 1])
+        counts.append(min(behind, stop - start, run_stop - start))
+    return np.array(counts, np.int64)
+
+
+def _place_of(runs: Runs, row: int) -> tuple[int, int]:
+    """Source of a row, and its place in the source."""
+    sources, places = runs.places_of(np.array([row]))
+    return int(sources[0]), int(places[0])
 
 
 def _as_many(names: Sequence[NamedRun], documents: int) -> list[NamedRun]:
@@ -230,12 +262,15 @@ def _as_many(names: Sequence[NamedRun], documents: int) -> list[NamedRun]:
 
 def _names_left(names: Sequence[NamedRun], stays: np.ndarray) -> Iterator[NamedRun]:
     """The names of the documents that stay; `stays`: bool [D]."""
-    kept = np.concatenate([[0], np.cumsum(stays)])
-    ends = list(accumulate((run.documents for run in names), initial=0))
-    for run, begin, end in zip(names, ends, ends[1:], strict=False):
-        left = int(kept[end] - kept[begin])
-        if left:
-            yield NamedRun(left, run.name)
+    # Number of documents that stay before each document, so that a difference counts a range.
+    staying_before = np.concatenate([[0], np.cumsum(stays)])
+    start = 0
+    for run in names:
+        stop = start + run.documents
+        documents = int(staying_before[stop] - staying_before[start])
+        if documents:
+            yield NamedRun(documents, run.name)
+        start = stop
 
 
 @dataclass(frozen=True)
@@ -311,9 +346,11 @@ class UnchangedKeys:
         """Whether each given row of the changed datastore has a new key, bool of the same shape."""
         starts = self.kept.new_starts
         range_ = np.searchsorted(starts, rows, side="right") - 1
-        return (range_ == len(self.reread)) | (
-            rows - starts[range_] < np.append(self.reread, 0)[range_]
-        )
+
+        # Rows behind the last range were added. For them, a range without reread rows is appended.
+        added = range_ == len(self.reread)
+        reread = np.append(self.reread, 0)[range_]
+        return added | (rows - starts[range_] < reread)
 
     def shards_of_new(self, rows: int, rows_per_shard: int) -> list[int]:
         """Numbers of the shards that hold new keys, sorted, for a datastore with `rows` rows.
@@ -321,24 +358,22 @@ class UnchangedKeys:
         >>> UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2])).shards_of_new(9, 2)
         [1, 2, 3, 4]
         """
-        firsts = self.kept.new_starts
-        stops = np.append(firsts[:-1] + self.reread, rows)
-        pieces = zip(firsts.tolist(), stops.tolist(), strict=True)
-        return sorted(
-            {
-                n
-                for a, b in pieces
-                if a < b
-                for n in range(a // rows_per_shard, -(-b // rows_per_shard))
-            }
-        )
+        # New keys are at the start of each range that stays, and in the added rows at the end.
+        starts = self.kept.new_starts
+        stops = np.append(starts[:-1] + self.reread, rows)
+
+        shards: set[int] = set()
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            if start < stop:
+                last = (stop - 1) // rows_per_shard
+                shards.update(range(start // rows_per_shard, last + 1))
+        return sorted(shards)
 
     @cached_property
     def _unchanged(self) -> KeptRows:
         """The old rows that stay with their keys; a range may be empty."""
-        return KeptRows(
-            np.stack([self.kept.ranges[:, 0] + self.reread, self.kept.ranges[:, 1]], axis=1)
-        )
+        starts, stops = self.kept.ranges.T
+        return KeptRows(np.stack([starts + self.reread, stops], axis=1))
 
 
 def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
@@ -352,11 +387,11 @@ def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
     reread = np.zeros(len(kept.ranges), np.int64)
     if datastore.metrics["encoded_again"]:
         reread = seen_behind(before.runs, kept, UpdateConfig(**datastore.config).windows)
+
     metrics = datastore.metrics
-    if (kept.rows + metrics["added"], int(reread.sum())) != (
-        metrics["rows"],
-        metrics["encoded_again"],
-    ):
+    same_rows = kept.rows + metrics["added"] == metrics["rows"]
+    same_reread = int(reread.sum()) == metrics["encoded_again"]
+    if not (same_rows and same_reread):
         raise ArtifactError(
             f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
         )
