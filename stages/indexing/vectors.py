@@ -43,7 +43,7 @@ from stages.search.merging import SCRATCH_FILE
 from stages.search.open import open_searcher, read_index
 from stages.search.quality import measure
 from stages.search.searcher import Searcher
-from stages.updating.change import UnchangedKeys, unchanged_keys
+from stages.updating.unchanged_keys import UnchangedKeys, unchanged_keys
 
 INDEX_FILE = "index.faiss"
 TRAINED = Path("scratch/trained.faiss")
