@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from stages.artifacts.kinds import KINDS, USED_UP
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, UncheckedArtifact
-from stages.artifacts.references import REMOVE, advised
+from stages.artifacts.manifest import InputRecord, Manifest, UncheckedArtifact
+from stages.artifacts.references import MANIFEST, REMOVE, advised
 from stages.errors import ArtifactError, UsageError, content_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from stages.artifacts.draft import PROGRESS, SCRATCH, Draft, finished_manifest, 
 from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import KINDS, USED_UP
 from stages.artifacts.lock import ATTEMPT, held
-from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest, wrong_manifest
-from stages.artifacts.references import REMOVE, WORK, advised, is_id, split_reference
+from stages.artifacts.manifest import Manifest, parse_manifest, wrong_manifest
+from stages.artifacts.references import MANIFEST, REMOVE, WORK, advised, is_id, split_reference
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter

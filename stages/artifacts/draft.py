@@ -22,9 +22,9 @@ from stages.artifacts.durable import (
     write_atomically,
 )
 from stages.artifacts.lock import Attempt
-from stages.artifacts.manifest import MANIFEST, Manifest
+from stages.artifacts.manifest import Manifest
 from stages.artifacts.output import Background, ProgressLog, ShardOutput, Written, settled
-from stages.artifacts.references import WORK
+from stages.artifacts.references import MANIFEST, WORK
 from stages.errors import ArtifactError, DataError, ResourceError
 
 if TYPE_CHECKING:

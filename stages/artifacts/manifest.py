@@ -13,12 +13,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stages.artifacts.checksums import FileEntry, canonical_json, manifest_checksum, manifest_digest
 from stages.artifacts.kinds import KINDS, STAGES
-from stages.artifacts.references import is_id, stays_inside
+from stages.artifacts.references import MANIFEST, is_id, stays_inside
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError, shortened
 from stages.registry import OUTSIDE, UnknownPart, missing_modules
-
-MANIFEST = "manifest.json"
 
 
 class InputRecord(BaseModel):

@@ -8,12 +8,14 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
-from os.path import commonpath, dirname, join, realpath
+from os.path import commonpath, dirname, isfile, join, realpath
 from pathlib import Path
 
 from stages.artifacts.kinds import KINDS
 from stages.errors import ArtifactError, UsageError
 
+MANIFEST = "manifest.json"
+"""Name of the file that makes a folder an artifact."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -77,12 +79,17 @@ def references(root: Path) -> list[str]:
     """`kind/id` of every folder at the place of a finished artifact, readable or not.
 
     A kind that is not known here may be that of a stage from outside the package: what it was made
-    from must not be mistaken for garbage.
+    from must not be mistaken for garbage. There a manifest tells artifacts from other folders, as
+    of the texts that `memlm try` draws.
     """
     # No module from outside is imported for this: a shell asks for it when Tab is pressed.
-    kinds = dict.fromkeys([*KINDS.imported(), *sorted(_entries(root))])
+    known = KINDS.imported()
+    kinds = dict.fromkeys([*known, *sorted(_entries(root))])
     return [
-        f"{kind}/{name}" for kind in kinds for name in sorted(_entries(root / kind)) if is_id(name)
+        f"{kind}/{name}"
+        for kind in kinds
+        for name in sorted(_entries(root / kind))
+        if is_id(name) and (kind in known or isfile(root / kind / name / MANIFEST))
     ]
 
 

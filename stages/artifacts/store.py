@@ -10,8 +10,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
 from stages.artifacts.durable import delete, fsync, place_of, remove_folder, write_inside
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.manifest import MANIFEST, Manifest, wrong_manifest
+from stages.artifacts.manifest import Manifest, wrong_manifest
 from stages.artifacts.references import (
+    MANIFEST,
     check_name,
     is_id,
     log_folder,

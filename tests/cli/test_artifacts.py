@@ -78,6 +78,19 @@ def test_list_and_verify_tell_another_format_from_damage(
     assert "damaged" not in ended.err
 
 
+def test_texts_that_a_trial_keeps_are_no_artifacts(
+    memlm: Memlm, store: Store, made: Lineage, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere.txt"
+    elsewhere.write_text("Nobody ever read of these quinces and their zealous keeper.\n")
+    (store.root / "trials" / "0123456789ab").mkdir(parents=True)
+    listed = memlm("artifacts", "list")
+    assert (listed.code, listed.err) == (0, "")
+    assert memlm("artifacts", "verify").code == 0
+    assert memlm("artifacts", "holds", "--text", elsewhere).code == 0
+    assert memlm("artifacts", "gc", "--unnamed", "--dry-run").code == 0
+
+
 def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     manifest = json.loads(memlm("artifacts", "show", "tokens/small").out)
     assert f"{manifest['kind']}/{manifest['id']}" == made.tokens

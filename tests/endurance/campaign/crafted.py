@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.checksums import manifest_checksum, manifest_digest
-from stages.artifacts.manifest import MANIFEST
+from stages.artifacts.references import MANIFEST
 from tests.endurance.campaign.case import Case, Verdict, failed, judge
 from tests.endurance.campaign.mutate import damaged_bytes, damaged_json, damaged_json_text
 

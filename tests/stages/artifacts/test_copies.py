@@ -17,7 +17,7 @@ from stages.artifacts.bucket import Bucket
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
-from stages.artifacts.manifest import MANIFEST
+from stages.artifacts.references import MANIFEST
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
