@@ -12,7 +12,8 @@ from stages.errors import DataError, UsageError, did_you_mean
 from stages.examples import STREAMS
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
-from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
+from stages.methods import METHODS
+from stages.methods.config import TRAIN, Batches, MethodSettings
 from stages.metrics import MOST_PASSES
 from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import remembering_layers
@@ -76,7 +77,9 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
             )
         _require_factors(config, model, inputs)
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
-        able = methods_for("neighbors")
+        # Other methods take neighbours as labels, and put none into hidden states.
+        gated = (name for name in METHODS.names() if METHODS.settings(name)().neighbors_read)
+        able = " or ".join(gated)
         raise UsageError(
             f"model.gate: method {config.method!r} reads no neighbours; use --method {able}."
         )

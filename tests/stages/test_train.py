@@ -612,7 +612,7 @@ class TestNeighbors:
 
     def test_a_gate_without_neighbours_is_refused(self, store, tokens):
         with pytest.raises(
-            UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm"
+            UsageError, match=r"model\.gate: method 'lm' reads no neighbours; use --method spalm\."
         ):
             train(store, tokens, model=SMALL["model"] | {"gate": "vector"})
         with pytest.raises(UsageError, match=r"model\.gate: method 'lm' reads no neighbours"):

@@ -65,7 +65,7 @@ def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
                 ran.append(step)
                 reporter.progress(step, int(self.config.steps), "steps")
 
-    monkeypatch.setattr("stages.training.loop.Trainer", Timed)
+    monkeypatch.setattr("stages.training.speed.Trainer", Timed)
     monkeypatch.setattr("stages.training.speed.time", SimpleNamespace(monotonic=lambda: clock.now))
     config = TrainConfig.model_validate({**load_preset("tiny"), "batch_tokens": 1024})
     assert training_speed(config, 64, "cpu", least) == pytest.approx(1024 / expected)
