@@ -1,13 +1,11 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
-from stages.training import training_data as module
-from stages.training.training_data import mapped
+from stages.training.training_data import mapped as mapped_rows
 
-
-@pytest.fixture(autouse=True)
-def few_rows(monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 3)
+mapped = partial(mapped_rows, rows_at_once=3)
 
 
 def test_is_written_in_blocks_of_rows_and_read_back(tmp_path):
