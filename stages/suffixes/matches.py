@@ -30,9 +30,9 @@ class SuffixRange(NamedTuple):
         """Length of the longest match of each context in symbols, uint8 [n]."""
         return np.maximum(self.before, self.after)
 
-    def taken(self, part: np.ndarray) -> "SuffixRange":
-        """The entries at the indices `part`."""
-        return SuffixRange(self.place[part], self.before[part], self.after[part])
+    def select(self, rows: np.ndarray) -> "SuffixRange":
+        """The entries at the indices `rows`."""
+        return SuffixRange(self.place[rows], self.before[rows], self.after[rows])
 
 
 class LongestMatches(NamedTuple):
@@ -67,7 +67,7 @@ class SortedContexts:
         """Sort all contexts of a text at once."""
         return cls(text, *sort_contexts(text, np.arange(len(text))))
 
-    def locate(self, asked: Text, places: np.ndarray) -> SuffixRange:
+    def locate(self, queries: Text, places: np.ndarray) -> SuffixRange:
         """Find the places of contexts in this order by binary search; both texts have one
         vocabulary; places int64 [n].
 
@@ -83,24 +83,27 @@ class SortedContexts:
             np.zeros(n, np.int64),
             np.zeros(n, np.int64),
         )
-        by = np.argsort(
-            asked.words(places, 0), kind="stable"
-        )  # similar queries in a row read the same memory
-        asking = by
-        while len(asking):
-            asking = asking[state.low[asking] < state.high[asking]]
-            middle = (state.low[asking] + state.high[asking]) // 2
-            depth = np.minimum(state.before[asking], state.after[asking])
-            smaller, shared = self._compare(
-                asked, places[asking], self.order[middle].astype(np.int64), depth
-            )
-            up, down = asking[smaller], asking[~smaller]
-            state.low[up], state.before[up] = middle[smaller] + 1, shared[smaller]
-            state.high[down], state.after[down] = middle[~smaller], shared[~smaller]
+        # Similar queries in a row read the same memory.
+        rows = np.argsort(queries.words(places, 0), kind="stable")
+        while len(rows):
+            # Queries whose interval is empty have found their place.
+            rows = rows[state.low[rows] < state.high[rows]]
+            middle = (state.low[rows] + state.high[rows]) // 2
+            depth = np.minimum(state.before[rows], state.after[rows])
+            middle_places = self.order[middle].astype(np.int64)
+            smaller, shared = self._compare(queries, places[rows], middle_places, depth)
+
+            # A smaller context in the middle leaves the upper half, another one the lower half.
+            upper = rows[smaller]
+            state.low[upper] = middle[smaller] + 1
+            state.before[upper] = shared[smaller]
+            lower = rows[~smaller]
+            state.high[lower] = middle[~smaller]
+            state.after[lower] = shared[~smaller]
         return SuffixRange(state.low, state.before.astype(np.uint8), state.after.astype(np.uint8))
 
     def _compare(
-        self, asked: Text, places: np.ndarray, others: np.ndarray, depth: np.ndarray
+        self, queries: Text, places: np.ndarray, others: np.ndarray, depth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Whether contexts of this text are smaller than the queries, and the number of symbols
         that they share.
@@ -109,22 +112,26 @@ class SortedContexts:
             others: places in this text, [n].
             depth: number of symbols known to be shared, [n]; changed in place.
         """
-        smaller, open_ = np.zeros(len(places), bool), np.arange(len(places))
-        while len(open_):
-            mine, theirs = (
-                text.words(some[open_], depth[open_])
-                for text, some in ((asked, places), (self.text, others))
-            )
-            equal = self.text.equal_symbols(mine, theirs)
-            smaller[open_] = theirs < mine
-            whole = equal == self.text.per_word
-            depth[open_] += equal
-            open_ = open_[whole]
-            ended = asked.known[places[open_]] < depth[open_]
-            done = open_[ended]
-            depth[done] = asked.known[places[done]].astype(np.int64) + 1
-            smaller[done] = others[done] < places[done] if asked is self.text else False
-            open_ = open_[~ended]
+        smaller = np.zeros(len(places), bool)
+        rows = np.arange(len(places))
+        while len(rows):
+            # Compare the next word of each pair of contexts.
+            query_words = queries.words(places[rows], depth[rows])
+            words = self.text.words(others[rows], depth[rows])
+            equal = self.text.equal_symbols(query_words, words)
+            smaller[rows] = words < query_words
+            depth[rows] += equal
+
+            # A pair that differs is decided.
+            rows = rows[equal == self.text.per_word]
+
+            # A context of t tokens has t + 1 symbols with its border; a pair equal beyond them is
+            # equal as a whole. Then the places decide, if both are of one text.
+            ended = queries.known[places[rows]] < depth[rows]
+            whole = rows[ended]
+            depth[whole] = queries.known[places[whole]].astype(np.int64) + 1
+            smaller[whole] = others[whole] < places[whole] if queries is self.text else False
+            rows = rows[~ended]
         return smaller, np.minimum(depth, LONGEST)
 
     def best(
@@ -145,26 +152,36 @@ class SortedContexts:
         In "1 2 3 1 2 4" two tokens follow "1 2"; the first also shares the border before it:
 
         >>> text = Text.of(np.array([1, 2, 3, 1, 2, 4]), np.array([0, 6]), vocabulary=5)
-        >>> asked, contexts = Text.of(np.array([1, 2, 0]), np.array([0, 3]), vocabulary=5), SortedContexts.of(text)
-        >>> found = contexts.best(contexts.locate(asked, np.array([2])), k=2)
-        >>> text.ids[found.places].tolist(), found.shared.tolist()
+        >>> contexts = SortedContexts.of(text)
+        >>> queries = Text.of(np.array([1, 2, 0]), np.array([0, 3]), vocabulary=5)
+        >>> matches = contexts.best(contexts.locate(queries, np.array([2])), k=2)
+        >>> text.ids[matches.places].tolist(), matches.shared.tolist()
         ([[3, 4]], [[3, 2]])
         """
         n = len(located.place)
-        found = LongestMatches(np.full((n, k), -1), np.zeros((n, k), np.uint8))
-        open_, width = np.arange(n if len(self.order) else 0), k
-        while len(open_):
-            # double the width only for queries whose best matches may be farther away
-            again = [np.zeros(0, np.int64)]
+        matches = LongestMatches(np.full((n, k), -1), np.zeros((n, k), np.uint8))
+        rows = np.arange(n if len(self.order) else 0)
+        width = k
+        while len(rows):
+            incomplete = [np.zeros(0, np.int64)]
             step = max(1, NUMBERS_AT_ONCE // width)
-            for begin in range(0, len(open_), step):
-                part = open_[begin : begin + step]
-                limits = [None if one is None else one[part] for one in (within, without)]
-                some, complete = self._nearby(located.taken(part), k, width, *limits)
-                found.places[part], found.shared[part] = some
-                again.append(part[~complete])
-            open_, width = np.concatenate(again), 2 * width
-        return found
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                nearby, complete = self._nearby(
+                    located.select(part),
+                    k,
+                    width,
+                    None if within is None else within[part],
+                    None if without is None else without[part],
+                )
+                matches.places[part] = nearby.places
+                matches.shared[part] = nearby.shared
+                incomplete.append(part[~complete])
+
+            # Double the width only for queries whose best matches may be farther away.
+            rows = np.concatenate(incomplete)
+            width = 2 * width
+        return matches
 
     def _nearby(
         self,
@@ -177,22 +194,31 @@ class SortedContexts:
         """The k best of `width` contexts on each side, and bool [n]: True if no context farther
         away can be better.
         """
-        sides = [
-            self._side(at.place - 1, at.before, width, -1),
-            self._side(at.place, at.after, width, 1),
-        ]
-        places, shared = (np.concatenate(both, axis=1) for both in zip(*sides, strict=True))
-        ends = np.maximum(*(side[1][:, -1] for side in sides))
-        for limits, inside in ((within, True), (without, False)):
-            if limits is not None:
-                held = (places >= limits[:, :1]) & (places < limits[:, 1:])
-                shared[held != inside] = 0
-        by = np.argsort(-places, axis=1, kind="stable")
-        falling = 255 - np.take_along_axis(shared, by, 1)  # 8 bits, so NumPy uses radix sort
-        by = np.take_along_axis(by, np.argsort(falling, axis=1, kind="stable")[:, :k], 1)
-        best = LongestMatches(np.take_along_axis(places, by, 1), np.take_along_axis(shared, by, 1))
+        places_before, shared_before = self._side(at.place - 1, at.before, width, -1)
+        places_after, shared_after = self._side(at.place, at.after, width, 1)
+        places = np.concatenate([places_before, places_after], axis=1)
+        shared = np.concatenate([shared_before, shared_after], axis=1)
+        # Symbols shared fall on each side. So none farther away shares more than the last one.
+        most_beyond = np.maximum(shared_before[:, -1], shared_after[:, -1])
+
+        if within is not None:
+            shared[~_inside(places, within)] = 0
+        if without is not None:
+            shared[_inside(places, without)] = 0
+
+        # Sort by symbols shared, then by later place: the first sort orders ties of the second.
+        by_place = np.argsort(-places, axis=1, kind="stable")
+        # Small keys mean many symbols. They have 8 bits, so NumPy uses radix sort.
+        keys = 255 - np.take_along_axis(shared, by_place, 1)
+        by_shared = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        columns = np.take_along_axis(by_place, by_shared, 1)
+
+        best = LongestMatches(
+            np.take_along_axis(places, columns, 1), np.take_along_axis(shared, columns, 1)
+        )
         best.places[best.shared == 0] = -1
-        return best, (ends == 0) | (best.shared[:, -1] >= ends)
+        complete = (most_beyond == 0) | (best.shared[:, -1] >= most_beyond)
+        return best, complete
 
     def _side(
         self, first: np.ndarray, shared: np.ndarray, width: int, step: int
@@ -200,13 +226,21 @@ class SortedContexts:
         """`width` contexts from `first` on: places int64, and symbols shared with the query uint8,
         both [n, width].
         """
-        at = first[:, None] + step * np.arange(width)
-        outside = (at < 0) | (at >= len(self.order))
-        at[outside] = 0
-        # two contexts share the minimum of the symbols that neighbours between them share
-        links = self.shared[
-            np.where(outside[:, 1:], 0, at[:, : width - 1] if step < 0 else at[:, 1:])
-        ]
+        index = first[:, None] + step * np.arange(width)
+        outside = (index < 0) | (index >= len(self.order))
+        index[outside] = 0
+
+        # `shared[i]` links context i with the one before it: a step down to i crosses link i + 1, a
+        # step up to i crosses link i.
+        crossed = index[:, : width - 1] if step < 0 else index[:, 1:]
+        links = self.shared[np.where(outside[:, 1:], 0, crossed)]
+
+        # Two contexts share the minimum of the symbols that neighbours between them share.
         running = np.minimum.accumulate(np.concatenate((shared[:, None], links), axis=1), axis=1)
         running[outside] = 0
-        return self.order[at].astype(np.int64), running
+        return self.order[index].astype(np.int64), running
+
+
+def _inside(places: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Whether places [n, m] lie in the range [start, stop) of their row; limits [n, 2]."""
+    return (places >= limits[:, :1]) & (places < limits[:, 1:])

@@ -48,17 +48,15 @@ class SortedParts:
     @cached_property
     def kept(self) -> SortedContexts:
         """The order of the contexts of kept documents."""
-        rows, dtypes = (
-            len(self.text) - len(self.plan.sorted),
-            (self.plan.order.dtype, np.dtype(np.uint8)),
-        )
+        rows = len(self.text) - len(self.plan.sorted)
+        order_dtype = self.plan.order.dtype
         if not rows:
-            return SortedContexts(self.text, *(np.zeros(0, dtype) for dtype in dtypes))
-        maps = (
-            np.memmap(self.folder / path, dtype, "r", shape=(rows,))
-            for path, dtype in zip(KEPT, dtypes, strict=True)
-        )
-        return SortedContexts(self.text, *map(np.asarray, maps))
+            # An empty file cannot be mapped.
+            return SortedContexts(self.text, np.zeros(0, order_dtype), np.zeros(0, np.uint8))
+        order_path, shared_path = (self.folder / path for path in KEPT)
+        order = np.memmap(order_path, order_dtype, "r", shape=(rows,))
+        shared = np.memmap(shared_path, np.uint8, "r", shape=(rows,))
+        return SortedContexts(self.text, np.asarray(order), np.asarray(shared))
 
     @cached_property
     def cut(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -84,9 +82,11 @@ def staying_documents(job: ShardJob[IndexConfig]) -> tuple[KeptDocuments | None,
     rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
     if PREVIOUS not in job.inputs:
         return None, DocumentRanges(np.array([0]), np.array([rows]))
-    before, now = ((opened(text.ids), np.asarray(text.doc_offsets[:])) for text in _both(job))
-    stay = match_documents(before, now)
-    return stay, new_ranges(now[1], stay.now)
+    old, new = _both(job)
+    old_offsets = np.asarray(old.doc_offsets[:])
+    new_offsets = np.asarray(new.doc_offsets[:])
+    stay = match_documents((opened(old.ids), old_offsets), (opened(new.ids), new_offsets))
+    return stay, new_ranges(new_offsets, stay.now)
 
 
 def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
@@ -105,8 +105,8 @@ def _keep(
     assert parts.plan.stay is not None
     group = job.inputs[PREVIOUS].zarr(GROUP)
     blocks = (
-        (np.asarray(group["order"][some]), np.asarray(group["shared"][some]))
-        for some in slices(group["order"].shape[0], AT_ONCE)
+        (np.asarray(group["order"][rows]), np.asarray(group["shared"][rows]))
+        for rows in slices(group["order"].shape[0], AT_ONCE)
     )
     offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
     with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
@@ -120,33 +120,40 @@ def _cut(
 ) -> None:
     plan = parts.plan
     bounds = borders(parts.text, plan.sorted, len(plan.parts(SORT)))
-    places, counts = group_by_shard(
-        bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop))
-    )
+    contexts = np.arange(part.contexts.start, part.contexts.stop)
+    places, counts = group_by_shard(bounds, plan.sorted.places(contexts))
     save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
+
+
+def _places_to_sort(parts: SortedParts, part: ContextPart) -> np.ndarray:
+    """Places of the new contexts in a sorted shard, int64."""
+    if parts.cut:
+        return places_of_shard(parts.cut, part.number)
+    # All new contexts are one shard, which needs no cut.
+    new = parts.plan.sorted
+    return new.places(np.arange(len(new)))
 
 
 def _sort(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
-    plan, place = parts.plan, parts.plan.order.dtype
-    places = (
-        places_of_shard(parts.cut, part.number)
-        if parts.cut
-        else plan.sorted.places(np.arange(len(plan.sorted)))
-    )
-    found = rank_contexts(parts.text, sort_contexts(parts.text, places), parts.kept)
-    narrow = found._replace(places=found.places.astype(place), rank=found.rank.astype(place))
+    plan = parts.plan
+    contexts = sort_contexts(parts.text, _places_to_sort(parts, part))
+    ranked = rank_contexts(parts.text, contexts, parts.kept)
+
+    # Places and ranks fit the type of the order, which is narrower than int64 for most texts.
+    dtype = plan.order.dtype
+    narrow = ranked._replace(places=ranked.places.astype(dtype), rank=ranked.rank.astype(dtype))
     save_arrays(output.add(_file(part)), *narrow)
 
 
 def _write(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
-    plan, rows = parts.plan, parts.plan.order.rows(part.number)
-    order, shared = merge_orders(
-        parts.text, rows.start, rows.stop, parts.new, Order(parts.kept.order, parts.kept.shared)
-    )
+    plan = parts.plan
+    rows = plan.order.rows(part.number)
+    kept = Order(parts.kept.order, parts.kept.shared)
+    order, shared = merge_orders(parts.text, rows.start, rows.stop, parts.new, kept)
     output.write(plan.order, part.number, order.astype(plan.order.dtype))
     output.write(plan.shared, part.number, shared)
 
@@ -156,13 +163,13 @@ PHASES = {KEEP: _keep, CUT: _cut, SORT: _sort, WRITE: _write}
 
 def text_of(tokens: Artifact, split: str) -> Text:
     """The text of a split, with its document borders; large arrays are memory-mapped."""
-    held = open_split(tokens.zarr("tokens.zarr"), split)
-    return Text.of(
-        held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"])
-    )
+    tokens_of_split = open_split(tokens.zarr("tokens.zarr"), split)
+    offsets = np.asarray(tokens_of_split.doc_offsets[:])
+    return Text.of(tokens_of_split.ids, offsets, int(tokens.metrics["vocabulary_size"]))
 
 
 def open_contexts(index: Artifact) -> SortedContexts:
     """Open the sorted contexts of an index; large arrays are memory-mapped."""
-    group, text = index.zarr(GROUP), text_of(index.input(TEXT), str(index.config["split"]))
+    group = index.zarr(GROUP)
+    text = text_of(index.input(TEXT), str(index.config["split"]))
     return SortedContexts(text, opened(group["order"]), opened(group["shared"]))

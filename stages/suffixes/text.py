@@ -41,19 +41,19 @@ class Text:
             offsets: int64 [D + 1], the start of each document; the last is N.
         """
 
-        def known() -> Iterator[np.ndarray]:
+        def context_lengths() -> Iterator[np.ndarray]:
             for places in ranges(len(ids)):
-                begins = offsets[np.searchsorted(offsets, places, side="right") - 1]
-                yield np.minimum(places - begins, LONGEST).astype(np.uint8)
+                starts = offsets[np.searchsorted(offsets, places, side="right") - 1]
+                yield np.minimum(places - starts, LONGEST).astype(np.uint8)
 
-        return cls(opened(ids), collected(known(), len(ids), np.dtype(np.uint8)), vocabulary)
+        known = collected(context_lengths(), len(ids), np.dtype(np.uint8))
+        return cls(opened(ids), known, vocabulary)
 
     @classmethod
     def beginning(cls, ids: np.ndarray, begins: np.ndarray, vocabulary: int) -> "Text":
         """A text from its tokens and the start of each token's document, `begins` int64 [N]."""
-        return cls(
-            ids, np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8), vocabulary
-        )
+        known = np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8)
+        return cls(ids, known, vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,23 +76,28 @@ class Text:
         >>> [hex(word) for word in text.words(np.array([0, 2]), 0) >> np.uint64(48)]
         ['0x1000', '0x6510']
         """
-        known, bits = self.known[places], np.uint64(self.bits)
-        word = np.zeros(len(places), np.uint64)
+        known = self.known[places]
+        bits = np.uint64(self.bits)
+        words = np.zeros(len(places), np.uint64)
         for offset in range(self.per_word):
             back = depth + offset
-            symbol = self.ids[np.maximum(places - 1 - back, 0)].astype(np.uint64) + np.uint64(2)
-            word = (word << bits) | np.where(
-                back < known, symbol, (back == known).astype(np.uint64)
-            )
-        return word
+            tokens = self.ids[np.maximum(places - 1 - back, 0)]
+            symbols = tokens.astype(np.uint64) + np.uint64(2)
+
+            # Behind the tokens of the document there is the border, 1, and then nothing, 0.
+            border = (back == known).astype(np.uint64)
+            words = (words << bits) | np.where(back < known, symbols, border)
+        return words
 
     def equal_symbols(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Number of leading symbols that are equal in two words, int64 [n]."""
-        differing = first ^ second
-        shifts = (
-            np.uint64(self.bits * (self.per_word - count)) for count in range(1, self.per_word + 1)
-        )
-        return sum(((differing >> shift) == 0 for shift in shifts), np.zeros(len(first), np.int64))
+        difference = first ^ second
+        equal = np.zeros(len(first), np.int64)
+        for count in range(1, self.per_word + 1):
+            # The leading `count` symbols are equal if nothing is left without those behind them.
+            bits_behind = np.uint64(self.bits * (self.per_word - count))
+            equal += (difference >> bits_behind) == 0
+        return equal
 
 
 def ranges(stop: int) -> Iterator[np.ndarray]:
@@ -151,28 +156,42 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
     >>> sort_contexts(Text.of(np.array([1, 0, 1, 0]), np.array([0, 4]), vocabulary=2), np.arange(4))
     Order(places=array([0, 2, 1, 3]), shared=array([0, 0, 0, 1], dtype=uint8))
     """
-    places, shared = places.copy(), np.zeros(len(places), np.uint8)
-    open_, group, depth = np.arange(len(places)), np.zeros(len(places), np.int64), 0
-    while len(open_):
-        words = text.words(places[open_], depth)
-        # places rise at first, and stable sorts keep their order, so equal contexts end up sorted
-        # by place
-        by = np.argsort(words, kind="stable") if depth == 0 else np.lexsort((words, group))
-        places[open_], words = places[open_[by]], words[by]
-        beside = (
-            np.flatnonzero(group[1:] == group[:-1]) + 1
-        )  # contexts that follow another of their group
-        equal = text.equal_symbols(words[beside - 1], words[beside])
+    # `rows` are the ranks that ties leave open, and `groups` numbers the contexts that are equal so
+    # far. All contexts are one group at first.
+    places = places.copy()
+    shared = np.zeros(len(places), np.uint8)
+    rows = np.arange(len(places))
+    groups = np.zeros(len(places), np.int64)
+    depth = 0
+    while len(rows):
+        # Places rise at first, and stable sorts keep their order, so equal contexts end up sorted
+        # by place.
+        words = text.words(places[rows], depth)
+        order = np.argsort(words, kind="stable") if depth == 0 else np.lexsort((words, groups))
+        places[rows] = places[rows[order]]
+        words = words[order]
         depth += text.per_word
-        ties = beside[equal == text.per_word]
-        known = text.known[places[open_[ties]]].astype(np.int64)
+
+        # Compare each context with the one before it in its group.
+        followers = np.flatnonzero(groups[1:] == groups[:-1]) + 1
+        equal = text.equal_symbols(words[followers - 1], words[followers])
+        same_word = equal == text.per_word
+        ties = followers[same_word]
+        known = text.known[places[rows[ties]]].astype(np.int64)
         reached = depth - text.per_word + equal
-        reached[equal == text.per_word] = np.minimum(known + 1, depth)
-        shared[open_[beside]] = np.minimum(reached, LONGEST)
+        # The symbols of a context end with its border, so equal contexts share no more.
+        reached[same_word] = np.minimum(known + 1, depth)
+        shared[rows[followers]] = np.minimum(reached, LONGEST)
+
+        # Contexts that go on stay open, each with the one that it ties with.
         ties = ties[known >= depth]
-        still = np.zeros(len(open_), bool)
-        still[ties] = still[ties - 1] = True
-        first = still.copy()
-        first[ties] = False
-        open_, group = open_[still], np.cumsum(first)[still]
+        is_open = np.zeros(len(rows), bool)
+        is_open[ties] = True
+        is_open[ties - 1] = True
+
+        # A group begins with an open context that ties with none before it.
+        begins_group = is_open.copy()
+        begins_group[ties] = False
+        groups = np.cumsum(begins_group)[is_open]
+        rows = rows[is_open]
     return Order(places, shared)
