@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -57,8 +58,10 @@ def guarded(work: Callable[[], object], name: str, interruption: Interruption | 
         if interruption is not None:
             error = interruption.cause_of(error)
         if isinstance(error, KeyboardInterrupt | Terminated):
-            # Tasks of zarr that the signal cut short would be reported with tracebacks at exit.
+            # Tasks of zarr that the signal cut short would be reported at exit: with tracebacks
+            # where they had begun, as never awaited where they had not.
             logging.getLogger("asyncio").disabled = True
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         failure = failure_of(error)
         if failure.message:
             # A message may quote what was typed or read, which may be a whole file.

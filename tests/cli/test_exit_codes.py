@@ -1,6 +1,7 @@
 """Every exception has its exit code, and a sentence that says what to do."""
 
 import errno
+import warnings
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,18 @@ def test_a_huge_quoted_value_is_shortened(capsys: pytest.CaptureFixture[str]) ->
     assert message.startswith("memlm: answer xxx")
     assert message.endswith("is no number (line 3).\n")
     assert len(message) < 3000
+
+
+def test_tasks_that_a_signal_cut_short_are_not_reported() -> None:
+    async def task() -> None:
+        """A task of a library, which had not begun."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        never_awaited = task()
+        assert guarded(interrupted, "memlm") == 130
+        del never_awaited
+    assert shown == []
