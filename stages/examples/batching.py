@@ -49,12 +49,15 @@ def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
     >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
     [(0, 2), (2, 4), (4, 5)]
     """
-    first = longest = 0
-    for place, size in enumerate(sizes.tolist()):
+    first = 0
+    longest = 0
+    for example, size in enumerate(sizes.tolist()):
         longest = max(longest, size)
-        if place > first and (place + 1 - first) * longest > most:
-            yield first, place
-            first, longest = place, size
+        # All rows are padded to the longest one.
+        if example > first and (example + 1 - first) * longest > most:
+            yield first, example
+            first = example
+            longest = size
     if len(sizes):
         yield first, len(sizes)
 
@@ -67,9 +70,9 @@ def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
     >>> by_length(np.array([3, 1, 3]), np.array([2, 9, 1]), seed=0).tolist()
     [1, 2, 0]
     """
-    drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
+    tie_order = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
     # `lexsort` sorts by the last key first.
-    return np.lexsort((drawn, sizes, lengths))
+    return np.lexsort((tie_order, sizes, lengths))
 
 
 def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,8 +83,9 @@ def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np
     >>> rows.tolist(), mask.tolist()
     ([[5, 6], [7, 0]], [[True, True], [True, False]])
     """
-    lengths = np.array([len(one) for one in sequences])
-    return padded_rows(np.concatenate(sequences), np.cumsum(lengths) - lengths, lengths, filler)
+    lengths = np.array([len(sequence) for sequence in sequences])
+    starts = np.cumsum(lengths) - lengths
+    return padded_rows(np.concatenate(sequences), starts, lengths, filler)
 
 
 def padded_rows(
@@ -93,7 +97,9 @@ def padded_rows(
     Args:
         ids: an array, or an object with the same indexing.
     """
-    place = np.arange(lengths.max())
-    mask = place < lengths[:, None]
-    rows = np.where(mask, ids[np.where(mask, starts[:, None] + place, 0)], filler)
+    columns = np.arange(lengths.max())
+    mask = columns < lengths[:, None]
+    # Padding reads index 0, which exists, and is then overwritten.
+    index = np.where(mask, starts[:, None] + columns, 0)
+    rows = np.where(mask, ids[index], filler)
     return rows.astype(np.int64), mask

@@ -51,24 +51,29 @@ class Cutting(NamedTuple):
         # These load numpy, which `--help` does without.
         from stages.examples.windows import Window, document_windows, own_windows, windows
 
-        own = documents if self.by_document else None
+        fresh_starts = documents if self.by_document else None
         if self.way == "stream":
-            borders = [] if own is None else own[(own > start) & (own < stop)].tolist()
+            borders = []
+            if fresh_starts is not None:
+                borders = fresh_starts[(fresh_starts > start) & (fresh_starts < stop)].tolist()
+            # Empty documents have equal borders; a dictionary keeps one of them, in order.
             for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
                 for first in range(begin, end, batch_tokens):
                     yield [Window(first, min(first + batch_tokens, end), first)]
             return
+
         if self.way == "pooled":
-            wanted = own_windows(self.context, start, stop, own)
-        elif own is None:
-            wanted = windows(int(documents[-1]), self.context, self.stride, start, stop)
+            scoring = own_windows(self.context, start, stop, fresh_starts)
+        elif fresh_starts is None:
+            scoring = windows(int(documents[-1]), self.context, self.stride, start, stop)
         else:
-            wanted = document_windows(own, self.context, self.stride, start, stop)
+            scoring = document_windows(fresh_starts, self.context, self.stride, start, stop)
+
         size = max(1, batch_tokens // self.context)
-        for _, same in groupby(wanted, key=lambda w: w.stop - w.start):
-            alike = list(same)
-            for i in range(0, len(alike), size):
-                yield alike[i : i + size]
+        for _, equally_long in groupby(scoring, key=lambda window: window.stop - window.start):
+            group = list(equally_long)
+            for first in range(0, len(group), size):
+                yield group[first : first + size]
 
 
 class Lengths(NamedTuple):

@@ -44,12 +44,17 @@ def with_other_future(corpus: Corpus, split: str, place: int, stop: int, vocabul
     Args:
         vocabulary: number of types.
     """
-    arrays = {f"{split}/{name}": corpus.arrays[f"{split}/{name}"] for name in corpus.read}
-    ids = arrays[f"{split}/ids"]
-    if corpus.kind != STREAMS:
-        stop = int(ids.shape[0])
+    paths = [f"{split}/{name}" for name in corpus.read]
+    arrays = {path: corpus.arrays[path] for path in paths}
+    ids_path = f"{split}/ids"
+    ids = arrays[ids_path]
+
+    if corpus.kind == STREAMS:
+        # The document that is read at `stop` ends there.
+        offsets_path = f"{split}/doc_offsets"
+        offsets = np.asarray(arrays[offsets_path][:])
+        arrays[offsets_path] = np.append(offsets[offsets < stop], stop)
     else:
-        offsets = np.asarray(arrays[f"{split}/doc_offsets"][:])
-        arrays[f"{split}/doc_offsets"] = np.append(offsets[offsets < stop], stop)
-    arrays[f"{split}/ids"] = ChangedIds(ids, place, stop, vocabulary)
+        stop = int(ids.shape[0])
+    arrays[ids_path] = ChangedIds(ids, place, stop, vocabulary)
     return Corpus(arrays, corpus.eos, corpus.kind, corpus.names)

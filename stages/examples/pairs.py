@@ -64,9 +64,8 @@ class Pairs(Examples):
 
     def batch(self, which: np.ndarray) -> Batch:
         target = padded_rows(self.ids, self.documents[which], self.lengths[which], self.eos)
-        source = padded_rows(
-            self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos
-        )
+        source_lengths = np.diff(self.sources)[which]
+        source = padded_rows(self.source_ids, self.sources[which], source_lengths, self.eos)
         return self._batch(which, target, source)
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
@@ -76,15 +75,19 @@ class Pairs(Examples):
         first, last = self.documents_of(start, stop)
         tokens = ReadAhead(self.ids, int(self.documents[last]))
         source_tokens = ReadAhead(self.source_ids, int(self.sources[last]))
-        for begin, end in token_batches(self.sizes[first:last], batch_tokens):
-            which = np.arange(first + begin, first + end)
+        for batch_first, batch_last in token_batches(self.sizes[first:last], batch_tokens):
+            # Batches count sentences from `first`.
+            which = np.arange(first + batch_first, first + batch_last)
             target = self._stretch(tokens, self.documents, which)
             source = self._stretch(source_tokens, self.sources, which)
-            windows = self._windows(which)
-            a, b = max(start, windows[0].start), min(stop, windows[-1].stop)
             batch = self._batch(which, target, source)
-            batch.targets = torch.from_numpy(tokens(a, b))
-            yield Block(a, b, windows, batch, continues=False)
+
+            # Targets of a block are the scored tokens, in one row.
+            windows = self._windows(which)
+            scored_from = max(start, windows[0].start)
+            scored_to = min(stop, windows[-1].stop)
+            batch.targets = torch.from_numpy(tokens(scored_from, scored_to))
+            yield Block(scored_from, scored_to, windows, batch, continues=False)
 
     def windows(self, start: int, stop: int) -> list[Window]:
         return self._windows(np.arange(*self.documents_of(start, stop))) if start < stop else []
@@ -96,31 +99,30 @@ class Pairs(Examples):
 
     def source(self, number: int) -> np.ndarray:
         """Tokens of a source sentence, `<eos>` at its end, int64 [S]."""
-        return np.asarray(
-            self.source_ids[self.sources[number] : self.sources[number + 1]], np.int64
-        )
+        start, stop = self.sources[number : number + 2]
+        return np.asarray(self.source_ids[start:stop], np.int64)
 
     def _windows(self, which: np.ndarray) -> list[Window]:
-        bounds = zip(
-            self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True
-        )
-        return [Window(begin, end, begin) for begin, end in bounds]
+        starts = self.documents[which].tolist()
+        stops = self.documents[which + 1].tolist()
+        return [Window(start, stop, start) for start, stop in zip(starts, stops, strict=True)]
 
     def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> Padded:
         """Rows of sentences that are consecutive in storage."""
-        begin, end = offsets[which[0]], offsets[which[-1] + 1]
-        return padded_rows(
-            tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos
-        )
+        start = int(offsets[which[0]])
+        stop = int(offsets[which[-1] + 1])
+        lengths = np.diff(offsets)[which]
+        return padded_rows(tokens(start, stop), offsets[which] - start, lengths, self.eos)
 
     def _batch(self, which: np.ndarray, target: Padded, source: Padded) -> Batch:
-        targets, mask, *of_source = map(torch.from_numpy, (*target, *source))
+        targets, mask = map(torch.from_numpy, target)
+        source_tokens, source_mask = map(torch.from_numpy, source)
         begin = torch.full((len(which), 1), self.eos)
         return Batch(
             inputs=torch.cat((begin, targets[:, :-1]), 1),
             targets=targets,
             places=self.starts(which)[:, None] + np.arange(targets.shape[1]),
             mask=mask,
-            source=of_source[0],
-            source_mask=of_source[1],
+            source=source_tokens,
+            source_mask=source_mask,
         )

@@ -21,16 +21,18 @@ class ReadAhead:
     """
 
     def __init__(self, ids: Any, limit: int) -> None:
-        self._ids, self._limit = ids, limit
+        self._ids = ids
+        self._limit = limit
         self._first = 0
-        self._held = np.empty(0, np.int64)
+        self._tokens = np.empty(0, np.int64)
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         """x_start … x_{stop-1}."""
-        if start < self._first or stop > self._first + len(self._held):
+        if start < self._first or stop > self._first + len(self._tokens):
             ahead = max(stop, min(start + READ_AHEAD_IDS, self._limit))
-            self._first, self._held = start, np.asarray(self._ids[start:ahead]).astype(np.int64)
-        return self._held[start - self._first : stop - self._first]
+            self._first = start
+            self._tokens = np.asarray(self._ids[start:ahead]).astype(np.int64)
+        return self._tokens[start - self._first : stop - self._first]
 
 
 @dataclass(frozen=True)
@@ -76,27 +78,34 @@ class Streams(Examples):
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
         tokens = ReadAhead(self.ids, limit=stop)
-        begins = set(self.documents.tolist()) if self.cutting.by_document else set()
-        ends = self.documents if self.cutting.by_document else np.array([0, self._total])
-        for batch in self.cutting.batches(ends, start, stop, batch_tokens):
-            first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
-            places = np.stack([np.arange(w.start, w.stop) for w in batch])
+        by_document = self.cutting.by_document
+        fresh_starts = set(self.documents.tolist()) if by_document else set()
+        documents = self.documents if by_document else np.array([0, self._total])
+        for batch in self.cutting.batches(documents, start, stop, batch_tokens):
+            # The first and the last window may score tokens outside the range.
+            first = max(start, batch[0].scored_from)
+            last = min(stop, batch[-1].stop)
+            inputs = np.stack([self._inputs(tokens, window) for window in batch])
+            places = np.stack([np.arange(window.start, window.stop) for window in batch])
             read = Batch(
-                inputs=torch.from_numpy(np.stack([self._inputs(tokens, w) for w in batch])),
+                inputs=torch.from_numpy(inputs),
                 targets=torch.from_numpy(tokens(first, last)),
                 places=places,
                 document_offset=self._offset(places),
             )
-            # A pooled window has one row, for the token after it.
-            pools = self.cutting.way == "pooled"
-            rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if pools else batch
-            yield Block(first, last, rows, read, batch[0].start not in begins)
+
+            rows = batch
+            if self.cutting.way == "pooled":
+                # A pooled window has one row, for the token after it.
+                rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch]
+            yield Block(first, last, rows, read, batch[0].start not in fresh_starts)
 
     def windows(self, start: int, stop: int) -> list[Window]:
         """The windows that score tokens [start, stop), by context and stride; for a stream, its
         segments.
         """
-        context, stride = self.cutting.context, self.cutting.stride
+        context = self.cutting.context
+        stride = self.cutting.stride
         if self.cutting.by_document:
             return document_windows(self.documents, context, stride, start, stop)
         return windows(int(self.documents[-1]), context, stride, start, stop)
@@ -113,8 +122,6 @@ class Streams(Examples):
 
     def _offset(self, places: np.ndarray) -> Tensor | None:
         """Number of tokens of the same document before each place; None if layers do not need it."""
-        return (
-            torch.from_numpy(positions_back(self.documents, places))
-            if self.cutting.document_offsets
-            else None
-        )
+        if not self.cutting.document_offsets:
+            return None
+        return torch.from_numpy(positions_back(self.documents, places))

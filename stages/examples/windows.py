@@ -6,7 +6,8 @@ wS … wS+L-1 (the last is shorter); each token is scored once, in the first win
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,11 +56,21 @@ def windows(
         raise UsageError(f"Tokens {start} to {stop} are not inside a split of {total}.")
     if start == stop:
         return []
-    # A ceiling: window w reads inputs up to w·S + L - 1, and the first that reaches a token's own
-    # input scores it.
-    first, last = (max(0, -(-(token - context + 1) // stride)) for token in (start, stop - 1))
-    begins = [window * stride for window in range(first, last + 1)]
-    return [Window(b, min(b + context, total), b + context - stride if b else 0) for b in begins]
+
+    def scoring_window(token: int) -> int:
+        """Number of the window that scores a token: the first that reaches the token's own input.
+
+        Window w reads inputs up to w·S + L - 1. So w is the ceiling of (token - L + 1) / S.
+        """
+        return max(0, -(-(token - context + 1) // stride))
+
+    scoring = []
+    for number in range(scoring_window(start), scoring_window(stop - 1) + 1):
+        window_start = number * stride
+        # The first window scores all its tokens, each other one the last `stride`.
+        scored_from = window_start + context - stride if number else 0
+        scoring.append(Window(window_start, min(window_start + context, total), scored_from))
+    return scoring
 
 
 def document_windows(
@@ -77,17 +88,18 @@ def document_windows(
     >>> document_windows(np.array([0, 3, 5]), 2, 2, 0, 5)[1:]
     [Window(start=2, stop=3, scored_from=2), Window(start=3, stop=5, scored_from=3)]
     """
-    made = []
+    scoring = []
     first = int(np.searchsorted(offsets, start, side="right")) - 1
     last = int(np.searchsorted(offsets, stop, side="left"))
-    for begin, end in zip(
-        offsets[first:last].tolist(), offsets[first + 1 :].tolist(), strict=False
-    ):
-        inside = windows(
-            end - begin, context, stride, max(start, begin) - begin, min(stop, end) - begin
-        )
-        made += [Window(*(place + begin for place in astuple(w))) for w in inside]
-    return made
+    for begin, end in pairwise(offsets[first : last + 1].tolist()):
+        # Windows of a document count from its first token.
+        from_token = max(start, begin) - begin
+        to_token = min(stop, end) - begin
+        for window in windows(end - begin, context, stride, from_token, to_token):
+            scoring.append(
+                Window(window.start + begin, window.stop + begin, window.scored_from + begin)
+            )
+    return scoring
 
 
 def own_windows(
@@ -105,11 +117,13 @@ def own_windows(
     [Window(start=1, stop=4, scored_from=3), Window(start=2, stop=5, scored_from=4)]
     """
     tokens = np.arange(start, stop)
-    floor = 0 if offsets is None else offsets[np.searchsorted(offsets, tokens, side="right") - 1]
-    first = np.maximum(floor, tokens - context + 1)
+    document_starts: np.ndarray | int = 0
+    if offsets is not None:
+        document_starts = offsets[np.searchsorted(offsets, tokens, side="right") - 1]
+    starts = np.maximum(document_starts, tokens - context + 1)
     return [
-        Window(begin, token + 1, token)
-        for begin, token in zip(first.tolist(), tokens.tolist(), strict=True)
+        Window(first, token + 1, token)
+        for first, token in zip(starts.tolist(), tokens.tolist(), strict=True)
     ]
 
 
