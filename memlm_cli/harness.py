@@ -11,13 +11,21 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lm_eval.api.model import TemplateLM
-from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from memlm_cli.console import say
+from memlm_cli.packages import installation
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.inspection.settings import ReadSettings
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.api.registry import register_model
+except ModuleNotFoundError as error:
+    if __name__ != "__main__" or error.name != "lm_eval":
+        raise
+    say(f"memlm_cli.harness: lm_eval is not installed: {installation('lm_eval')}")
+    sys.exit(UsageError.exit_code)
 
 if TYPE_CHECKING:
     from stages.generation.continuations import ContinuationScorer

@@ -90,7 +90,8 @@ def _described_text(trial: Trial) -> Iterator[str]:
             f"that is what a model can be trained on with --minutes {number(trial.machine.minutes)} "
             "(more takes more)"
         )
-    unit = UNITS[documents.setting]
+    windows = ", or windows of them" if part is not None and part.window is not None else ""
+    unit = UNITS[documents.setting] + windows
     shares = f"the last {percent(budget.test)} are test, {percent(budget.valid)} before them valid"
     chosen = " (what there is time to score; --split for other shares)"
     yield f"documents are {unit} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"

@@ -22,8 +22,9 @@ def chat_ids(reader: MemoryReader, messages: Sequence[Message]) -> list[int]:
     if chat is None:
         model = reader.read["model"].reference
         raise UsageError(
-            f"{model} has no chat template: leave --chat out. Models that were imported before "
-            "templates were kept, and whose tokenizer has one, are to be imported again."
+            f"{model} has no chat template: give a prompt without --chat, or to /v1/completions. "
+            "Models that were imported before templates were kept, and whose tokenizer has one, "
+            "are to be imported again."
         )
     return reader.text.ids(chat_text(chat.template, chat.tokens, messages))
 

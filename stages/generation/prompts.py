@@ -33,6 +33,8 @@ def read_prompts(path: Path, is_chat: bool) -> list[PromptRecord]:
     """
     try:
         lines = path.read_text("utf-8").split("\n")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; expected a file with a prompt a line.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from stages.serving.bodies import Body, checked
 from stages.serving.refusal import invalid
@@ -45,7 +45,12 @@ class StreamOptions(Body):
 
 
 class MemoryOptions(Body):
-    """Which memory is read, and whether the answer says what it gave."""
+    """Which memory is read, and whether the answer says what it gave.
+
+    No other client sends these fields, so an unknown one is a slip.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     memory: str | None = None
     """Name of a memory; `none`: the model alone; None: as the model's name says."""

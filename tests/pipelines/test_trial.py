@@ -161,6 +161,7 @@ def test_the_plan_says_which_part_of_the_text_it_reads():
     assert read.startswith("62 of 751 ") and "at random" in read and "430.0 kB" in read
     assert "windows of at most 8.0 kB" in read
     assert "other windows" in shared and "--minutes 2" in why
+    assert plan.said[3].startswith("documents are files or records, or windows of them (")
     assert plan.page[:2] == [read, shared]
     whole = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), Part(9, 9)))
     assert "windows" not in " ".join(whole.said)

@@ -161,6 +161,11 @@ def test_lines_that_are_no_prompts_are_named(tmp_path: Path, content: bytes, mes
         read_prompts(file, False)
 
 
+def test_a_missing_file_of_prompts_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.jsonl does not exist"):
+        read_prompts(tmp_path / "nowhere.jsonl", False)
+
+
 def test_an_empty_stop_string_is_refused() -> None:
     with pytest.raises(ValueError, match="--stop is empty"):
         GenerationRequest(stop=("",))

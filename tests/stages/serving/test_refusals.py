@@ -36,6 +36,7 @@ def test_values_that_change_nothing_and_unknown_fields_pass(address: Address) ->
 
 
 WRONG: list[tuple[str, Any]] = [
+    ("memlm.atribution", {"atribution": 4}),
     ("temperature", -1),
     ("temperature", 3),
     ("temperature", "hot"),
