@@ -48,9 +48,9 @@ class Documents(Examples, HasTasks):
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
-        offsets, labels, tasks = (
-            np.asarray(split[name][:]) for name in ("doc_offsets", "labels", "tasks")
-        )
+        offsets = np.asarray(split["doc_offsets"][:])
+        labels = np.asarray(split["labels"][:])
+        tasks = np.asarray(split["tasks"][:])
         return cls(split["ids"], eos, cutting, offsets, labels, tasks, np.arange(len(labels)))
 
     def tasks(self) -> Sequence[Examples]:
@@ -76,12 +76,16 @@ class Documents(Examples, HasTasks):
         return self.offsets[self.chosen[which]]
 
     def batch(self, which: np.ndarray) -> LabelledBatch:
-        documents, lengths, starts = self.chosen[which], self.lengths[which], self.starts(which)
-        spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-        targets, mask = padded(
-            [np.asarray(self.ids[start:stop]) for start, stop in spans], self.eos
-        )
-        shifted = np.concatenate((np.full((len(which), 1), self.eos), targets[:, :-1]), 1)
+        documents = self.chosen[which]
+        starts = self.starts(which)
+        stops = starts + self.lengths[which]
+        spans = zip(starts.tolist(), stops.tolist(), strict=True)
+        texts = [np.asarray(self.ids[start:stop]) for start, stop in spans]
+        targets, mask = padded(texts, self.eos)
+
+        # Inputs are the targets one place earlier, after an `<eos>`.
+        first_inputs = np.full((len(which), 1), self.eos)
+        shifted = np.concatenate((first_inputs, targets[:, :-1]), 1)
         inputs = np.where(mask, shifted, self.eos)
         places = np.where(mask, starts[:, None] + np.arange(mask.shape[1]), 0)
         return LabelledBatch(
@@ -164,49 +168,63 @@ class Questions(Documents):
         )
 
     @cached_property
-    def _asked(self) -> np.ndarray:
+    def _text_starts(self) -> np.ndarray:
         """Inputs before the text of each document, int64 [D]."""
-        own = np.diff(self.question_offsets)
-        return 1 + np.where(own > 1, own, 0)  # a question of only `<eos>` counts as none
+        question_lengths = np.diff(self.question_offsets)
+        # A question of only `<eos>` counts as none.
+        return 1 + np.where(question_lengths > 1, question_lengths, 0)
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        whole = (self._asked + np.diff(self.offsets))[self.chosen]
+        whole = (self._text_starts + np.diff(self.offsets))[self.chosen]
         return np.minimum(whole, self.cutting.context)
 
     def batch(self, which: np.ndarray) -> QuestionBatch:
-        documents, begins = self.chosen[which], self._asked[self.chosen[which]]
+        documents = self.chosen[which]
+        text_starts = self._text_starts[documents]
         lengths = self.lengths[which]
-        rows, questions = list[np.ndarray](), list[Question]()
-        for document, begin in zip(documents.tolist(), begins.tolist(), strict=True):
+
+        questions = list[Question]()
+        inputs_of_rows = list[np.ndarray]()
+        targets_of_rows = list[np.ndarray]()
+        for document, length in zip(documents.tolist(), lengths.tolist(), strict=True):
             text = np.asarray(self.ids[self.offsets[document] : self.offsets[document + 1]])
-            question, answer = (
-                np.asarray(ids[offsets[document] : offsets[document + 1] - 1]).astype(np.int64)
-                for ids, offsets in (
-                    (self.question_ids, self.question_offsets),
-                    (self.answer_ids, self.answer_offsets),
-                )
-            )
+            question = _without_last(self.question_ids, self.question_offsets, document)
+            answer = _without_last(self.answer_ids, self.answer_offsets, document)
             questions.append(Question(text[text != self.eos].astype(np.int64), question, answer))
-            rows.append(
-                np.concatenate(([self.eos], question, [self.eos] * (begin > 1), text, [self.eos]))
-            )
-        inputs, mask = padded(
-            [row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos
-        )
-        targets, _ = padded(
-            [row[1 : n + 1] for row, n in zip(rows, lengths.tolist(), strict=True)], self.eos
-        )
-        place = np.arange(mask.shape[1])
-        labels = self.spans[documents] + begins[:, None] - [0, 1]
-        read = (self.spans[documents, 0] >= 0) & (labels[:, 1] < lengths)
+
+            row = self._row(document, text, question)
+            inputs_of_rows.append(row[:length])
+            targets_of_rows.append(row[1 : length + 1])
+        inputs, mask = padded(inputs_of_rows, self.eos)
+        targets, _ = padded(targets_of_rows, self.eos)
+
+        # Answers count from the text; labels count from the first input, and name the last token.
+        labels = self.spans[documents] + text_starts[:, None] - [0, 1]
+        has_span = self.spans[documents, 0] >= 0
+        is_read = has_span & (labels[:, 1] < lengths)
+        labels = np.where(is_read[:, None], labels, 0)
+
+        columns = np.arange(mask.shape[1])
+        answerable = mask & ((columns == 0) | (columns >= text_starts[:, None]))
         return QuestionBatch(
             inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),
             places=np.zeros_like(targets),
             mask=torch.from_numpy(mask),
-            labels=torch.from_numpy(np.where(read[:, None], labels, 0).astype(np.int64)),
+            labels=torch.from_numpy(labels.astype(np.int64)),
             documents=documents,
-            answerable=torch.from_numpy(mask & ((place == 0) | (place >= begins[:, None]))),
+            answerable=torch.from_numpy(answerable),
             questions=questions,
         )
+
+    def _row(self, document: int, text: np.ndarray, question: np.ndarray) -> np.ndarray:
+        """All inputs of a document, and one more `<eos>` as the last target."""
+        # The question ends with `<eos>`, if there is one.
+        question_end = [self.eos] if self._text_starts[document] > 1 else []
+        return np.concatenate(([self.eos], question, question_end, text, [self.eos]))
+
+
+def _without_last(ids: Any, offsets: np.ndarray, number: int) -> np.ndarray:
+    """Tokens of a question or an answer without the `<eos>` at its end, int64 [n]."""
+    return np.asarray(ids[offsets[number] : offsets[number + 1] - 1]).astype(np.int64)
