@@ -24,14 +24,19 @@ def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
     contexts = reader.range_reader.memories[ExactSource].contexts
     tokens = text.passage.ids
     ends = np.array([0, len(tokens) + 1])
-    asked = SortedText.of(np.append(tokens, 0), ends, contexts.text.vocabulary)
-    located = contexts.locate(asked, np.array([len(tokens)]))
-    if not most or located.longest[0] < SHORTEST:
+    # The context of the placeholder behind the text is the text.
+    query = SortedText.of(np.append(tokens, 0), ends, contexts.text.vocabulary)
+    located = contexts.locate(query, np.array([len(tokens)]))
+    match_length = int(located.longest[0])
+    if not most or match_length < SHORTEST:
         return []
-    place = int(contexts.best(located, 1).places[0, 0])
+
     # A short match says little of what follows, and each wrong guess costs a reading.
-    size = min(most, DRAFTED, int(located.longest[0]))
-    following = contexts.text.known[place + 1 : place + size]
-    # A draft ends with its document.
-    end = place + 1 + int((np.append(following, 0) == 0).argmax())
-    return [int(token) for token in contexts.text.ids[place:end]]
+    size = min(most, DRAFTED, match_length)
+    start = int(contexts.best(located, 1).places[0, 0])
+
+    # A draft ends with its document: before the next token that is the first of one. The 0 behind
+    # the draft stands for such a token, so that one is always there.
+    document_places = np.append(contexts.text.known[start + 1 : start + size], 0)
+    stop = start + 1 + int((document_places == 0).argmax())
+    return [int(token) for token in contexts.text.ids[start:stop]]

@@ -6,7 +6,7 @@ Shapes: n positions of a text, N of all texts, V vocabulary, d width, k neighbou
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -56,11 +56,11 @@ def mixes_together(reader: MemoryReader) -> bool:
     They cannot if memory enters hidden states, if readings want the inputs of windows, or if
     another model makes the keys or reads along.
     """
-    of_range = reader.range_reader
-    encoder = of_range.encoder
-    own_keys = encoder is None or encoder.model is of_range.model
-    reads_alone = of_range.hidden_memory is None and not of_range.side_models
-    return own_keys and reads_alone and not of_range.needs.window_keys
+    range_reader = reader.range_reader
+    encoder = range_reader.encoder
+    makes_keys = encoder is None or encoder.model is range_reader.model
+    reads_alone = range_reader.hidden_memory is None and not range_reader.side_models
+    return makes_keys and reads_alone and not range_reader.needs.window_keys
 
 
 class MemoryMixer:
@@ -85,30 +85,35 @@ class MemoryMixer:
         """Distributions of the positions of each text."""
         if not texts:
             return []
+
+        # The model's own distributions, for all positions at once.
         hidden = torch.cat([text.encoding.hidden[0] for text in texts])
         log_p, log_z = self._reader.model.predict(hidden)
-        tokens = [token for text in texts for token in text.targets]
-        targets = torch.tensor(tokens, device=hidden.device)
-        of_targets = log_p.gather(1, targets[:, None])[:, 0]
-        keys = [self._keys_of(text.encoding) for text in texts]
+        tokens = chain.from_iterable(text.targets for text in texts)
+        targets = torch.tensor(list(tokens), device=hidden.device)
+        target_log_p = log_p.gather(1, targets[:, None])[:, 0]
 
-        needs_context = self._reader.needs.context
-        certainty = certainty_of_distributions(log_p) if needs_context else None
+        # What decides whether to search, and how far to trust the memories.
+        certainty = None
         context = None
-        if certainty is not None:
-            before = torch.from_numpy(np.concatenate([text.inputs for text in texts]))
-            context = self._reader.context_features(certainty, before)
+        if self._reader.needs.context:
+            certainty = certainty_of_distributions(log_p)
+            inputs = torch.from_numpy(np.concatenate([text.inputs for text in texts]))
+            context = self._reader.context_features(certainty, inputs)
+
+        # One search for all positions.
+        keys = [self._keys_of(text.encoding) for text in texts]
         queries = self._queries(keys)
-        found = None if queries is None else self._found(queries, context)
+        neighbors = None if queries is None else self._neighbors(queries, context)
 
         mixed = []
-        for text, part, own_keys in zip(texts, _parts(texts), keys, strict=True):
+        for text, part, text_keys in zip(texts, _parts(texts), keys, strict=True):
             scored = LMScores(
                 start=text.start,
                 targets=targets[part],
-                log_p=of_targets[part],
+                log_p=target_log_p[part],
                 log_z=log_z[part],
-                keys=own_keys,
+                keys=text_keys,
                 context_keys={},
                 hidden=None,
                 state=None,
@@ -118,16 +123,13 @@ class MemoryMixer:
                 lm=scored,
                 carried=text.past,
                 places=Places(np.zeros(len(scored), np.int64), text.windows),
-                found=None
-                if found is None
-                else FoundNeighbors(found.ids[part], found.distances[part]),
+                found=None if neighbors is None else _neighbors_of(neighbors, part),
                 queries=None if queries is None else queries[part],
                 context=None if context is None else context[part],
                 split=PASSAGE,
             )
-            mixed.append(
-                Distributions(self._with_memories(scored_range, log_p[part]), scored_range)
-            )
+            with_memories = self._with_memories(scored_range, log_p[part])
+            mixed.append(Distributions(with_memories, scored_range))
         return mixed
 
     def _keys_of(self, encoding: Encoding) -> dict[str, Tensor]:
@@ -141,13 +143,15 @@ class MemoryMixer:
         encoder = self._reader.encoder
         if encoder is None:
             return None
-        return search_keys(encoder.rounded(torch.cat([own[encoder.key] for own in keys])))
+        searched = torch.cat([text_keys[encoder.key] for text_keys in keys])
+        return search_keys(encoder.rounded(searched))
 
-    def _found(self, queries: np.ndarray, context: Tensor | None) -> FoundNeighbors:
+    def _neighbors(self, queries: np.ndarray, context: Tensor | None) -> FoundNeighbors:
         """Neighbours of all positions, from one search."""
         assert self._reader.external is not None, "keys are searched for in a datastore"
-        where = None if self._policy is None else self._policy.searches_where
-        rows = None if where is None or context is None else where.worth(context).numpy()
+        # Without a rule that says where a search is worth its time, all positions are searched.
+        rule = None if self._policy is None else self._policy.searches_where
+        rows = None if rule is None or context is None else rule.worth(context).numpy()
         return self._reader.external.retrieval.of_texts(queries, rows)
 
     def _with_memories(self, scored_range: ScoredRange, log_p: Tensor) -> Tensor:
@@ -155,10 +159,15 @@ class MemoryMixer:
         return log_p if self._policy is None else self._policy.dense(scored_range, log_p)
 
 
+def _neighbors_of(neighbors: FoundNeighbors, part: slice) -> FoundNeighbors:
+    """Neighbours of some positions."""
+    return FoundNeighbors(neighbors.ids[part], neighbors.distances[part])
+
+
 def _parts(texts: Sequence[EncodedPositions]) -> list[slice]:
     """Where the positions of each text are among those of all.
 
     A text of 2 positions and one of 1 are at 0 … 1 and at 2.
     """
-    ends = list(accumulate(len(text.targets) for text in texts))
-    return [slice(end - len(text.targets), end) for text, end in zip(texts, ends, strict=True)]
+    borders = accumulate((len(text.targets) for text in texts), initial=0)
+    return [slice(start, stop) for start, stop in pairwise(borders)]

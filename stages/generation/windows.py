@@ -52,7 +52,8 @@ class WindowReader:
         model: a model of text, which reads windows or a stream.
         reader: the windows, and how and where it computes.
         """
-        self._model, self._reader = model, reader
+        self._model = model
+        self._reader = reader
         self._in_pieces = model.config.in_pieces
         self._continues = self._in_pieces or model.config.carries_state
         self._rows: SharedRows | None = None
@@ -82,7 +83,8 @@ class WindowReader:
         shorter = self._rows.backbone.without_last(window.state, number)
         if shorter is None:
             return False
-        window.state, window.read = shorter, window.read - number
+        window.state = shorter
+        window.read -= number
         return True
 
     def leave(self, window: TextWindow) -> None:
@@ -108,20 +110,27 @@ class WindowReader:
         self._take_out(span.window)
         parts = []
         for window in self._read_at_once(span):
-            first, stop = max(span.start, window.scored_from), min(span.stop, window.stop)
+            first = max(span.start, window.scored_from)
+            stop = min(span.stop, window.stop)
             encoding = self._read_window(span.window, window.start, first, stop)
+            # The encoding may begin earlier; the positions of the span are its last ones.
             parts.append(encoding.positions(start=first - stop))
         return _joined(parts)
 
     def _read_window(self, text: TextWindow, begin: int, first: int, stop: int) -> Encoding:
         """Encode inputs of a window before `stop`: those after what it has read, `first` included."""
-        goes_on = self._continues and text.state is not None and text.begin == begin
-        if not goes_on or text.read > first:
-            text.begin = text.read = begin
+        continues = self._continues and text.state is not None and text.begin == begin
+        if not continues or text.read > first:
+            # Read the window anew. An empty state asks a model to collect one.
+            text.begin = begin
+            text.read = begin
             text.state = {} if self._in_pieces else None
-        inputs = text.inputs(text.read, stop)[None]
-        encoding = self._encode(inputs, np.arange(text.read, stop)[None], text.state)
-        text.read, text.state = stop, encoding.state if self._continues else None
+
+        inputs = text.inputs(text.read, stop)
+        places = np.arange(text.read, stop)
+        encoding = self._encode(inputs[None], places[None], text.state)
+        text.read = stop
+        text.state = encoding.state if self._continues else None
         return encoding
 
     # Several texts
@@ -187,12 +196,15 @@ class SharedRows:
         # Nothing is copied while the texts are the same.
         if not new and len(staying) == len(self.texts):
             return
+
         for row, text in enumerate(self.texts):
             if row not in staying:
                 text.state = self.backbone.rows(self.state, [row])
+
+        # Rows that stay come first, in their order.
         states = [self.backbone.rows(self.state, staying)] if staying else []
-        states += [text.state for text in new]
         for text in new:
+            states.append(text.state)
             text.state = None
         self.state = self.backbone.join(states) if states else None
         self.texts = [self.texts[row] for row in staying] + new
