@@ -1,5 +1,6 @@
 """Beam search for all sentences of a batch together; a row is one live hypothesis."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class _Sentence:
     @property
     def best(self) -> Hypothesis:
         """The hypothesis with the best score; ties go to the first that finished."""
-        return max(self.finished, key=lambda one: one.score)
+        return max(self.finished, key=lambda hypothesis: hypothesis.score)
 
 
 class Candidates(NamedTuple):
@@ -74,11 +75,15 @@ def best_tokens(
     """
     count = min(count, log_probs.shape[1])
     values, tokens = log_probs.topk(count)
-    ambiguous = ((log_probs >= values[:, -1:]).sum(-1) > count).nonzero()[:, 0]
-    if len(ambiguous):
-        tokens[ambiguous] = (
-            log_probs[ambiguous].sort(descending=True, stable=True).indices[:, :count]
-        )
+
+    # More tokens than `count` are as good as the last one: only a stable sort chooses among them.
+    tied = (log_probs >= values[:, -1:]).sum(-1) > count
+    tied_rows = tied.nonzero()[:, 0]
+    if len(tied_rows):
+        sorted_tokens = log_probs[tied_rows].sort(descending=True, stable=True).indices
+        tokens[tied_rows] = sorted_tokens[:, :count]
+
+    # Stable sorts, first by token and then by probability, put equal ones in the order of tokens.
     tokens = tokens.sort().values
     values, order = log_probs.gather(1, tokens).sort(descending=True, stable=True)
     return Candidates(sums[:, None] + values.double(), tokens.gather(1, order))
@@ -110,100 +115,116 @@ def beam_search(
     fairseq has it.
     """
     device = source.device
+    never = torch.tensor(decoder.never, device=device) if decoder.never else None
     sentences = [_Sentence(length) for length in longest]
-    state = decoder.begin(source, mask)
+
+    # One row for each live hypothesis: its log p so far, its tokens, and its sentence.
     sums = torch.zeros(len(source), dtype=torch.float64, device=device)
     history = torch.full((len(source), 1), decoder.start, device=device)
-    of_row = list(range(len(source)))
-    while of_row:
+    sentence_of_row = list(range(len(source)))
+    state = decoder.begin(source, mask)
+    while sentence_of_row:
         step = decoder.step(history[:, -1], state)
-        log_probs = (
-            step.log_probs if memory is None else memory(step, torch.tensor(of_row, device=device))
-        )
-        if decoder.never:
-            log_probs = log_probs.index_fill(
-                1, torch.tensor(decoder.never, device=device), -torch.inf
-            )
-        found = best_tokens(log_probs, sums, 2 * settings.beam)
-        if not (found.log_prob[:, 0] > -torch.inf).all():
+        log_probs = step.log_probs
+        if memory is not None:
+            log_probs = memory(step, torch.tensor(sentence_of_row, device=device))
+        if never is not None:
+            log_probs = log_probs.index_fill(1, never, -torch.inf)
+
+        # Each of the best B may end, so twice as many are needed for B that stay live.
+        candidates = best_tokens(log_probs, sums, 2 * settings.beam)
+        if not (candidates.log_prob[:, 0] > -torch.inf).all():
             raise ArtifactError(
                 "The model gives no token a valid probability: train or import it again."
             )
-        going = _advance(sentences, of_row, found, history, decoder.eos, settings)
-        chosen = torch.tensor([row for row, _, _ in going], dtype=torch.long, device=device)
-        tokens = torch.tensor([token for _, token, _ in going], dtype=torch.long, device=device)
-        sums = torch.tensor(
-            [log_prob for _, _, log_prob in going], dtype=torch.float64, device=device
-        )
-        of_row = [of_row[row] for row, _, _ in going]
-        if of_row:
+
+        live = _advance(sentences, sentence_of_row, candidates, history, decoder.eos, settings)
+        rows = [continuation.row for continuation in live]
+        log_prob = [continuation.log_prob for continuation in live]
+        sums = torch.tensor(log_prob, dtype=torch.float64, device=device)
+        sentence_of_row = [sentence_of_row[row] for row in rows]
+        if sentence_of_row:
+            chosen = torch.tensor(rows, device=device)
+            tokens = torch.tensor([continuation.token for continuation in live], device=device)
             history = torch.cat((history[chosen], tokens[:, None]), 1)
             state = select_rows(step.state, chosen)
     return [sentence.best for sentence in sentences]
 
 
-_LiveRow = tuple[int, int, float]
-"""A live row: the row that it continues, its new token, and log p so far."""
+class _Continuation(NamedTuple):
+    """A row with one more token."""
+
+    row: int
+    """The row that it continues."""
+    token: int
+    """Its new token."""
+    log_prob: float
+    """Its log p so far, with the new token."""
 
 
 def _advance(
     sentences: Sequence[_Sentence],
-    of_row: Sequence[int],
-    found: Candidates,
+    sentence_of_row: Sequence[int],
+    candidates: Candidates,
     history: Tensor,
     eos: int,
     settings: BeamSettings,
-) -> list[_LiveRow]:
-    """Finish hypotheses that end, and return the rows that stay live, in order of sentence."""
+) -> list[_Continuation]:
+    """Finish hypotheses that end, and return those that stay live, in order of sentence."""
     length = history.shape[1]
-    going: list[_LiveRow] = []
-    for number, candidates in _by_sentence(of_row, found):
+    all_live: list[_Continuation] = []
+    for number, continuations in _by_sentence(sentence_of_row, candidates).items():
         sentence = sentences[number]
-        live: list[_LiveRow] = []
-        for place, (log_prob, row, token) in enumerate(candidates[: 2 * settings.beam]):
-            if token == eos and place < settings.beam:
-                sentence.finished.append(
-                    _finished(history[row], log_prob, length, settings, cut=False)
-                )
+        live: list[_Continuation] = []
+        for rank, continuation in enumerate(continuations[: 2 * settings.beam]):
+            row, token, log_prob = continuation
+            if token == eos and rank < settings.beam:
+                hypothesis = _finished(history[row], log_prob, length, settings, cut=False)
+                sentence.finished.append(hypothesis)
             elif token != eos and len(live) < settings.beam:
-                live.append((row, token, log_prob))
+                live.append(continuation)
+
         if len(sentence.finished) >= settings.beam or not live:
             continue
         if length >= sentence.longest:
             for row, token, log_prob in live:
                 tokens = torch.cat((history[row], history.new_tensor([token])))
                 sentence.finished.append(_finished(tokens, log_prob, length, settings, cut=True))
-        elif not _is_settled(sentence, live[0][2], settings):
-            going += live
-    return going
+        elif not _is_settled(sentence, live[0].log_prob, settings):
+            all_live += live
+    return all_live
 
 
 def _by_sentence(
-    of_row: Sequence[int], found: Candidates
-) -> list[tuple[int, list[tuple[float, int, int]]]]:
-    """Candidates (log p, row, token) of each live sentence, the best first; ties by row, then
-    token.
-    """
-    candidates: dict[int, list[tuple[float, int, int]]] = {}
-    log_probs, tokens = found.log_prob.tolist(), found.token.tolist()
-    for row, number in enumerate(of_row):
-        several = zip(log_probs[row], tokens[row], strict=True)
-        candidates.setdefault(number, []).extend(
-            (p, row, token) for p, token in several if p > float("-inf")
-        )
-    order = {
-        number: sorted(some, key=lambda one: (-one[0], *one[1:]))
-        for number, some in candidates.items()
-    }
-    return list(order.items())
+    sentence_of_row: Sequence[int], candidates: Candidates
+) -> dict[int, list[_Continuation]]:
+    """Continuations of each live sentence, the best first; ties by row, then token."""
+    log_probs = candidates.log_prob.tolist()
+    tokens = candidates.token.tolist()
+
+    by_sentence: dict[int, list[_Continuation]] = {}
+    for row, number in enumerate(sentence_of_row):
+        continuations = by_sentence.setdefault(number, [])
+        for log_prob, token in zip(log_probs[row], tokens[row], strict=True):
+            # A token without probability does not continue a hypothesis.
+            if log_prob > -math.inf:
+                continuations.append(_Continuation(row, token, log_prob))
+
+    for continuations in by_sentence.values():
+        continuations.sort(key=_rank)
+    return by_sentence
+
+
+def _rank(continuation: _Continuation) -> tuple[float, int, int]:
+    return -continuation.log_prob, continuation.row, continuation.token
 
 
 def _finished(
     tokens: Tensor, log_prob: float, length: int, settings: BeamSettings, cut: bool
 ) -> Hypothesis:
-    return Hypothesis(
-        tokens[1:].tolist(), log_prob / length**settings.length_penalty, log_prob, cut
-    )
+    """A hypothesis from its tokens, the start included."""
+    score = log_prob / length**settings.length_penalty
+    return Hypothesis(tokens[1:].tolist(), score, log_prob, cut)
 
 
 def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:
