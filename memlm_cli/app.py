@@ -174,8 +174,8 @@ def memlm(
     stages.
 
     Each stage prints a reference to its result; the next stage reads it from standard input:
-    memlm tokenize --train a.txt --test c.txt | memlm train | memlm build-datastore | memlm
-    build-index | memlm evaluate
+    memlm tokenize --train a.txt --valid b.txt --test c.txt |
+    memlm train | memlm build-datastore | memlm build-index | memlm evaluate
     """
 
 

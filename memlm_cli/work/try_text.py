@@ -13,6 +13,7 @@ from memlm_cli.arguments import given_settings, publish_name
 from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
 from memlm_cli.reproduce import baseline_remarks, script
+from memlm_cli.work.piped_text import FOLDER as PIPED
 from memlm_cli.work.piped_text import with_piped_text
 from memlm_cli.work.plan import show_estimates
 from memlm_cli.work.run import as_asked, run_all, show_again, show_groups, show_plan
@@ -195,6 +196,8 @@ def _text(files: Sequence[str], common: Common) -> TrialText:
         # Reads everything: a picture is refused as no text, whatever its size.
         count_lines(text.files, FEWEST_BYTES)
     name = files[0] if len(files) == 1 else f"The text of {len(files)} files or folders"
+    if len(files) == 1 and Path(name).parent == common.store / PIPED:
+        name = "The text on standard input"
     require_enough(text.bytes, name)
     return text
 

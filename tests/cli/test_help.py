@@ -56,6 +56,8 @@ EVERYWHERE = [
 def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
+    # The pipe can be copied as it stands: no line of it is broken within a command.
+    assert "memlm train | memlm build-datastore | memlm build-index | memlm evaluate " in ended.out
     listed = ended.out[ended.out.index("Commands") :]
     places = [listed.index(f" {command} ") for command in COMMANDS[:15]]
     assert places == sorted(places)

@@ -38,6 +38,12 @@ def test_the_text_is_kept_for_whoever_makes_the_tokens_again(memlm: Memlm, tmp_p
     assert again.reference == ended.reference and "cached" in again.err
 
 
+def test_a_piped_text_that_is_too_short_is_named_as_it_was_given(memlm: Memlm) -> None:
+    ended = memlm("try", "-", stdin=piped("A short text.\n" * 40))
+    assert ended.code == 3
+    assert "The text on standard input has 560 bytes" in ended.err
+
+
 def test_bytes_are_kept_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"a\r\nb\xff" * 400_000
     for _ in range(2):
