@@ -42,15 +42,22 @@ class PromptScores(NamedTuple):
         ([[1, 0]], [False])
         """
         targets = torch.tensor(list(tokens), dtype=torch.long, device=log_p.device)
-        own = log_p.gather(1, targets[:, None])[:, 0]
-        best, ids = log_p.topk(top, 1)
+        target_log_p = log_p.gather(1, targets[:, None])[:, 0]
+        is_best = target_log_p >= log_p.amax(1)
+
         # Stable sorts, first by id and then by probability, put equal ones in the order of ids.
-        ids, order = ids.sort(1)
-        best = best.gather(1, order)
-        best, order = best.sort(dim=1, descending=True, stable=True)
-        ids = ids.gather(1, order)
-        is_best = own >= log_p.amax(1)
-        return cls(*(part.cpu().numpy() for part in (own, ids, best, is_best)))
+        top_log_p, top_ids = log_p.topk(top, 1)
+        top_ids, order = top_ids.sort(1)
+        top_log_p = top_log_p.gather(1, order)
+        top_log_p, order = top_log_p.sort(dim=1, descending=True, stable=True)
+        top_ids = top_ids.gather(1, order)
+
+        return cls(
+            target_log_p.cpu().numpy(),
+            top_ids.cpu().numpy(),
+            top_log_p.cpu().numpy(),
+            is_best.cpu().numpy(),
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Self], top: int) -> Self:

@@ -47,7 +47,8 @@ class Stream:
         for token in (*drafted, ANY):
             self.passage.append(token)
         result = self.reader.read_range(PASSAGE, place, len(self.passage), self._history)
-        self._block, self._after = result.scored_range, result.after
+        self._block = result.scored_range
+        self._after = result.after
         return result.scored_range
 
     def log_probs(self, scored_range: ScoredRange) -> Tensor:
@@ -61,8 +62,10 @@ class Stream:
         drafts are dropped.
         """
         assert self._block is not None, "the place of the token is read first"
-        block, self._block = self._block, None
-        start, stop = block.lm.start, block.lm.start + number + 1
+        block = self._block
+        self._block = None
+        start = block.lm.start
+        stop = start + number + 1
         whole = stop == len(self.passage)
         self.passage.cut(stop)
         self.passage.put_last(token)
@@ -95,15 +98,19 @@ def dense_log_probs(
 
 def _cut_short(block: ScoredRange, tokens: int, needs: Needs) -> CarriedState:
     """Carried state after the first tokens of a range, for a model that carries no hidden state."""
-    dropped, stop = len(block.lm) - tokens, block.lm.start + tokens
+    dropped = len(block.lm) - tokens
+    stop = block.lm.start + tokens
     if not needs.reach:
         return CarriedState(stop)
 
-    def kept(joined: Tensor) -> Tensor:
-        return joined[: len(joined) - dropped][-needs.reach :].clone()
+    def within_reach(joined: Tensor) -> Tensor:
+        """The last entries that later readings reach; a copy, so that the rest can be freed."""
+        remaining = joined[: len(joined) - dropped]
+        return remaining[-needs.reach :].clone()
 
-    keys = {name: kept(block.carried.joined_keys(block.lm, name)) for name in needs.keys}
-    return CarriedState(stop, keys=keys, tokens=kept(block.carried.joined_tokens(block.lm)))
+    keys = {name: within_reach(block.carried.joined_keys(block.lm, name)) for name in needs.keys}
+    past_tokens = within_reach(block.carried.joined_tokens(block.lm))
+    return CarriedState(stop, keys=keys, tokens=past_tokens)
 
 
 def _ending_with(carried: CarriedState, token: int) -> CarriedState:

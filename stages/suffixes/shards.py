@@ -281,11 +281,14 @@ def _window(text: Text, new: Sequence[RankedContexts], start: int, stop: int) ->
     for part in new:
         window = slice(max(start - count, 0), max(stop - count, 0))
         piece = RankedContexts(*(np.array(array[window]) for array in part))
-        # parts were sorted apart, so symbols across their border are still to be counted
-        if window.start == 0 and len(piece.places) and len(pieces[-1].places):
-            border = np.array([pieces[-1].places[-1], piece.places[0]], np.int64)
-            piece.shared[0] = sort_contexts(text, np.sort(border)).shared[1]
-        if len(piece.places):
-            pieces.append(piece)
         count += len(part.places)
+        if not len(piece.places):
+            continue
+
+        # Parts were sorted apart, so symbols across their border are still to be counted.
+        previous = pieces[-1]
+        if window.start == 0 and len(previous.places):
+            border = np.array([previous.places[-1], piece.places[0]], np.int64)
+            piece.shared[0] = sort_contexts(text, np.sort(border)).shared[1]
+        pieces.append(piece)
     return RankedContexts(*map(np.concatenate, zip(*pieces, strict=True)))

@@ -64,12 +64,13 @@ def bytes_of_sources_and_names(
     """Sizes, in bytes, of the files of sources and names, after a split is added; `added` None:
     none is.
     """
-    sources, names = rows.sources, sum(len(run.dumps()) for run in rows.names)
+    sources = rows.sources
+    name_bytes = sum(len(run.dumps()) for run in rows.names)
     if added is not None and split is not None:
         sources = [*sources, RowSource.of(added, split)]
         file = added.manifest.files.get(names_file(split))
-        names += 0 if file is None else int(file["bytes"])
-    return {SOURCES: len(dump_sources(sources)), names_file(ROWS): names}
+        name_bytes += 0 if file is None else int(file["bytes"])
+    return {SOURCES: len(dump_sources(sources)), names_file(ROWS): name_bytes}
 
 
 def _arrays(rows: RowTables) -> dict[str, np.ndarray]:
