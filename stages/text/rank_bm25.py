@@ -33,11 +33,13 @@ class RankBm25:
             k: at most S - 1.
         Returns: ids int64 [n, k], -1 where fewer may be found, and scores float32 [n, k].
         """
-        ids = np.empty((stop - start, k), np.int64)
-        best = np.empty((stop - start, k), np.float32)
+        n = stop - start
+        ids = np.empty((n, k), np.int64)
+        best = np.empty((n, k), np.float32)
         for row, query in enumerate(range(start, stop)):
             scores = self._bm25.get_scores(self._documents[query]).astype(np.float32)
-            scores[slice(*self._hidden[query])] = -np.inf
+            hidden_start, hidden_stop = self._hidden[query]
+            scores[hidden_start:hidden_stop] = -np.inf
 
             # A stable order lets ties go to the smaller id.
             chosen = np.argsort(-scores, kind="stable")[:k]
