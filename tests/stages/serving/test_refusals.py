@@ -109,7 +109,8 @@ def test_bodies_are_of_one_type_and_size(address: Address) -> None:
     assert address.post("/v1/completions", large).status == 413
     typed = {"Content-Type": "application/x-www-form-urlencoded"}
     assert address.ask("POST", "/v1/completions", b"{}", typed).status == 415
-    assert address.ask("POST", "/v1/completions", b"{}", {"Content-Length": "x"}).status == 400
+    # The server closes this connection at once, so a body that is still sent would reset it.
+    assert address.ask("POST", "/v1/completions", None, {"Content-Length": "x"}).status == 400
 
 
 @pytest.mark.parametrize(
