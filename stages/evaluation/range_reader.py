@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +55,16 @@ class RangeResult:
         past = self.past if row.needs.reach else 0.0
         sides = sum(self.sides[name] for name in row.needs.models)
         return self.model + search + past + sides
+
+
+class _SideReadings(NamedTuple):
+    """Readings of a range by further models, by their names."""
+
+    hidden: dict[str, Tensor]
+    """Hidden states [n, d]."""
+    states: dict[str, State]
+    """States after the range."""
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -106,11 +116,7 @@ class RangeReader:
             distributions: bool [n], tokens whose whole distributions by the model are kept; None:
             none.
         """
-        counted = None
-        if self.last_words is not None:
-            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(
-                self.split_reader.device
-            )
+        counted = self._counted(split, start, stop)
         find = (
             None
             if self.external is None
@@ -147,23 +153,37 @@ class RangeReader:
             if found is None and find is not None and searches:
                 found = find(queries, searched)
             search = watch.lap()
-        side_hidden = dict[str, Tensor]()
-        side_states = dict[str, State]()
-        side_seconds = dict[str, float]()
-        for name, side in self.side_models.items():
-            state = carried.side_states.get(name)
-            side_hidden[name], side_states[name] = side.encode(split, start, stop, state)
-            side_seconds[name] = watch.lap()
-        after = self._after(scored, carried, encoder_state, side_states)
+        side = self._read_side_models(split, start, stop, carried, watch)
+        after = self._after(scored, carried, encoder_state, side.states)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
         scored_range = ScoredRange(
-            scored, carried, places, counted, found, queries, context, split, side_hidden
+            scored, carried, places, counted, found, queries, context, split, side.hidden
         )
         seen = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
-        return RangeResult(scored_range, after, seen, model, search, past, side_seconds)
+        return RangeResult(scored_range, after, seen, model, search, past, side.seconds)
+
+    def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
+        """Which tokens [start, stop) count, bool [n]; None: all of them."""
+        if self.last_words is None:
+            return None
+        counted = self.last_words[split].scored(start, stop)
+        return torch.from_numpy(counted).to(self.split_reader.device)
+
+    def _read_side_models(
+        self, split: str, start: int, stop: int, carried: CarriedState, watch: Stopwatch
+    ) -> _SideReadings:
+        """Read tokens [start, stop) with each further model, from its own state."""
+        readings = _SideReadings({}, {}, {})
+        for name, model in self.side_models.items():
+            before = carried.side_states.get(name)
+            hidden, after = model.encode(split, start, stop, before)
+            readings.hidden[name] = hidden
+            readings.states[name] = after
+            readings.seconds[name] = watch.lap()
+        return readings
 
     def read_separately(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
         """Score ranges of tokens as `read` does, each without a past; an index is searched once for

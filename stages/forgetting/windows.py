@@ -73,12 +73,19 @@ class Windows:
     @classmethod
     def of(cls, texts: Sequence[np.ndarray], length: int) -> Self:
         """All windows of `length` tokens of some texts, without those of few types of tokens."""
-        joined = np.concatenate([np.zeros(0, np.int64), *texts])
-        ends = np.cumsum([0, *map(len, texts)])
-        inside = [np.arange(start, max(start, end - length + 1)) for start, end in pairwise(ends)]
-        places = np.concatenate([np.zeros(0, np.int64), *inside])
+        none = np.zeros(0, np.int64)
+        joined = np.concatenate([none, *texts])
+        borders = np.cumsum([0, *map(len, texts)])
+
+        # No window reaches beyond its text.
+        starts = [
+            np.arange(start, max(start, stop - length + 1)) for start, stop in pairwise(borders)
+        ]
+        places = np.concatenate([none, *starts])
         places = places[_are_varied(joined, places, length)]
-        hashes, first = np.unique(window_hashes(joined, length)[places], return_index=True)
+
+        hashes = window_hashes(joined, length)[places]
+        hashes, first = np.unique(hashes, return_index=True)
         return cls(hashes, places[first], joined, length)
 
     @cached_property
@@ -143,14 +150,20 @@ def joined_ranges(ranges: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarr
     >>> joined_ranges([np.array([[0, 3], [4, 6]]), np.array([[2, 4], [6, 8]])], np.array([0, 6, 9])).tolist()
     [[0, 6], [6, 8]]
     """
-    held = np.concatenate([np.zeros((0, 2), np.int64), *ranges])
-    held = held[np.argsort(held[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(held[:, 1])
-    document = np.searchsorted(offsets, held[:, 0], side="right")
-    apart = (held[1:, 0] > reached[:-1]) | (np.diff(document) > 0)
-    opens = np.concatenate([[True], apart])[: len(held)]
-    closes = np.concatenate([apart, [True]])[: len(held)]
-    return np.stack([held[opens, 0], reached[closes]], axis=1)
+    ordered = np.concatenate([np.zeros((0, 2), np.int64), *ranges])
+    ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
+    starts, stops = ordered.T
+    if not len(starts):
+        return ordered
+
+    # A range is apart from all before it if none of them reaches it within its document.
+    reached = np.maximum.accumulate(stops)
+    document = np.searchsorted(offsets, starts, side="right")
+    is_apart = (starts[1:] > reached[:-1]) | (np.diff(document) > 0)
+
+    opens = np.append(True, is_apart)
+    closes = np.append(is_apart, True)
+    return np.stack([starts[opens], reached[closes]], axis=1)
 
 
 def _starts(ids: Any, windows: Windows) -> Iterator[np.ndarray]:
