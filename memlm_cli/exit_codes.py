@@ -24,7 +24,11 @@ from stages.errors import ArtifactError, MemlmError, causes, first_line, shorten
 from stages.interrupts import Interruption, Terminated
 from stages.registry import OUTSIDE
 
-BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
+BUG = 1
+USAGE = 2
+RESOURCES = 5
+INTERRUPTED = 130
+TERMINATED = 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 # Typer does not export it.

@@ -80,7 +80,8 @@ def shown(label: str) -> str:
     return printable(label.strip()) or repr(label)
 
 
-GAIN, LOSS = "green", "red"
+GAIN = "green"
+LOSS = "red"
 """Terminal colours of tokens that memory makes more or less likely."""
 TOLD = 0.05
 """Minimum gain or loss, in nats, of a coloured token."""
@@ -112,11 +113,9 @@ def _cells(token: "TokenView") -> list[Cell]:
         for one in token.memories
         for cell in (probability(one.probability), f"{one.share:.3f}")
     ]
-    model, final, columns = (
-        probability(token.model),
-        probability(token.final),
-        map(number, token.columns.values()),
-    )
+    model = probability(token.model)
+    final = probability(token.final)
+    columns = map(number, token.columns.values())
     return [str(token.position), label, model, *memories, *columns, final, f"{gain:+.2f}"]
 
 

@@ -29,11 +29,15 @@ class Work:
     FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 
     def __init__(self, done: int, total: int, unit: str, clock: Callable[[], float]) -> None:
-        self.done, self.total, self.unit = done, total, unit
+        self.done = done
+        self.total = total
+        self.unit = unit
         self._figures: dict[str, float] = {}
         self._clock = clock
-        self._first, self._began = done, clock()
-        self._heard, self._left = self._began, 0.0
+        self._first = done
+        self._began = clock()
+        self._heard = self._began
+        self._left = 0.0
 
     def report(self, done: int, figures: dict[str, float]) -> None:
         self.done, self._figures, self._heard = done, figures, self._clock()
@@ -97,18 +101,22 @@ class ConsoleReporter:
         self._patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
         self._in_place = on_terminal()
         self._speaks = first_process()
-        self._lock, self._stopped = RLock(), Event()
+        self._lock = RLock()
+        self._stopped = Event()
         self._before: tuple[TextIO | None, Listener | None] = (None, None)
         self._work: Work | None = None
         self._heard = self._last_line = clock()
         self._wait = self._patience
-        self._shown, self._drawn, self._amid_line = "", 0.0, False
+        self._shown = ""
+        self._drawn = 0.0
+        self._amid_line = False
 
     def __enter__(self) -> Self:
         self._before = state.screen, state.reporter
         self.hear()
         _make_room()
-        state.screen, state.reporter = screen(), self
+        state.screen = screen()
+        state.reporter = self
         if self._speaks:
             Thread(target=self._run, name="ticks", daemon=True).start()
         return self
@@ -142,7 +150,8 @@ class ConsoleReporter:
             self._draw("")
             self._amid_line, self._heard = amid_line, self._clock()
             if self._work is None:
-                self._last_line, self._wait = self._heard, self._patience
+                self._last_line = self._heard
+                self._wait = self._patience
 
     def info(self, message: str) -> None:
         if self._speaks:
@@ -156,11 +165,14 @@ class ConsoleReporter:
         if not self._speaks:
             return
         with self._lock:
-            work, now = self._work, self._clock()
+            work = self._work
+            now = self._clock()
             # A new total or unit, or a restarted count, is other work with its own speed.
             if work is None or (work.total, work.unit) != (total, unit) or done < work.done:
                 work = self._work = Work(done, total, unit, self._clock)
-                self._last_line, self._wait, self._drawn = now, self._patience, -math.inf
+                self._last_line = now
+                self._wait = self._patience
+                self._drawn = -math.inf
             work.report(done, figures)
             self._write_line_if_due()
             if now - self._drawn >= SECONDS_BETWEEN_DRAWINGS or done == total:
@@ -179,12 +191,15 @@ class ConsoleReporter:
         """Write the line of the last report, or a sign of life; on a terminal there is a bar
         instead.
         """
-        now, heard = self._clock(), self._heard
+        now = self._clock()
+        heard = self._heard
         if not self._in_place and now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
             say(f"{self.command}: {words}")
             # A line of our own is no report: silence counts from the last report of the work.
-            self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
+            self._heard = heard
+            self._last_line = now
+            self._wait = SECONDS_BETWEEN_LINES
 
     def _show(self) -> None:
         """Draw the bar on a terminal; if there is no bar, after a while, the time without a report."""
@@ -212,7 +227,8 @@ def telling(command: str) -> AbstractContextManager[object]:
 def not_working() -> Iterator[None]:
     """Context for waiting for something other than work: no sign of life is shown."""
     _make_room()
-    before, state.reporter = state.reporter, None
+    before = state.reporter
+    state.reporter = None
     try:
         yield
     finally:

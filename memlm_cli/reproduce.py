@@ -70,7 +70,8 @@ def _words(artifact: "Artifact") -> list[str]:
     """The words of its command, with choices that depended on the machine (precision) or the store
     (an old index).
     """
-    words, previous = ["memlm", *artifact.manifest.command], artifact.manifest.inputs.get(PREVIOUS)
+    words = ["memlm", *artifact.manifest.command]
+    previous = artifact.manifest.inputs.get(PREVIOUS)
     chosen = {"--precision": artifact.config.get("precision")}
     if artifact.kind == "index" and previous is not None:
         chosen["--update"] = previous.reference

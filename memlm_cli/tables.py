@@ -129,12 +129,14 @@ def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, 
         return
     first, *others = columns
     lead = min(first.least, max(1, width // 2)) if others else min(first.least, width)
-    part, used = [(first, lead)], lead
+    part = [(first, lead)]
+    used = lead
     for one in others:
         least = min(one.least, max(1, width - lead - GAP))
         if used + GAP + least > width and len(part) > 1:
             yield _spread(part, width)
-            part, used = [(first, lead)], lead
+            part = [(first, lead)]
+            used = lead
         part.append((one, least))
         used += GAP + least
     yield _spread(part, width)

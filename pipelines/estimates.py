@@ -49,7 +49,9 @@ class ExpectedStore(Store):
             super().check_files(artifact, **options)
 
 
-DONE, CONTINUES, NEW = "done", "continues", "new"
+DONE = "done"
+CONTINUES = "continues"
+NEW = "new"
 CPU = "cpu"
 
 

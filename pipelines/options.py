@@ -120,7 +120,8 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     kind, separated = _kind(field.annotation)
     kind = str if spelling.metavar else kind  # it stands for more than a number
     help = _help(spelling.help or docstring(owner, name), field, owner, presets)
-    repeated, separated = spelling.repeated, separated and not spelling.repeated
+    repeated = spelling.repeated
+    separated = separated and not spelling.repeated
     flag = f"--{(spelling.flag or name).replace('_', '-')}"
     return Option(name, path, kind, help, spelling.metavar, repeated, separated, flag)
 

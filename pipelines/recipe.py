@@ -212,7 +212,8 @@ def _check(recipe: Recipe) -> None:
 
 def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
     """Check the kinds of the stages and artifacts that a stage reads, and its settings."""
-    config, command = recipe.config(name), COMMANDS[stage.command]
+    config = recipe.config(name)
+    command = COMMANDS[stage.command]
     source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
     for role, value in stage.all_references.items():
         kinds = source if role == "source" else command.references[role].kinds

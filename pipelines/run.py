@@ -54,7 +54,8 @@ def run_recipe(
     require_named(recipe, store)
     results: dict[str, Result] = {}
     for name, stage in recipe.stages.items():
-        config, read = recipe.config(name), bound(stage.all_references, results)
+        config = recipe.config(name)
+        read = bound(stage.all_references, results)
         asked = (
             on_top_of_preset(config.stored())
             if config.has_presets and not stage.preset

@@ -99,7 +99,8 @@ def plan_trial(
     with_ends = replace(
         planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends)
     )
-    machine, training = planner.machine, planner.training
+    machine = planner.machine
+    training = planner.training
     budget = with_ends.budget(survey.bytes, machine.work, whole=is_whole)
     update_tokens = training.batch_tokens * training.accumulate
     steps = max(1, round(budget.passes * budget.tokens / update_tokens))

@@ -39,7 +39,8 @@ FEWEST_BYTES = 50_000
 """With less text the test split is a page or two, and every figure is chance."""
 LEARNING = 0.7
 """Share of the work for training; the rest is for tuning on valid and scoring test."""
-GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
+GOOD_PASSES = 4.0
+FEWEST_PASSES = 1.0
 """Passes to make before more text is read, and the minimum for any trial.
 
 More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 %
@@ -47,7 +48,8 @@ fewer bits a character than six or seven (tinyshakespeare, a novel; one seed eac
 """
 SECOND = 0.75
 """Share of the worthwhile passes that both models make, where a second one is trained."""
-LARGEST_SHARE, FEWEST_SCORED = 0.1, 1000
+LARGEST_SHARE = 0.1
+FEWEST_SCORED = 1000
 """Largest share of a text, and minimum tokens, of each of valid and test."""
 
 
@@ -156,7 +158,8 @@ class Planner:
         pass_of_both = (1 + TRIME) * tokens
         trime = whole and work >= fixed_of_both + SECOND * worthwhile * pass_of_both
         if trime:
-            fixed, a_pass = fixed_of_both, pass_of_both
+            fixed = fixed_of_both
+            a_pass = pass_of_both
         passes = max(0.0, min(worthwhile, (work - fixed) / a_pass))
         work = fixed + passes * a_pass
         return Budget(
@@ -179,7 +182,8 @@ class Planner:
         return ample.work - (ample.passes - passes) * ample.tokens
 
     def _too_short(self) -> UsageError:
-        minutes, speed = number(self.machine.minutes), number(round(self.machine.speed))
+        minutes = number(self.machine.minutes)
+        speed = number(round(self.machine.speed))
         fewest, good = (self.minutes_for(passes) for passes in (FEWEST_PASSES, GOOD_PASSES))
         return UsageError(
             f"--minutes {minutes} is too short to try anything at {speed} "

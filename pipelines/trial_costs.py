@@ -12,17 +12,22 @@ from stages.numbers import number
 
 USED = 0.92
 """Share of the minutes that is planned, since a machine may slow down."""
-STAGE, STAGES, STAGES_OF_SECOND = 30_000, 5, 2
+STAGE = 30_000
+STAGES = 5
+STAGES_OF_SECOND = 2
 """Work of starting and ending a stage, whatever the text; and number of stages with one model, and
 of those that a second one adds.
 """
-SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 5e-5, 400_000
+SCORED = 12.0
+SCORED_ROW = 5e-5
+MOST_COMPARED = 400_000
 """Work of reading a token with cache and kNN-LM; of each compared row; rows up to which all are
 compared.
 """
 STORED = 0.4
 """Work of making and storing the key of a token."""
-TRIME, TRIME_SCORED = 1.3, 3.0
+TRIME = 1.3
+TRIME_SCORED = 3.0
 """Work of training on a token with TRIME; of reading one with it."""
 
 

@@ -88,7 +88,8 @@ def write_plan(
     recipe.unlink(missing_ok=True)
     for file in part_files(recipe):
         file.unlink()
-    read, part = text, None
+    read = text
+    part = None
     is_whole = budget.bytes == text.bytes
     if not is_whole or is_tested_by_few(text.sizes, int(budget.test * text.bytes)):
         path, part = _write_part(text, budget, recipe.with_suffix(""))

@@ -67,7 +67,8 @@ def read_plan(recipe: Path) -> Plan:
 
 
 def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    budget, setting = trial.budget, trial.documents.setting
+    budget = trial.budget
+    setting = trial.documents.setting
     documents = {} if setting is None else {"documents": setting}
     split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps, **CHANGES}

@@ -50,7 +50,8 @@ def plan_in_words(trial: Trial) -> Plan:
 
 def _advice(trial: Trial) -> Iterator[str]:
     """Advice on more minutes, where they would add something."""
-    budget, everything = trial.budget, trial.everything
+    budget = trial.budget
+    everything = trial.everything
     left_out = {
         "all of the text": not trial.is_whole,
         "larger valid and test splits": trial.scores_less,
@@ -79,7 +80,9 @@ def _described(trial: Trial) -> Iterator[str]:
 
 def _described_text(trial: Trial) -> Iterator[str]:
     """The text that is read, and its documents."""
-    budget, documents, part = trial.budget, trial.documents, trial.part
+    budget = trial.budget
+    documents = trial.documents
+    part = trial.part
     if part is not None:
         read = f"{size(budget.bytes)} of {size(trial.total)} of text"
         yield f"{_sample_in_words(part)}: {read}"

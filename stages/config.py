@@ -103,7 +103,8 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, stored in settings.model_dump(mode="json").items():
-        field, value = type(settings).model_fields[name], getattr(settings, name)
+        field = type(settings).model_fields[name]
+        value = getattr(settings, name)
         names_part = (
             get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
         )
@@ -140,7 +141,8 @@ class OneOf:
         settings = self.registry.settings(name)
         field = settings.model_fields.get(self.by)
         if field is None or field.default != name:
-            where, written = f"{settings.__module__}:{settings.__qualname__}", json.dumps(name)
+            where = f"{settings.__module__}:{settings.__qualname__}"
+            written = json.dumps(name)
             raise UsageError(
                 f"{where} is registered as {name!r}, and must say {self.by}: Literal[{written}] = {written}."
             )

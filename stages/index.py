@@ -107,7 +107,8 @@ def vector_inputs(config: IndexConfig, references: Mapping[str, Any], store: Sto
             f"are of keys: needed here: datastore (memlm {KINDS['datastore'].command})."
         )
     datastore = store.get(references["source"], "datastore")
-    named, merge = references.get("update"), references.get("merge")
+    named = references.get("update")
+    merge = references.get("merge")
     if merge is not None or config.keep < 1:
         return inputs_of_some_rows(config, datastore, named, merge, store)
     previous = index_before(datastore, config, named, store)

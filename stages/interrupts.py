@@ -94,7 +94,8 @@ def stoppable(work: Callable[[Event], T]) -> T:
     """
     from concurrent.futures import Future, wait  # imported here, because `--help` does not need it
 
-    stop, result = Event(), Future[T]()
+    stop = Event()
+    result = Future[T]()
 
     def run() -> None:
         try:

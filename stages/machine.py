@@ -20,7 +20,8 @@ CGROUP_LIMITS = (
 CPUINFO = Path("/proc/cpuinfo")
 BF16_PRODUCTS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
 """Names of instructions for bf16 products on x86 and ARM."""
-MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
+MEMINFO = Path("/proc/meminfo")
+STATM = Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
@@ -45,7 +46,8 @@ def free_memory_bytes() -> int | None:
             (line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")),
             "",
         )
-        left, pages = [int(line.split()[1]) * 1024, memory_bytes()], STATM.read_text().split()
+        left = [int(line.split()[1]) * 1024, memory_bytes()]
+        pages = STATM.read_text().split()
         # `ulimit -v` and `ulimit -d` may allow less.
         for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
             soft, _ = resource.getrlimit(limit)
@@ -99,7 +101,8 @@ def multiplies_bf16() -> bool:
     return True
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
 
 
 def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:

@@ -29,7 +29,8 @@ class BatchesFigures(Figures):
 
 def batch_arrays(batches: Artifact, name: str) -> Expected | None:
     """The expected arrays: the order of the segments, and their offsets in the split."""
-    segments, tokens = batches.metrics["segments"], batches.input("tokens")
+    segments = batches.metrics["segments"]
+    tokens = batches.input("tokens")
     last = (
         tokens.metrics["splits"][SPLIT]["tokens"]
         if is_pairs(tokens)

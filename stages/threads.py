@@ -27,7 +27,8 @@ class ThreadPool:
     """
 
     def __init__(self, threads: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
-        self.threads, self._pool = threads, pool
+        self.threads = threads
+        self._pool = pool
 
     def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
         """Call `work` with every item, in any order and several at a time. Raises: the error of one

@@ -68,7 +68,8 @@ def split_arrays(artifact: Artifact, name: str) -> Expected | None:
     recorded = artifact.metrics["splits"].get(split)
     if recorded is None:
         return None
-    types, tokens = artifact.metrics["vocabulary_size"], recorded["tokens"]
+    types = artifact.metrics["vocabulary_size"]
+    tokens = recorded["tokens"]
     kind: SplitForm = EXAMPLES.settings(artifact.metrics.get("examples", STREAMS))
     if array in kind.arrays:
         return kind.arrays[array](recorded, types)

@@ -48,7 +48,8 @@ class UpdateDatastore(Stage[UpdateConfig]):
                     f"--split {config.split} belongs to tokens to add: name them with --add."
                 )
             return Inputs(read)
-        added, split = store.get(references["add"], "tokens"), config.split or "train"
+        added = store.get(references["add"], "tokens")
+        split = config.split or "train"
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
         require_sources(model_of(read["encoder"]), added)

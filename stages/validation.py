@@ -86,7 +86,11 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
     Returns: its dotted name without the tags of unions; the legal names there; and a hint at
         members of the union that have the setting, empty if none has it.
     """
-    models, path, known, any_name, named = [model], [], list[str](), False, False
+    models = [model]
+    path = []
+    known = list[str]()
+    any_name = False
+    named = False
     elsewhere = ""
     for number, part in enumerate(location):
         fields = {name: field for m in models for name, field in _fields(m).items()}
@@ -95,7 +99,8 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
             others = [tag for m in models if location[-1] in _fields(m) for tag in _tags(m)]
             if others and number == len(location) - 2:
                 elsewhere = f" of {part}; it is one of {', '.join(others)}"
-            models, named = meant, False
+            models = meant
+            named = False
             continue
         named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
         if part in fields:

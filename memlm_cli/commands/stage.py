@@ -21,7 +21,8 @@ from stages.registry import load
 
 def stage_command(name: str) -> Callable[..., None]:
     """The function of a command, as Typer takes it."""
-    command, config = COMMANDS[name], config_of(name)
+    command = COMMANDS[name]
+    config = config_of(name)
 
     def run(
         *,

@@ -208,7 +208,8 @@ class Report(Artifact):
         open_scores(self._stored, "final")
         group: Any = self._stored.zarr("scores.zarr")
         held = {name: group[name][:] for name in group.array_keys()}
-        ids, memory = held.pop("target"), held.pop("logp_memory", None)
+        ids = held.pop("target")
+        memory = held.pop("logp_memory", None)
         text = token_text(self._stored.input("tokens"))
         labels = {int(id): text.label(int(id)) for id in np.unique(ids)}
         found = {"id": ids, "token": np.array([labels[id] for id in ids.tolist()], object), **held}

@@ -27,7 +27,8 @@ class Reader:
     """
 
     def __init__(self, store: Store, request: Request) -> None:
-        self._store, self._request = store, request
+        self._store = store
+        self._request = request
         self._found: Resolved = find(request, store, None)
 
     def __repr__(self) -> str:
@@ -130,7 +131,8 @@ class Scores(dict[str, np.ndarray]):
 
     def __init__(self, found: Inspected, reader: Reader, text: str) -> None:
         super().__init__(columns([_scored(token) for token in found.tokens]))
-        self._reader, self._text = reader, text
+        self._reader = reader
+        self._text = text
 
     def neighbors(self, k: int = 8) -> Columns:
         """The k contexts with the largest share in the prediction of each token, by descending

@@ -241,7 +241,8 @@ def _require_unused(store: Store, going: list[str]) -> None:
     # All are opened before one is removed: a wrong reference leaves the store as it is.
     for reference in going:
         store.open(reference)
-    staying, gone = store.artifacts(), set(going)
+    staying = store.artifacts()
+    gone = set(going)
     broken: list[str] = []
     while more := [a.reference for a in staying if a.reference not in gone and a.needed & gone]:
         broken += more

@@ -47,7 +47,8 @@ def compare(
         _require_none("three and more reports", csv, html)
         _answer(*_means_over_seeds(reports, settings.confidence, asked.open_store()), asked)
         return
-    a, b = reports[0], reports[1] if len(reports) > 1 else None
+    a = reports[0]
+    b = reports[1] if len(reports) > 1 else None
     if csv is not None:
         check_page_file("--csv", csv, TABLE_HEAD)
     if html is not None:

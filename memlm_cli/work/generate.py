@@ -59,7 +59,9 @@ class WrittenTexts:
     """Writes what a request asks for, and counts it."""
 
     def __init__(self, reader: MemoryReader, wanted: GenerationRequest, as_json: bool) -> None:
-        self._reader, self._wanted, self._as_json = reader, wanted, as_json
+        self._reader = reader
+        self._wanted = wanted
+        self._as_json = as_json
         self._tokens = self._drafted = 0
         self._began = time.monotonic()
 
@@ -172,7 +174,8 @@ def _attributed_token(reader: MemoryReader, token: GeneratedToken) -> str:
     weight.
     """
     assert token.attributed is not None
-    given, label = token.attributed.memories, reader.text.label(token.id)
+    given = token.attributed.memories
+    label = reader.text.label(token.id)
     parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
     words = memory_words(memory["sources"] for memory in reader.memories)
     parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]

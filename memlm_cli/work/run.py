@@ -149,5 +149,6 @@ def took(result: Result) -> str:
     """The time that an artifact took to make, by its manifest; or that of this run, if some of it
     was done before.
     """
-    whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
+    whole = duration(result.artifact.manifest.seconds)
+    now = duration(result.seconds)
     return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]

@@ -59,7 +59,8 @@ def inspect(
         found = inspect_text(request, opened, which.text, which.contexts)
     else:
         assert which.position is not None
-        split, length = which.split or "test", which.length or LENGTH
+        split = which.split or "test"
+        length = which.length or LENGTH
         found = inspect_split(request, opened, split, which.position, length, which.contexts)
     if html is not None:
         write_html("inspect", html, page(found))
@@ -75,7 +76,8 @@ def _show_selected(
     request: Request, store: Store, which: PassageSettings, html: Path | None, as_json: bool
 ) -> None:
     """Show the passages that a report selects, one after the other."""
-    report, kinds = store.get(request.report or "", "report"), which.select or ()
+    report = store.get(request.report or "", "report")
+    kinds = which.select or ()
     chosen = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)
     if not chosen:
         raise UsageError(

@@ -54,7 +54,8 @@ class Artifact:
         self.store = store
         self.path = path
         self.manifest = manifest
-        self.kind, self.id = manifest.kind, manifest.id
+        self.kind = manifest.kind
+        self.id = manifest.id
         self.reference = f"{self.kind}/{self.id}"
         self.metrics = manifest.metrics
         """Metrics that the stage recorded."""

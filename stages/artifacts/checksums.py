@@ -42,7 +42,8 @@ def is_log(relative: str) -> bool:
 
 def file_entry(path: Path, read: Callable[[int], None] = lambda count: None) -> FileEntry:
     """Size and digest of a file; `read` receives the number of bytes of each block."""
-    digest, size = hashlib.blake2b(), 0
+    digest = hashlib.blake2b()
+    size = 0
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)

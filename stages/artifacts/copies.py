@@ -36,7 +36,9 @@ class Copy:
 
     def __init__(self, manifest: Manifest, content: bytes, bucket: Bucket) -> None:
         """`content`: the bytes of the manifest."""
-        self.manifest, self.content, self.bucket = manifest, content, bucket
+        self.manifest = manifest
+        self.content = content
+        self.bucket = bucket
         self.reference = f"{manifest.kind}/{manifest.id}"
         self._folder = f"{self.reference}/{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
@@ -143,7 +145,8 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         for a in artifacts
         if a.reference in needed and (files := _missing(a, bucket)) is not None
     ]
-    total, done = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files), 0
+    total = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files)
+    done = 0
 
     def sent(count: int) -> None:
         nonlocal done
@@ -267,12 +270,14 @@ def _require_new(copy: Copy, store: Store) -> None:
 
 def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
-    kind, id = copy.manifest.kind, copy.manifest.id
+    kind = copy.manifest.kind
+    id = copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
         # Checked again, since another pull may have finished meanwhile.
         if store.has(kind, id):
             return
-        folder, final = store.draft_folder(kind, id), store.folder(kind, id)
+        folder = store.draft_folder(kind, id)
+        final = store.folder(kind, id)
         manifest = finished_manifest(folder)
         if manifest is None:
             _fill(copy, folder, store, reporter)

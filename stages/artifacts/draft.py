@@ -119,7 +119,8 @@ class Draft:
         durable.
         """
         # A new unit is begun first, so that later files do not get into this commit.
-        unit, self._unit = self._unit, ShardOutput(self.path)
+        unit = self._unit
+        self._unit = ShardOutput(self.path)
         unit.record = dict(record or {})
         self._background.run(lambda: self.append(unit.written(key)))
 
@@ -131,7 +132,8 @@ class Draft:
         """
         self.require_reads()
         now = time.monotonic()
-        seconds, self._clock = now - self._clock, now
+        seconds = now - self._clock
+        self._clock = now
         self._log.append(replace(written, seconds=seconds))
         # Deleted after the line is on the disk, since resuming before it would need these files.
         for file in written.discarded:

@@ -76,7 +76,8 @@ class Unfinished:
         """State and last attempt, such as `interrupted (memlm train tokens/a, begun 2026-11-22
         02:30 UTC)`.
         """
-        state, tells = "being made" if self.alive else "interrupted", self.attempt
+        state = "being made" if self.alive else "interrupted"
+        tells = self.attempt
         if tells is None:
             return state
         who = f" by process {tells.pid} on {tells.host}" if self.alive else ""

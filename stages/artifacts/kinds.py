@@ -283,6 +283,7 @@ STAGES = StageTable(
 KINDS = declared_kinds(STAGES)
 COMMANDS = declared_commands(STAGES)
 
-PREVIOUS, ADDED = "previous", "added"
+PREVIOUS = "previous"
+ADDED = "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
 """Roles of inputs that are not needed to read the output; these artifacts may be removed."""

@@ -75,7 +75,8 @@ def run_shards(stage: Stage[Any], job: Job[Any], plan: Any) -> None:
 
     Raises: the error of a shard; the same call then resumes after the committed shards.
     """
-    draft, reporter = job.draft, job.reporter
+    draft = job.draft
+    reporter = job.reporter
     shards = plan.shards
     waiting = [shard for shard in shards if not draft.done(shard.key)]
     done = len(shards) - len(waiting)
@@ -323,7 +324,8 @@ def _make_locked(
 
 def _read_folders(inputs: Inputs) -> set[Path]:
     """Folders of the inputs, and of their ancestors in the store."""
-    found, waiting = set[Path](), list(inputs.artifacts.values())
+    found = set[Path]()
+    waiting = list(inputs.artifacts.values())
     while waiting:
         artifact = waiting.pop()
         if artifact.path not in found:

@@ -224,11 +224,9 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
 
 
 def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> None:
-    kind, version, producer = (
-        content.get("kind"),
-        content.get("format_version"),
-        content.get("producer"),
-    )
+    kind = content.get("kind")
+    version = content.get("format_version")
+    producer = content.get("producer")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UncheckedArtifact(
             f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}. If its stage is your own, "

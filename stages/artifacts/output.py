@@ -223,7 +223,8 @@ class Background:
     def flush(self) -> None:
         """Wait for the current call. Raises: its error."""
         if self._call is not None:
-            call, self._call = self._call, None
+            call = self._call
+            self._call = None
             call.result()
 
     def close(self) -> None:

@@ -45,10 +45,14 @@ class CheckedArray:
     """
 
     def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
-        self._artifact, self._name, self._array, self._check = artifact, name, array, check
+        self._artifact = artifact
+        self._name = name
+        self._array = array
+        self._check = check
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype[Any] = array.dtype
-        self.chunks, self.shards = array.chunks, array.shards
+        self.chunks = array.chunks
+        self.shards = array.shards
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -147,7 +151,9 @@ class CheckedGroup:
     """A read-only Zarr group of an artifact; it checks arrays against the schema of their stage."""
 
     def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
-        self._artifact, self._name, self._group = artifact, name, group
+        self._artifact = artifact
+        self._name = name
+        self._group = group
         self._found: dict[str, CheckedArray | CheckedGroup] = {}
 
     def __getitem__(self, below: str) -> Any:
@@ -159,10 +165,8 @@ class CheckedGroup:
         return self._found[below]
 
     def _open(self, below: str) -> CheckedArray | CheckedGroup:
-        name, file = (
-            f"{self._name}/{below}",
-            self._artifact.file(Path(self._name, below, "zarr.json")),
-        )
+        name = f"{self._name}/{below}"
+        file = self._artifact.file(Path(self._name, below, "zarr.json"))
         with content_of(file):
             found = opened(self._artifact.path / self._name, below, file)
         if isinstance(found, zarr.Group):

@@ -61,7 +61,8 @@ def require_inside(folder: Path, names: Iterable[str]) -> None:
     """
     # Links are followed once for each folder, since an artifact has thousands of files in a few
     # folders.
-    inside, checked = realpath(folder), set[str]()
+    inside = realpath(folder)
+    checked = set[str]()
     for name in names:
         if not stays_inside(name):
             raise ArtifactError(

@@ -22,7 +22,8 @@ CELL = 16.0
 """Height and minimum width of a cell."""
 MIN_ROWS = 4
 """Rows whose height even a map of fewer has."""
-KEY_WIDTH, KEY_HEIGHT = 160.0, 11.0
+KEY_WIDTH = 160.0
+KEY_HEIGHT = 11.0
 KEY_ABOVE = 10.0
 """Distance of the key of colours from the cells."""
 ROUNDING = 1 + 1e-6

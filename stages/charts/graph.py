@@ -16,14 +16,16 @@ from stages.charts.data import Box, Graph
 from stages.charts.palette import LIGHT, SERIES
 from stages.charts.sheet import fitted, new_axes
 
-WIDTH, HEIGHT = 184.0, 46.0
+WIDTH = 184.0
+HEIGHT = 46.0
 INSET = 10.0
 """Distance of the text of a box from its left edge."""
 CORNER = 5.0
 """Radius of a box's corners."""
 LANE = 8.0
 """Height reserved for a line that passes a column, in pixels."""
-GAP, SPACING = 34.0, 14.0
+GAP = 34.0
+SPACING = 14.0
 """Distance between columns, and between nodes of a column, in pixels."""
 STYLES: dict[str, dict[str, Any]] = {
     "": {"facecolor": LIGHT["box"], "edgecolor": LIGHT["strong-rule"]},
@@ -190,7 +192,8 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
     for column in columns:
         wanted = {key: _mean([middles[source] for source in own]) for key, own in column.items()}
         ordered = sorted(wanted, key=lambda key: wanted[key])
-        bottom, placed = float("-inf"), {}
+        bottom = float("-inf")
+        placed = {}
         for key in ordered:
             half = (HEIGHT if key in boxes else LANE) / 2
             placed[key] = max(wanted[key], bottom + SPACING + half)

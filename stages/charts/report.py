@@ -40,10 +40,8 @@ def curve_charts(reports: Sequence[Report]) -> Iterator[Chart]:
             if len(curve["points"]) > 1:
                 groups.setdefault((curve["over"], report.scored), []).append((report, curve))
     for (over, text), curves in groups.items():
-        name, words = (
-            f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else ""),
-            symbol_in_words(over),
-        )
+        name = f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else "")
+        words = symbol_in_words(over)
         for suffix, part in in_charts(curves):
             lines = [
                 Line(
@@ -115,7 +113,8 @@ def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
         return
     first, *others = frequency["rows"]
     counts = [one["tokens"] for one in frequency["buckets"]]
-    labels, text = bucket_labels(frequency), counted_in(metrics)
+    labels = bucket_labels(frequency)
+    text = counted_in(metrics)
     for suffix, rows in in_charts(others):
         series = []
         for row in rows:
@@ -217,7 +216,8 @@ def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
     """
     groups: dict[tuple[Any, ...], list[Report]] = {}
     for report in reports:
-        metrics, read = report.metrics, report.metrics.get("read", {})
+        metrics = report.metrics
+        read = report.metrics.get("read", {})
         if (
             "datastore" in read
             and "neighbors" not in read

@@ -7,7 +7,9 @@ WIDTH = 460.0
 FAMILY = "DejaVu Sans"
 """Font of all drawings, which matplotlib brings."""
 FONT = f"'{FAMILY}', sans-serif"
-TITLE_SIZE, TITLE_LINE, TITLE_GAP = 13, 17, 4
+TITLE_SIZE = 13
+TITLE_LINE = 17
+TITLE_GAP = 4
 """Size of a title's letters, height of its lines, and distance above and below it."""
 TITLE_LETTER = 8.2
 """Approximate width of a letter of a title."""

@@ -98,9 +98,11 @@ def stream_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
                 Lines([Line("AP", points)], "domains learnt", "perplexity", even=True),
             )
         return
-    score, tasks = measure(metrics), metrics["tasks"]
+    score = measure(metrics)
+    tasks = metrics["tasks"]
     for row in rows:
-        after, test = Side("after", ["before", *tasks], turned=True), Side("test", tasks)
+        after = Side("after", ["before", *tasks], turned=True)
+        test = Side("test", tasks)
         chart = Chart(
             "matrix",
             f"{score.capitalize()} by task, after each task",

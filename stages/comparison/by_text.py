@@ -53,10 +53,12 @@ def compare_text(
     counts = _counts(progress, *sides)
     nll_a, nll_b = (side.nll() for side in sides)
     weights = np.stack(list(counts.values()), axis=1).astype(np.float64)
-    held, difference = weights.any(axis=1), nll_b - nll_a
+    held = weights.any(axis=1)
+    difference = nll_b - nll_a
     totals = np.repeat(difference[held, None], len(counts), axis=1)
     intervals = settings.bootstrap.intervals(totals, weights[held], progress)
-    a_nats, b_nats = float(nll_a.sum()), float(nll_b.sum())
+    a_nats = float(nll_a.sum())
+    b_nats = float(nll_b.sum())
     per = []
     for (unit, parts), interval in zip(counts.items(), intervals, strict=True):
         count = int(parts.sum())
@@ -150,7 +152,8 @@ def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = {unit["unit"]: unit for unit in per}
     if found.keys() != {"word", "character"}:
         return per
-    words, characters = found["word"], found["character"]
+    words = found["word"]
+    characters = found["character"]
     bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
     shown = [
         shown_word_perplexity(perplexity(words[n], 1), b)
@@ -175,7 +178,8 @@ def lengths(
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
     """
-    counted, found = tokens.metrics["splits"][split], {"word": np.diff(offsets)}
+    counted = tokens.metrics["splits"][split]
+    found = {"word": np.diff(offsets)}
     if tokens.metrics["tokenizer"] != "word":
         found = _decoded_lengths(tokens, split, offsets, progress)
     return {unit: parts for unit, parts in found.items() if parts.sum() == counted[f"{unit}s"]}

@@ -38,7 +38,8 @@ def tally(
         nll_a, nll_b: NLL of both in nats, float64 [n].
         shape: U and G.
     """
-    columns, cells = (None, nll_a, nll_b, nll_b < nll_a, nll_b > nll_a), units * shape[1] + groups
+    columns = (None, nll_a, nll_b, nll_b < nll_a, nll_b > nll_a)
+    cells = units * shape[1] + groups
     return np.array(
         [np.bincount(cells, one, shape[0] * shape[1]).reshape(shape) for one in columns]
     )
@@ -64,7 +65,8 @@ def group_figures(
         if not tokens:
             found.append(None)
             continue
-        a, b = nll_a / tokens, nll_b / tokens
+        a = nll_a / tokens
+        b = nll_b / tokens
         counts = {"won": int(won), "lost": int(lost), "interval": interval and list(interval)}
         found.append({"tokens": int(tokens), "nll_a": a, "nll_b": b, **counts, "difference": b - a})
     return found
@@ -142,7 +144,8 @@ def token_rows(
         for name, values in scores.probed.items():
             columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
     tokens = a.tokens
-    names, own = DocumentNames.read(tokens.path, a.split), places.split
+    names = DocumentNames.read(tokens.path, a.split)
+    own = places.split
     text = SplitText(a.split, own.ids, own.doc_offsets, token_text(tokens), names)
     length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
     for number, excerpt in enumerate(text.excerpts(at, length, length)):
@@ -167,7 +170,9 @@ def compare_tokens(
     frequencies = find_frequencies(
         "train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split
     )
-    targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
+    targets = same_targets(a, b)
+    at = places.read(0, len(places))
+    n = len(places)
     pairs = a.nll(0, n), b.nll(0, n)
     # Every token is in three groups: all tokens, its range of positions, its bucket of frequency.
     ranges = position_range(places.positions(at))
@@ -175,14 +180,16 @@ def compare_tokens(
     grouped = [(np.zeros(n, np.int64), 1), (ranges, number_of_ranges)]
     if frequencies is not None:
         grouped.append((frequencies.bucket_of[targets], len(BOUNDS) + 1))
-    of, bootstrap = units.of(at), settings.bootstrap
+    of = units.of(at)
+    bootstrap = settings.bootstrap
     sums = np.concatenate(
         [tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2
     )
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     all_tokens, *parts = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
-    held, totals = sums[0, :, 0] > 0, sums[2, :, 0] - sums[1, :, 0]
+    held = sums[0, :, 0] > 0
+    totals = sums[2, :, 0] - sums[1, :, 0]
     nll_a, nll_b = pairs
     won = most_changed(nll_a - nll_b, nll_b, settings.most)
     lost = most_changed(nll_b - nll_a, nll_a, settings.most)

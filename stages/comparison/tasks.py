@@ -46,7 +46,8 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     ]
     rows = []
     for names in pairs:
-        first, second = rows_a[names[0]], rows_b[names[1]]
+        first = rows_a[names[0]]
+        second = rows_b[names[1]]
         figures = {name: _beside(first[name], second[name]) for name in FIGURES}
         last = (
             dict(zip(one.metrics["tasks"], row["matrix"][-1], strict=True))
@@ -75,7 +76,8 @@ def _beside(a: float | None, b: float | None) -> list[float | None]:
 
 def matrices_table(found: Mapping[str, Any]) -> Table:
     """A line for each figure and each test, after the last task."""
-    groups, names = [], named_figures(found)
+    groups = []
+    names = named_figures(found)
     for one in [*found["rows"], *([found["control"]] if "control" in found else [])]:
         lines = {names[name]: values for name, values in one["figures"].items()}
         lines |= {f"test {task}": values for task, values in one["tests"].items()}
@@ -110,7 +112,8 @@ def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[
     """
     for other in matrices[1:]:
         require_same_tasks(matrices[0], other)
-    groups, metrics = seed_groups(matrices), matrices[0].metrics
+    groups = seed_groups(matrices)
+    metrics = matrices[0].metrics
     first = {seed_of(one): dict(_values(one, one.metrics["rows"][0]["row"])) for one in groups[0]}
     return {
         **({"score": metrics["score"]} if "score" in metrics else {}),
@@ -185,7 +188,8 @@ def _control(matrix: Artifact) -> dict[str, float]:
 
 def task_seeds_table(found: Mapping[str, Any]) -> Table:
     """A line for each figure and each test of each row, from the result of `compare_task_seeds`."""
-    groups, sure = list[Group](), f"{percent(found['confidence'])} interval"
+    groups = list[Group]()
+    sure = f"{percent(found['confidence'])} interval"
     for group in found["groups"]:
         for row in group["rows"]:
             lines = [

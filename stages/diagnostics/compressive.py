@@ -48,7 +48,8 @@ class CompressiveProbe(LayerProbe):
         )
         # Parts are nearly equal, the oldest first; an empty part has no attention.
         parts = (*to_slots.tensor_split(PARTS, 2), *cached.tensor_split(PARTS, 2), segment)
-        by_place, left = torch.stack([part.sum(2) for part in parts], 2), module.dropped(inputs)
+        by_place = torch.stack([part.sum(2) for part in parts], 2)
+        left = module.dropped(inputs)
         if not passage.ends_segment or not left.shape[1]:
             return by_place, None
         return by_place, float(

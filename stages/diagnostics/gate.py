@@ -128,11 +128,13 @@ class GateProbe(SummingProbe):
 
         from stages.retrieval.gate_reader import GateReader
 
-        reader, rows = watch.reader, watch.rows(block)
+        reader = watch.reader
+        rows = watch.rows(block)
         assert isinstance(reader, GateReader) and reader.gated is not None, (
             "a model with a gate reads through it"
         )
-        gate, neighbors = reader.gated.gate, reader.neighbors(block.encoded)
+        gate = reader.gated.gate
+        neighbors = reader.neighbors(block.encoded)
         mean = gate.mean(1, dtype=torch.float32)[rows]
         first = first_matches(neighbors, block.encoded.targets)[rows]
         others = (_scored(block, neighbors, k) for k in self.numbers[1:])
@@ -235,10 +237,8 @@ class GateProbe(SummingProbe):
         gate = metrics.get("gate")
         if gate is None:
             return []
-        counts, title = (
-            gate["histogram"],
-            f"Gate on {metrics['split']}, {gate['neighbors']} neighbours",
-        )
+        counts = gate["histogram"]
+        title = f"Gate on {metrics['split']}, {gate['neighbors']} neighbours"
         shares = {
             label: [n / max(1, sum(counts[kind])) for n in counts[kind]]
             for kind, label in KINDS.items()

@@ -52,7 +52,8 @@ class NgramsProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        title, gates = f"How far n-grams are let in on {split}", [one["gate"] for one in blocks]
+        title = f"How far n-grams are let in on {split}"
+        gates = [one["gate"] for one in blocks]
         caption = (
             "The share of tokens by the gate of what their latest two and three tokens have stored."
         )

@@ -55,10 +55,12 @@ class InfinityProbe(LayerProbe):
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         from stages.models.layers.infinity import masses
 
-        places, widths = [], []
+        places = []
+        widths = []
         for layer, calls in watch.calls():
             mean, variance, seen = watch.by_token(block, calls).cpu().unbind(1)
-            deviation, ratio = variance.sqrt() * seen, variance / watch.layers[layer].variance
+            deviation = variance.sqrt() * seen
+            ratio = variance / watch.layers[layer].variance
             each = masses(mean[:, :, None], variance[:, :, None], PARTS)
             watch.add(
                 layer,
@@ -78,7 +80,8 @@ class InfinityProbe(LayerProbe):
         return {"sticky": self.chosen.sticky, **super().metrics(records)}
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        number, row = float(sums["seen"]), sums["parts"]
+        number = float(sums["seen"])
+        row = sums["parts"]
         return {
             "seen": number / tokens,
             "deviation": float(sums["deviation"]) / number if number else None,

@@ -86,7 +86,8 @@ class MemformerProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        edges, slots = reported["histogram"]["edges"], reported["histogram"]["slots"]
+        edges = reported["histogram"]["edges"]
+        slots = reported["histogram"]["slots"]
         caption = (
             "Attention of a slot to itself when a segment is written: at 1 it keeps what it holds, at 0 all is new. "
             f"{reported['kept']:.0%} are above a half."

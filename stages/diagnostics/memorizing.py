@@ -81,7 +81,8 @@ class MemorizingProbe(LayerProbe):
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         import torch
 
-        largest, oldest = list["Tensor"](), list["Tensor"]()
+        largest = list["Tensor"]()
+        oldest = list["Tensor"]()
         for layer, calls in watch.calls():
             gates, scales = (
                 one.detach().double().cpu()
@@ -107,7 +108,8 @@ class MemorizingProbe(LayerProbe):
         watch.column("memory_age", torch.stack(oldest).gather(0, place[None])[0])
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        number, gates = float(sums["found"]), sums["gates"]
+        number = float(sums["found"])
+        gates = sums["gates"]
         return {
             "gates": list(gates),
             "found": number / (tokens * len(gates)),

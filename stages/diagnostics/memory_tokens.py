@@ -52,7 +52,8 @@ class MemoryTokensProbe(LayerProbe):
         rows, tokens = x.tensor_split((m,), 1)
         seen = output[0][:, :m] if module.bottleneck else rows
         shares = module.token_attention(past, seen, tokens, passage).weights.mean(0)
-        batch, n = len(x), tokens.shape[1]
+        batch = len(x)
+        n = tokens.shape[1]
         cached = shares[:, :, m : shares.shape[2] - passage.place - n].sum(2, keepdim=True)
         reads = x.new_zeros(batch, m, 1 + PARTS)
         if module.writes:
@@ -88,7 +89,8 @@ class MemoryTokensProbe(LayerProbe):
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Shares of attention, means over heads and scored tokens."""
-        to_memory, cached = sums["given"][:, :-1], sums["given"][:, -1].sum()
+        to_memory = sums["given"][:, :-1]
+        cached = sums["given"][:, -1].sum()
         return {
             "memory": float(to_memory.sum()) / tokens,
             "cached": float(cached) / tokens,

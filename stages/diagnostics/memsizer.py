@@ -65,10 +65,8 @@ class MemSizerProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        title, shares = (
-            f"How many slots a token reads on {split}",
-            [one["read"] / one["slots"] for one in blocks],
-        )
+        title = f"How many slots a token reads on {split}"
+        shares = [one["read"] / one["slots"] for one in blocks]
         caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."
         return histogram_of_blocks(
             "memsizer-slots", title, caption, blocks, shares, "share of slots"

@@ -125,7 +125,8 @@ class Calls:
         """
         self.seconds = 0.0
         """Seconds spent on observing, which the model's own time includes."""
-        self._look, self._device = look, device
+        self._look = look
+        self._device = device
         self._held: list[list[Any]] = []
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
@@ -228,15 +229,15 @@ class LayerWatch(RangeProbe):
         start: the first token of the range.
         counted: bool [n], tokens that count in figures; None: all.
         """
-        self.layers, self.model, self.reader = layers, model, reader
+        self.layers = layers
+        self.model = model
+        self.reader = reader
         self.more: dict[str, Any] = {"constants": [probe.constants(layer) for layer in layers]}
-        self._probe, self._start, self._counted, self._seconds, self._tokens = (
-            probe,
-            start,
-            counted,
-            0.0,
-            0,
-        )
+        self._probe = probe
+        self._start = start
+        self._counted = counted
+        self._seconds = 0.0
+        self._tokens = 0
         self._calls = Calls(map(probe.part, layers), probe.look, next(model.parameters()).device)
         self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
         self._columns: dict[str, list[Tensor]] = {}

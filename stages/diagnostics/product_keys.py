@@ -80,7 +80,8 @@ class ProductKeysProbe(LayerProbe):
         all slots.
         """
         z = sums["weights"] / sums["weights"].sum()
-        read, total = z[z > 0], np.cumsum(np.sort(z)[::-1])
+        read = z[z > 0]
+        total = np.cumsum(np.sort(z)[::-1])
         numbers = sorted(
             {*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)}
         )

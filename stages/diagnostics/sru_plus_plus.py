@@ -81,10 +81,8 @@ class SRUProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        title, gates = (
-            f"How much of their cells layers pass on, on {split}",
-            [one["highway"] for one in blocks],
-        )
+        title = f"How much of their cells layers pass on, on {split}"
+        gates = [one["highway"] for one in blocks]
         caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."
         return histogram_of_blocks(
             "sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell"

@@ -79,7 +79,9 @@ class CarriedState:
         return scored.targets if self.tokens is None else torch.cat((self.tokens, scored.targets))
 
 
-STATE, ENCODER_STATE, SIDE_STATE = "state/", "encoder-state/", "side-state/"
+STATE = "state/"
+ENCODER_STATE = "encoder-state/"
+SIDE_STATE = "side-state/"
 LEARNED = "learned/"
 
 
@@ -92,7 +94,8 @@ class StateStore:
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         """`folder`: folder of the draft."""
-        self._folder, self._device = folder, device
+        self._folder = folder
+        self._device = device
         self._latest: tuple[str, CarriedState] | None = None
 
     def keep(
@@ -136,7 +139,8 @@ class StateStore:
         """
         lost: list[TokenRange] = []
         for one in ranges:
-            carried, path = self.after(one.key), self._folder / _file(one.key)
+            carried = self.after(one.key)
+            path = self._folder / _file(one.key)
             if carried is None and path.exists():
                 tensors = {
                     name: tensor.to(self._device) for name, tensor in load_file(path).items()

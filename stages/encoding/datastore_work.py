@@ -43,8 +43,10 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
     """Encodes a split; roles: `encoder` (model), `corpus` (tokens)."""
 
     def plan(self, job: Job[DatastoreConfig]) -> DatastorePlan:
-        encoder, layouts = job.inputs["encoder"], layouts_of(job.config, job.inputs)
-        model, keys = model_of(encoder), layouts.keys
+        encoder = job.inputs["encoder"]
+        layouts = layouts_of(job.config, job.inputs)
+        model = model_of(encoder)
+        keys = layouts.keys
         if model.pools:
             length = job.config.windows.context
             tokens = keys.shape[0] * length
@@ -60,7 +62,8 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
         return DatastorePlan(shards, layouts, arrays=layouts, scratch_bytes=kept)
 
     def open(self, job: ShardJob[DatastoreConfig], plan: DatastorePlan) -> DatastoreEncoder:
-        config, corpus = job.config, job.inputs["corpus"]
+        config = job.config
+        corpus = job.inputs["corpus"]
         assert config.key is not None
         tune_allocator()
         device = resolve_device(job.execution.device)
@@ -76,7 +79,9 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
         self, job: ShardJob[DatastoreConfig], resources: DatastoreEncoder, shard: TokenRange
     ) -> ShardOutput:
         started = time.perf_counter()
-        number, plan, output = int(shard.key), resources.plan, ShardOutput(job.folder)
+        number = int(shard.key)
+        plan = resources.plan
+        output = ShardOutput(job.folder)
         layouts = plan.layouts
         earlier = reversed(plan.shards[:number])
         encoded = resources.encoder.encode_shard(

@@ -65,7 +65,8 @@ class EncodedBlock:
         ]
 
     def _scored(self, window: Window) -> slice:
-        first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
+        first = max(self.start, window.scored_from)
+        last = min(self.stop, window.stop)
         # A row begins with its window's first input. Padding, if any, comes last and is cut off
         # here.
         return slice(first - window.start, last - window.start)

@@ -72,7 +72,8 @@ class KeyEncoder:
 
     def encode(self, split: str, start: int, stop: int, state: State) -> EncodedKeys:
         """Keys of tokens [start, stop), continuing from the state after token `start` - 1."""
-        keys, tokens = [], []
+        keys = []
+        tokens = []
         for block in self.reader.encode(self.model, split, start, stop, state):
             # Rounded first, to copy half the bytes from the device.
             keys.append(self.rounded(block.key(self.key)).cpu())

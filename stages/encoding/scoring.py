@@ -133,11 +133,15 @@ def score_blocks(
         certainty: whether `certainty_of` is computed for all tokens.
         distribution_rows: bool [n], tokens whose whole distributions are kept; None: none.
     """
-    scores, hidden, sure = [], [], list[Tensor]()
+    scores = []
+    hidden = []
+    sure = list[Tensor]()
     distributions: list[Tensor] = []
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
     before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
-    start, done, state = None, 0, None
+    start = None
+    done = 0
+    state = None
     for block in blocks:
         start = block.start if start is None else start
         read = block.hidden if reader is None else reader.apply(model, block)
@@ -158,7 +162,8 @@ def score_blocks(
             # Computed here, since the weights of a model that learns are others after the block.
             wanted = distribution_rows[done : done + len(read)]
             distributions.append(model.log_probs(read[wanted]))
-        done, state = done + len(read), block.state
+        done = done + len(read)
+        state = block.state
     assert start is not None, "a range without tokens cannot be scored"
     targets, log_ps, log_zs = (torch.cat(parts) for parts in zip(*scores, strict=True))
     return LMScores(

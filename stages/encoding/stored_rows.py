@@ -96,7 +96,8 @@ class DatastoreFigures(Figures):
 
 def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected | None:
     """Expected form of keys and values; `tokens` has the vocabulary of the values."""
-    rows, types = datastore.metrics["rows"], tokens.metrics["vocabulary_size"]
+    rows = datastore.metrics["rows"]
+    types = tokens.metrics["vocabulary_size"]
     return {
         "datastore.zarr/keys": Expected(
             (rows, datastore.metrics["dim"]), (datastore.metrics["dtype"],), finite
@@ -109,7 +110,8 @@ def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected
 
 def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
     """Expected form of the arrays of an updated datastore, which also has the text of its rows."""
-    rows, documents = datastore.metrics["rows"], datastore.metrics.get("documents", 0)
+    rows = datastore.metrics["rows"]
+    documents = datastore.metrics.get("documents", 0)
     text = {
         "doc_offsets": Expected((documents + 1,), ("int64",), offsets(rows)),
         "paragraph_ends": Expected((None,), ("int64",), between(1, rows + 1, "ends of paragraphs")),

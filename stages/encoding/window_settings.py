@@ -36,7 +36,8 @@ def resolve_windows(
         memory length if it has none, or lengths that its layers cannot read.
     """
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
-    own, model = encoder.config["segment_length"], model_of(encoder)
+    own = encoder.config["segment_length"]
+    model = model_of(encoder)
     if model.reads.source and not {context, stride} <= {
         None,
         own,

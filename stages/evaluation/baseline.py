@@ -21,7 +21,8 @@ def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
     """The first row of another report, shown above the rows of `model`, and how its model differs;
     JSON.
     """
-    made, theirs = report.metrics, report.input("model")
+    made = report.metrics
+    theirs = report.input("model")
     outside = made.get("outside_repeated_paragraphs")
     return {
         "report": report.reference,
@@ -59,7 +60,8 @@ def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
 
 
 def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    first, second = own.get(name), theirs.get(name)
+    first = own.get(name)
+    second = theirs.get(name)
     if None not in (first, second) and first != second:
         yield _phrase(name, first, second)
 

@@ -103,7 +103,8 @@ class ConditionCheck:
             places: positions whose distributions are kept, int64 [c].
         """
         carried = result.scored_range.carried
-        start, stop = carried.start, carried.start + length
+        start = carried.start
+        stop = carried.start + length
         corpus = with_other_future(
             self.reader.split_reader.corpus,
             self.split,

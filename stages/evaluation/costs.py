@@ -17,7 +17,8 @@ def cost_of_row(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, fl
     read = job.inputs.artifacts
     if model_of(read["model"]).reads_neighbors:
         return {"searches_per_token": None, "bytes_beside_model": None}
-    searches, sizes = 0.0, dict[str, int]()
+    searches = 0.0
+    sizes = dict[str, int]()
     for source in row.sources if row else ():
         searches += sum(
             source.reading.searched for one in source.reading.source_settings if one.searches

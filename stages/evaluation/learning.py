@@ -26,7 +26,9 @@ TRIED_TOKENS = 30_000
 """Tokens at the beginning of the tuning split on which numbers are tried, as in the authors' code."""
 STATISTICS = "gradient-statistics.safetensors"
 """File of a report with the root mean square of each weight's gradient in training text."""
-MEASURE, LEARN, SETTLE = "gradients", "learn", "learn-choice"
+MEASURE = "gradients"
+LEARN = "learn"
+SETTLE = "learn-choice"
 """Names of the three phases."""
 
 
@@ -48,7 +50,8 @@ class Learning:
 
         Raises: UsageError if it is shorter than a segment.
         """
-        reader, segment = self.plain.split_reader, self.settings.segment
+        reader = self.plain.split_reader
+        segment = self.settings.segment
         assert segment is not None, "complete settings have a segment"
         try:
             found = measure_gradients(self.plain.model, reader, segment)
@@ -134,7 +137,8 @@ def learning_figures(
     settings: Dynamic, record: Callable[[str], Mapping[str, Any]], tune_split: str | None
 ) -> dict[str, Any]:
     """The entry `adaptation` of `metrics.json`: settings, numbers, what was tried, and where."""
-    numbers, candidates = chosen_numbers(settings, record), settings.candidates
+    numbers = chosen_numbers(settings, record)
+    candidates = settings.candidates
     tried = []
     for number, candidate in enumerate(candidates if len(candidates) > 1 else ()):
         result = record(candidate_key(number))

@@ -134,12 +134,10 @@ def metrics_of(
 
 def _text_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """The scored text: its size, its form, and the tokens that the model does not know."""
-    job, config, names, totals = (
-        evaluation.job,
-        evaluation.config,
-        evaluation.names,
-        evaluation.totals,
-    )
+    job = evaluation.job
+    config = evaluation.config
+    names = evaluation.names
+    totals = evaluation.totals
     unknown = report.without(names, totals, "unknown")
     last_words = evaluation.plan.breakdown.last_words
     return {
@@ -172,7 +170,10 @@ def _model_figures(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _row_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """All rows, each with its control by counting, and intervals of their changes."""
-    job, plan, read, names = evaluation.job, evaluation.plan, evaluation.read, evaluation.names
+    job = evaluation.job
+    plan = evaluation.plan
+    read = evaluation.read
+    names = evaluation.names
     # The gate's probe counts all tokens, so it has no figure of last words.
     whole = evaluation.config.score == "all"
     shut = _gate_shut(evaluation.shown, evaluation.counts) if whole else []
@@ -191,7 +192,8 @@ def _controls(
     evaluation: _Evaluation, shut: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, RowControl]:
     """Controls of each row: counting in the texts that it reads; `shut`: the row of a shut gate."""
-    config, plan = evaluation.config, evaluation.plan
+    config = evaluation.config
+    plan = evaluation.plan
     dynamic = config.dynamic
     counting = Counting(
         evaluation.read,
@@ -213,7 +215,8 @@ def _controls(
 
 def _learning_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """Figures of learning while the text is scored, and of the conditions of an example."""
-    config, draft = evaluation.config, evaluation.job.draft
+    config = evaluation.config
+    draft = evaluation.job.draft
     parts = evaluation.plan.scoring.parts
     conditions = [record["conditions"] for record in evaluation.records if "conditions" in record]
     return {
@@ -230,7 +233,8 @@ def _learning_figures(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _breakdowns(evaluation: _Evaluation) -> dict[str, Any]:
     """Figures of parts of the text: outside of repeated text, and by frequency."""
-    names, totals = evaluation.names, evaluation.totals
+    names = evaluation.names
+    totals = evaluation.totals
     breakdown = evaluation.plan.breakdown
     counted = counted_tokens(breakdown.last_words, 0, evaluation.split_tokens)
     return {
@@ -244,7 +248,8 @@ def _breakdowns(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _neighbor_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """Figures of the search for neighbours, and of a learned weight."""
-    totals, records = evaluation.totals, evaluation.records
+    totals = evaluation.totals
+    records = evaluation.records
     # Of the best K neighbours, by K; None if not counted.
     accuracy = {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
     by_chance = accuracy and _by_chance(evaluation.job, evaluation.plan, [int(k) for k in accuracy])
@@ -265,7 +270,8 @@ def _neighbor_figures(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _settings_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """Perplexities by the values of settings that were tried, and figures of probes."""
-    weights, shown = evaluation.weights, evaluation.shown
+    weights = evaluation.weights
+    shown = evaluation.shown
     varied = [
         curve
         for name in shown
@@ -306,10 +312,8 @@ def _document_ends(job: Job[EvaluateConfig]) -> float | None:
     """Share of the scored split's tokens that are the `<eos>` of a document; None if documents end
     without one.
     """
-    tokens, split = (
-        job.inputs["tokens"].metrics,
-        job.inputs["tokens"].metrics["splits"][job.config.split],
-    )
+    tokens = job.inputs["tokens"].metrics
+    split = job.inputs["tokens"].metrics["splits"][job.config.split]
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
     return float(split["documents"] / split["tokens"])
@@ -319,7 +323,8 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
     """Perplexity on `valid` at the end of training; None if it is not comparable with the first
     row.
     """
-    model, config = job.inputs["model"], job.config
+    model = job.inputs["model"]
+    config = job.config
     method = model.config["method"]
     known = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
     same = model.input("tokens").reference == job.inputs["tokens"].reference
@@ -330,7 +335,8 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
 
 def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[str, float]:
     """Retrieval accuracy of K rows of the datastore drawn at random, by K in `at`."""
-    tokens, words = job.inputs["tokens"], plan.breakdown.last_words
+    tokens = job.inputs["tokens"]
+    words = plan.breakdown.last_words
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
     counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
     vocabulary = tokens.metrics["vocabulary_size"]

@@ -148,7 +148,8 @@ class RangePass:
         if latest is not None:
             return latest
         reached = max(0, number - self._parts_back)
-        carried, lost = CarriedState(reached * self.step), list[TokenRange]()
+        carried = CarriedState(reached * self.step)
+        lost = list[TokenRange]()
         if reader.carries_state:
             carried, lost = states.latest(map(self._part, reversed(range(reached))))
         for earlier in (
@@ -167,10 +168,8 @@ class RangePass:
         start = number * self.step
         stop = min(start + self.step, self.tokens)
         task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
-        title, chain = (
-            f"{self.words} {self.split}, {self.tokens:,} tokens",
-            self.name if self.chained else None,
-        )
+        title = f"{self.words} {self.split}, {self.tokens:,} tokens"
+        chain = self.name if self.chained else None
         return Part(
             f"{self.name}-{number:06d}",
             start,
@@ -222,15 +221,18 @@ class Plan(ShardPlan[Part]):
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     """Plan the work; finds last words, repeated paragraphs and frequencies in the ids of the text."""
-    config, read = job.config, job.inputs.artifacts
+    config = job.config
+    read = job.inputs.artifacts
     if config.tune_split == config.split:
         job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
-    rows, last_words = rows_of_report(job), _last_words(job)
+    rows = rows_of_report(job)
+    last_words = _last_words(job)
     policies = open_policies(rows, tuned=config.tune_split is not None)
     reach = Needs.of_all(
         needs for policy in policies for needs in (policy.row.needs, policy.needs)
     ).reach
-    step, carried = _tokens_per_shard(job), _state_bytes(job, rows) + _learned_bytes(job)
+    step = _tokens_per_shard(job)
+    carried = _state_bytes(job, rows) + _learned_bytes(job)
 
     def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
         return RangePass(
@@ -274,7 +276,8 @@ def _learning_parts(job: Job[EvaluateConfig]) -> list[Part]:
     """Parts that prepare a model that learns: gradients of train, and every candidate on the first
     tokens of the tuning split.
     """
-    dynamic, split = job.config.dynamic, job.config.tune_split
+    dynamic = job.config.dynamic
+    split = job.config.tune_split
     if dynamic is None:
         return []
     parts = []
@@ -306,7 +309,8 @@ def _learned_bytes(job: Job[EvaluateConfig]) -> int:
 
 def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
     """Parts that translate the split, once with each row; none without a beam."""
-    split, config = job.inputs["tokens"].metrics["splits"][job.config.split], job.config
+    split = job.inputs["tokens"].metrics["splits"][job.config.split]
+    config = job.config
     starts = range(0, split["documents"] if config.beam else 0, SENTENCES_PER_SHARD)
     return [
         Part(
@@ -363,7 +367,8 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     of the stride.
     """
     config = job.config
-    stride, context = config.stride or 1, config.context or 1
+    stride = config.stride or 1
+    context = config.context or 1
     entries = max([1, *(reading.neighbors for reading in config.readings)])
     # from settings alone, so that shards are the same on every machine
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)

@@ -126,7 +126,8 @@ class RowWeights:
         """Additional files of the report, JSON: the fitted network of the first row, and its
         choices for `restored`.
         """
-        policies, learned = self.policies(), self.learned()
+        policies = self.policies()
+        learned = self.learned()
         files = dict(policies[0].files) if policies else {}
         if learned is not None and learned["network"] is not None:
             files["weight-network.json"] = learned["network"]
@@ -195,7 +196,9 @@ def tuned_row(policy: WeightPolicy, tokens: int) -> dict[str, Any]:
     the lowest of several candidates, and whether it is off, so that memory has no effect, though
     others were tried.
     """
-    choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
+    choice = policy.chosen
+    grids = policy.grids
+    sources = policy.row.sources
     weights = [(grid, point.weight) for grid, point in zip(grids, choice.points, strict=True)]
     curve = zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)
     return {

@@ -82,7 +82,9 @@ def shard_record(
         scores: scores of the c counted tokens.
     """
     # sums in float64: in float32, the last of a million numbers would be lost
-    nll, words, buckets = scores.nll(), breakdown.last_words, breakdown.frequencies
+    nll = scores.nll()
+    words = breakdown.last_words
+    buckets = breakdown.frequencies
     searching, at = breakdown.accuracy
     targets = scores.targets.cpu().numpy()
     counted = counted_tokens(words, start, stop)
@@ -154,8 +156,10 @@ def score_range(
 ) -> RangeScores:
     """Score a range with the model alone and with every row, each with the weights of its policy."""
     scored_range = result.scored_range
-    scored, counted = scored_range.lm, scored_range.counted_rows
-    rows, seconds = [], [result.model]
+    scored = scored_range.lm
+    counted = scored_range.counted_rows
+    rows = []
+    seconds = [result.model]
     for policy in policies:
         shared = result.seconds(policy.row) + reader.recomputing_seconds(scored_range, policy.row)
         watch = Stopwatch(reader.split_reader.device)
@@ -171,7 +175,9 @@ def score_range(
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:
     """Read a row's memory with the weights of its policy."""
-    scored, sums, done = scored_range.lm, dict(policy.no_sums()), 0
+    scored = scored_range.lm
+    sums = dict(policy.no_sums())
+    done = 0
     none = scored.log_p[:0]
     parts = {
         "log_p": [none],

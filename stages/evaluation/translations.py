@@ -39,15 +39,16 @@ def open_row(
     job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None, split: str
 ) -> Translator:
     """The translator of a split with the policy of a row; None: with the model alone."""
-    config, external, memory, key = job.config, reader.external, None, None
+    config = job.config
+    external = reader.external
+    memory = None
+    key = None
     if policy is not None:
         assert external is not None
         search = external.retrieval.steps(split)
         assert search is not None, "the settings were checked"
-        memory, key = (
-            StepMemory(policy, search, getattr(torch, external.encoder.dtype)),
-            external.encoder.key,
-        )
+        memory = StepMemory(policy, search, getattr(torch, external.encoder.dtype))
+        key = external.encoder.key
     device = reader.split_reader.device
     return open_translator(
         reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key
@@ -116,7 +117,8 @@ def write_translations(
     """
     if not job.config.beam:
         return None
-    text, parts = token_text(job.inputs["tokens"]), translations(job, len(names))
+    text = token_text(job.inputs["tokens"])
+    parts = translations(job, len(names))
     split = job.inputs["tokens"].metrics["splits"][job.config.split]
     if split["unknown_rate"]:
         job.reporter.warning("References hold <unk>: BLEU is no BLEU of the text itself.")

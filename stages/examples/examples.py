@@ -198,10 +198,8 @@ class Corpus:
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
         """The corpus of a tokens artifact; `arrays`: its arrays, if they are open already."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
-        kind, names = (
-            tokens.metrics.get("examples", STREAMS),
-            tuple(tokens.metrics.get("tasks") or ()),
-        )
+        kind = tokens.metrics.get("examples", STREAMS)
+        names = tuple(tokens.metrics.get("tasks") or ())
         return cls(own, start_id(tokens.metrics), kind, names)
 
     @property

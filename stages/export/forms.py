@@ -83,7 +83,8 @@ def gpt2_settings(config: TransformerConfig, positions: int, eos: int) -> dict[s
 
 def gpt2_weights(model: LanguageModel, positions: int) -> dict[str, Tensor]:
     """The weights by their names in a GPT2LMHeadModel."""
-    backbone, vocabulary = model.backbone, model.vocabulary
+    backbone = model.backbone
+    vocabulary = model.vocabulary
     assert isinstance(backbone, Transformer) and isinstance(vocabulary, FullVocabulary)
     width = backbone.norm.normalized_shape[0]
     added = width**-0.5 if vocabulary.output is None else 1.0

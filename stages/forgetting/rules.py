@@ -21,7 +21,9 @@ IMPORTED = "import-model"
 """Stage whose models read tokens for their vocabulary alone."""
 LEARNT_SPLITS = ("train", "valid")
 """Splits that training reads; the weights of the best step are chosen by the second."""
-SCORES, PASSAGE, NETWORK = "scores.zarr", "passage.json", "weight-network.json"
+SCORES = "scores.zarr"
+PASSAGE = "passage.json"
+NETWORK = "weight-network.json"
 ANSWERS = "answers.json"
 CHART_OF_PASSAGE = "figures/gate-passage"
 DRAWN = "char"
@@ -185,7 +187,8 @@ def held_by_episodes(episodes: Artifact, stored: tuple[Span, ...], known: Known)
 
 def held_by_report(report: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
     """Tokens of the scored split in its files, and weights that were fitted on the tuning split."""
-    tokens, split = known.input(report, "tokens"), str(report.config["split"])
+    tokens = known.input(report, "tokens")
+    split = str(report.config["split"])
     spans = known.spans(tokens, split)
     if spans:
         files = [name for name in (SCORES, TRANSLATIONS, CHANGED) if _has(report, name)]

@@ -49,7 +49,9 @@ class _Search:
     """One search: texts with their documents first, then everything made of them."""
 
     def __init__(self, store: Store, question: Question, reporter: Reporter) -> None:
-        self._store, self._question, self._reporter = store, question, reporter
+        self._store = store
+        self._question = question
+        self._reporter = reporter
         self._artifacts = store.artifacts()
         self._unread: dict[str, str] = {}
         self._texts = list(self._readable_texts())
@@ -114,7 +116,8 @@ class _Search:
     def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[Span]]:
         """Spans of documents and of copies in all texts, by reference of the artifact."""
         windows = windows_by_tokenizer(passages, self._tokenizers.values(), self._question.copied)
-        searched, total = 0, self._tokens()
+        searched = 0
+        total = self._tokens()
         spans: dict[str, list[Span]] = {}
         for text in self._texts:
             whole = self._meant[text]

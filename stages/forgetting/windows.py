@@ -101,11 +101,13 @@ class Windows:
         starts = np.flatnonzero(self._digests[_digest(hashes)])
         number = np.searchsorted(self.hashes, hashes[starts]).clip(max=len(self.hashes) - 1)
         same = self.hashes[number] == hashes[starts]
-        starts, number = starts[same], number[same]
+        starts = starts[same]
+        number = number[same]
         # Equal hashes are no proof, so tokens are compared.
         for offset in range(self.length):
             same = self.text[self.places[number] + offset] == ids[starts + offset]
-            starts, number = starts[same], number[same]
+            starts = starts[same]
+            number = number[same]
         return starts
 
 

@@ -39,7 +39,8 @@ class Attribution:
 
     def of(self, scored_range: ScoredRange, tokens: Sequence[int]) -> list[Attributed]:
         """Attribute the tokens at the first positions of a range; they are in the text already."""
-        number, start = len(tokens), scored_range.lm.start
+        number = len(tokens)
+        start = scored_range.lm.start
         entries: list[list[ReadEntries]] = [[] for _ in tokens]
         rows_of_entries = [0] * number
         done = 0

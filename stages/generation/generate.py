@@ -92,7 +92,8 @@ def generate_each(
     Every text draws from its own numbers of the seed. Where one ends, the next prompt begins. A
     token that ends a text is left out. With drafts, texts are written one after another.
     """
-    session, live = TextSession(reader), list[_Writing]()
+    session = TextSession(reader)
+    live = list[_Writing]()
     waiting = enumerate(prompts)
     most = 1 if wanted.draft != "none" else wanted.batch_size
     while True:
@@ -117,7 +118,9 @@ class _Writing:
         self, session: TextSession, text: Text, number: int, wanted: GenerationRequest
     ) -> None:
         self.text = text
-        self._session, self._number, self._wanted = session, number, wanted
+        self._session = session
+        self._number = number
+        self._wanted = wanted
         reader = session.reader
         self._attribution = Attribution(reader, text) if wanted.attribute else None
         self._random = np.random.default_rng(wanted.seed)

@@ -181,7 +181,8 @@ class TextSession:
 
     def _first(self, ids: Sequence[int]) -> int | None:
         """The first token of a text, if nothing is read before it."""
-        start, prefix = self.reader.text.start, self._range_reader.model.backbone.prefix
+        start = self.reader.text.start
+        prefix = self._range_reader.model.backbone.prefix
         if start is None:
             return None
         if not ids:
@@ -200,7 +201,8 @@ class TextSession:
 
     def _encoded(self, texts: Sequence[tuple[Text, Sequence[int]]]) -> list[EncodedPositions]:
         """The next position of each text and those of its draft; positions before are remembered."""
-        spans, before = [], []
+        spans = []
+        before = []
         for text, draft in texts:
             assert text.latest is None, "the token of a position is set before the next is read"
             before.append(self._windows.saved(text.window) if draft else None)

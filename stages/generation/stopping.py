@@ -24,7 +24,8 @@ class StoppedText:
         if self.stopped:
             return ""
         rest = self._passed_on(self._stream.end())
-        held, self._held = self._held, ""
+        held = self._held
+        self._held = ""
         return rest + held
 
     def _passed_on(self, text: str) -> str:
@@ -32,7 +33,8 @@ class StoppedText:
         text = self._held + text
         places = [place for stop in self._stops if (place := text.find(stop)) >= 0]
         if places:
-            self.stopped, self._held = True, ""
+            self.stopped = True
+            self._held = ""
             return text[: min(places)]
         number = longest_beginning(text, self._stops)
         self._held = text[len(text) - number :]

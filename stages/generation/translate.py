@@ -130,9 +130,12 @@ def open_line_translator(
         )
     require_sources(model_of(found.read["model"]), found.read["tokens"])
     reader = load_reader(found, request)
-    model, device = reader.range_reader.model, reader.range_reader.split_reader.device
+    model = reader.range_reader.model
+    device = reader.range_reader.split_reader.device
     precision = resolve_precision(request.precision, device.type)
-    external, memory, key = reader.range_reader.external, None, None
+    external = reader.range_reader.external
+    memory = None
+    key = None
     if reader.policy is None:
         if wanted.attribute:
             raise UsageError(
@@ -145,10 +148,8 @@ def open_line_translator(
                 "Each step searches an index, or similar pairs, and reads their neighbours alone: "
                 "--memory external:…, similar-pairs:…, or none."
             )
-        memory, key = (
-            StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype)),
-            external.encoder.key,
-        )
+        memory = StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype))
+        key = external.encoder.key
     return LineTranslator(
         reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key)
     )

@@ -15,7 +15,8 @@ from stages.search.config import IndexConfig
 
 def can_become(previous: Artifact, datastore: Artifact) -> bool:
     """Whether the index of the previous datastore can be changed into that of `datastore`."""
-    keys, config = described_keys(datastore), IndexConfig(**previous.config)
+    keys = described_keys(datastore)
+    config = IndexConfig(**previous.config)
     return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
 
 
@@ -32,7 +33,8 @@ def compared(
     """
     if PREVIOUS not in job.inputs:
         return {}
-    before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(merge)
+    before = job.inputs[PREVIOUS].metrics
+    lists = job.draft.record(merge)
     first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
     learned = Learned(**before["learned"]) if "learned" in before else first
     reason = no_longer_fits(

@@ -109,7 +109,8 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
     """Looks up every token's context in an index; roles: `index`, `queries` (tokens)."""
 
     def plan(self, job: Job[NeighborsConfig]) -> NeighborsPlan:
-        config, datastore = job.config, job.inputs["index"].input("datastore")
+        config = job.config
+        datastore = job.inputs["index"].input("datastore")
         carries = model_of(datastore.input("encoder")).carries_state
         at_once, rows = shard_sizes(config, datastore.metrics["dim"])
         own = own_rows(datastore, job.inputs["queries"])
@@ -129,11 +130,15 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
 
     def open(self, job: ShardJob[NeighborsConfig], plan: NeighborsPlan) -> NeighborSearch:
         return_large_blocks()
-        config, index, tokens = job.config, job.inputs["index"], job.inputs["queries"]
+        config = job.config
+        index = job.inputs["index"]
+        tokens = job.inputs["queries"]
         datastore = index.input("datastore")
         keys = stored_keys(datastore)
-        settings, group = {**index.config, "probe": config.probe}, tokens.zarr("tokens.zarr")
-        device, windows = resolve_device(job.execution.device), WindowSettings.of(datastore.config)
+        settings = {**index.config, "probe": config.probe}
+        group = tokens.zarr("tokens.zarr")
+        device = resolve_device(job.execution.device)
+        windows = WindowSettings.of(datastore.config)
         reader = SplitReader(Corpus.of(tokens, group), windows, False, device, config.precision)
         return NeighborSearch(
             plan=plan,
@@ -151,7 +156,8 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
         self, job: ShardJob[NeighborsConfig], resources: NeighborSearch, shard: QueryRange
     ) -> ShardOutput:
         started = time.perf_counter()
-        output, split = ShardOutput(job.folder), resources.plan.splits[shard.split]
+        output = ShardOutput(job.folder)
+        split = resources.plan.splits[shard.split]
         queries = _queries(resources, shard, output)
         ids, distances = _search(job.config, resources, shard, queries)
         for first in range(shard.start, shard.stop, split.neighbors.rows_per_shard):
@@ -228,7 +234,8 @@ def _queries(resources: NeighborSearch, shard: QueryRange, output: ShardOutput) 
             first + shard.start, first + between
         )
     if between < shard.stop:
-        tokens, earlier = replace(shard, start=between), resources.plan.encoded_before(shard)
+        tokens = replace(shard, start=between)
+        earlier = resources.plan.encoded_before(shard)
         encoded = resources.encoder().encode_shard(
             shard.split, tokens, earlier, resources.states, output
         )
@@ -248,7 +255,8 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
 
 def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: float) -> str:
     """Warning for a split with most of its neighbours missing: the share, the reason, and advice."""
-    k, exclude = job.config.k, job.config.exclude
+    k = job.config.k
+    exclude = job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if split.own is None or exclude == "none":

@@ -47,7 +47,9 @@ from stages.updating.unchanged_keys import UnchangedKeys, unchanged_keys
 
 INDEX_FILE = "index.faiss"
 TRAINED = Path("scratch/trained.faiss")
-TRAIN, MERGE, WHOLE = "train", "merge", "whole"
+TRAIN = "train"
+MERGE = "merge"
+WHOLE = "whole"
 FEWEST_QUERIES = 100
 """Fewest queries for measuring the recall of a changed index."""
 
@@ -115,7 +117,8 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
             return IndexPlan(
                 [IndexPart(TRAIN, phase=TRAIN), *parts, IndexPart(MERGE, phase=MERGE)], parts, kept
             )
-        config, title = job.config, None
+        config = job.config
+        title = None
         if config.train_keys:
             what = "codes" if config.lists is None else f"{config.lists:,} lists"
             title = f"learning {what} from {config.train_keys:,} keys (k-means)"
@@ -137,7 +140,8 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
     def run_shard(
         self, job: ShardJob[IndexConfig], resources: OpenedKeys, shard: IndexPart
     ) -> ShardOutput:
-        output, kept = ShardOutput(job.folder), resources.plan.kept
+        output = ShardOutput(job.folder)
+        kept = resources.plan.kept
         if kept is not None and shard.key in (TRAIN, MERGE):
             output.record |= _change(job, resources, shard, kept, output)
         elif shard.key == TRAIN:
@@ -148,7 +152,8 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
             build.build_whole(resources.trained(), resources.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
             sources = [build.FilledLists.read(part) for part in resources.part_files]
-            layout, counts = resources.plan.counts, resources.counts
+            layout = resources.plan.counts
+            counts = resources.counts
             rows = resources.keys.rows if counts is None else int((counts > 0).sum())
             build.merge(resources.trained(), sources, rows, output.add(INDEX_FILE))
             if layout is not None and counts is not None:
@@ -162,7 +167,9 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         return output
 
     def finish(self, job: Job[IndexConfig], plan: IndexPlan) -> dict[str, Any]:
-        config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
+        config = job.config
+        path = job.folder / INDEX_FILE
+        keys = _stored_keys(job)
         held = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
         # missing keys would only lower recall unnoticed, so the number of keys is checked here
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)

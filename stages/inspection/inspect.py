@@ -190,7 +190,8 @@ def inspect_passages(
             raise UsageError(
                 f"--position {start} is not in {split}, which has tokens 0 to {total - 1}."
             )
-    group, reader = tokens.zarr("tokens.zarr"), load_reader(found, request)
+    group = tokens.zarr("tokens.zarr")
+    reader = load_reader(found, request)
     for start, stop in passages:
         yield _inspected(reader, split, group, start, min(stop, total), contexts)
 
@@ -214,7 +215,8 @@ def _inspected(
     for row, (id, text, (shares, contexts)) in enumerate(
         zip(ids, reader.text.pieces(ids), read, strict=True)
     ):
-        model, final = scores.alone.log_p[row], scores.final.log_p[row]
+        model = scores.alone.log_p[row]
+        final = scores.final.log_p[row]
         alone = scores.final.columns["log_p_mem"][row] if scores.rows else ()
         columns = [
             column for seen in scores.observations.values() for column in seen.columns.items()
@@ -251,7 +253,9 @@ def _read_memory(
     """For each token, every memory's share of the final distribution, and the contexts with the
     largest shares.
     """
-    scored, contexts, place = scored_range.lm, Contexts(reader), 0
+    scored = scored_range.lm
+    contexts = Contexts(reader)
+    place = 0
     for shares, entries in reader.read_entries(scored_range):
         for row, parts in enumerate(shares.memories.tolist()):
             yield (

@@ -17,7 +17,9 @@ from stages.evaluation.figures.token_scores import open_scores
 from stages.inspection.inspect import Inspected
 from stages.numbers import number, probability
 
-GAINS, LOSSES, RARE = "gains", "losses", "rare"
+GAINS = "gains"
+LOSSES = "losses"
+RARE = "rare"
 KINDS = {
     GAINS: "Memory helps most",
     LOSSES: "Memory harms most",
@@ -92,7 +94,8 @@ def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, floa
 
 def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
     """log(final / model) of every token of the split, float64 [T], and the ids of the tokens."""
-    final, model = open_scores(report, "final"), open_scores(report, "model")
+    final = open_scores(report, "final")
+    model = open_scores(report, "model")
     if report.config["score"] != "all":
         raise UsageError(
             f"{report.reference} scores last words alone: name a report of all tokens (--score all)."

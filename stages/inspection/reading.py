@@ -144,7 +144,8 @@ class MemoryReader:
             entries = []
             for number, one in enumerate(retrieved):
                 for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
-                    values, role = part.entries.values.long(), "" if part.ids is None else part.role
+                    values = part.entries.values.long()
+                    role = "" if part.ids is None else part.role
                     if part.ids is None:
                         # Recent entries are positions in the split, the nearest first.
                         back = 1 + torch.arange(values.shape[1], device=values.device)
@@ -211,7 +212,8 @@ class MemoryReader:
 
 def load_reader(found: Resolved, request: Request) -> MemoryReader:
     """Load the model and the memories of a resolved request."""
-    device, text = resolve_device(request.device), token_text(found.read["tokens"])
+    device = resolve_device(request.device)
+    text = token_text(found.read["tokens"])
     reader, rows = open_range_reader(
         found.read,
         found.readings,
@@ -308,7 +310,9 @@ def text_distributions(reader: MemoryReader, ids: Sequence[int]) -> np.ndarray:
     if not ids:
         raise UsageError("The text has no token that could be read.")
     passage = reader.of_passage(Passage(ids))
-    read, parts, carried = passage.range_reader, [], CarriedState()
+    read = passage.range_reader
+    parts = []
+    carried = CarriedState()
     for start in range(0, len(ids), BLOCK_TOKENS):
         stop = min(start + BLOCK_TOKENS, len(ids))
         every = torch.ones(stop - start, dtype=torch.bool, device=read.split_reader.device)
@@ -324,7 +328,8 @@ def text_distributions(reader: MemoryReader, ids: Sequence[int]) -> np.ndarray:
 
 def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of tokens [start, stop) of a passage, and whether each is the argmax."""
-    log_p, best = [np.zeros(0)], [np.zeros(0, bool)]
+    log_p = [np.zeros(0)]
+    best = [np.zeros(0, bool)]
     carried = reader.carried(PASSAGE, start) if start else CarriedState()
     policies = [] if reader.policy is None else [reader.policy]
     for begin in range(start, stop, BLOCK_TOKENS):

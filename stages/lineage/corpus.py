@@ -81,7 +81,8 @@ def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
     """Digests of the files of an array (`train/ids`) or of all arrays of a split, by their names
     below it.
     """
-    below, files = f"tokens.zarr/{name}/", tokens.manifest.files
+    below = f"tokens.zarr/{name}/"
+    files = tokens.manifest.files
     return {
         path.removeprefix(below): files[path]["blake2b"] for path in files if path.startswith(below)
     }

@@ -39,7 +39,8 @@ def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
     else:
         found = inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"]
         values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
-        rows, step = len(values), found.chunks[0]
+        rows = len(values)
+        step = found.chunks[0]
         blocks = ((first, found[first : first + step]) for first in range(0, rows, step))
         counts = merged_rows(blocks, values)
     save_arrays(path, counts)

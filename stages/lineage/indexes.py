@@ -167,7 +167,8 @@ def described_keys(datastore: Artifact) -> Keys:
     return Keys(datastore.metrics["rows"], datastore.metrics["dim"], datastore.metrics["dtype"])
 
 
-EXACT, TEXT = "exact", "text"
+EXACT = "exact"
+TEXT = "text"
 """Role of an exact index in an evaluation, and role of the tokens in such an index."""
 
 

@@ -123,7 +123,8 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
     """The command that found these neighbours, with some options changed; None leaves an option
     out.
     """
-    config, tokens = neighbors.config, neighbors.input("queries")
+    config = neighbors.config
+    tokens = neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
     own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
     asked = {

@@ -117,10 +117,8 @@ class DatastoreRows:
         Raises: ArtifactError if the numbers of ends and hashes differ.
         """
         stop = self.rows if stop is None else stop
-        ends, hashes = (
-            np.asarray(self.text.paragraph_ends[:]),
-            np.asarray(self.text.paragraph_hashes[:]),
-        )
+        ends = np.asarray(self.text.paragraph_ends[:])
+        hashes = np.asarray(self.text.paragraph_hashes[:])
         if len(ends) != len(hashes):
             raise self.datastore.damaged(
                 f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes"

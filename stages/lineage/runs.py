@@ -58,7 +58,8 @@ class Runs:
         own = np.flatnonzero(self.sources == source)
         run = np.searchsorted(self.places[own], places, side="right") - 1
         # for a place before the first run, the answer is that run's first row
-        before, run = run < 0, own[run.clip(0)]
+        before = run < 0
+        run = own[run.clip(0)]
         rows = np.minimum(self.starts[run] + places - self.places[run], self.starts[run + 1])
         return np.where(before, self.starts[own[0]], rows)
 
@@ -151,7 +152,8 @@ class KeptRows:
             self.ranges[first:last, 0].tolist(),
             strict=True,
         ):
-            a, b = max(begin, start), min(end, stop)
+            a = max(begin, start)
+            b = min(end, stop)
             pieces.append((a, old + a - begin, old + b - begin))
         return pieces
 

@@ -16,7 +16,8 @@ from stages.errors import content_of
 from stages.lineage.corpus import array_digests
 
 SOURCES = "sources.json"
-PAIRS, PAIRS_SPLIT = "pairs", "train"
+PAIRS = "pairs"
+PAIRS_SPLIT = "train"
 """Role, in an evaluation, of tokens whose pairs of sentences are a memory, and the split with these
 pairs.
 """

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.stage import Inputs
 
-TRAIN, VALID = "train", "valid"
+TRAIN = "train"
+VALID = "valid"
 """The splits that training reads."""
 Share = Annotated[float, Field(ge=0, le=1)]
 

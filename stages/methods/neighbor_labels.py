@@ -166,7 +166,8 @@ def tuned_temperature(neighbors: Artifact, k: int) -> float:
     values = np.asarray(neighbors.find("datastore").zarr("datastore.zarr")["values"][:])
     reader = NeighborReader(neighbors, k, values)
     ids = neighbors.input("queries").zarr("tokens.zarr")[f"{TRAIN}/ids"]
-    parts, targets = [], []
+    parts = []
+    targets = []
     for start, stop in sampled_blocks(len(reader)):
         parts.append(reader.read(start, stop))
         targets.append(np.asarray(ids[start:stop]).astype(np.int64))

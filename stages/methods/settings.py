@@ -128,7 +128,8 @@ class TrimeExtConfig(InBatchConfig):
     `ENOUGH_DOCUMENTS`."""
 
     def complete(self, model: BackboneConfig, batches: Batches) -> Self:
-        batch, processes = batches.segments, batches.processes
+        batch = batches.segments
+        processes = batches.processes
         if model.reads.source:
             return self._of_pairs(model, processes)
         if batch < 2:

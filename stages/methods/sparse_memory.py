@@ -68,7 +68,9 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         return [ParameterGroup(list(_tables(model).values()))]
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        self._model, self._seed, self._tables = model, seed, _tables(model)
+        self._model = model
+        self._seed = seed
+        self._tables = _tables(model)
         self._reads = {
             name: torch.zeros(len(table), dtype=torch.int64) for name, table in self._tables.items()
         }

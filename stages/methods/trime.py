@@ -78,7 +78,8 @@ class InBatch(Method[T]):
             gradient.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
-        hidden, targets = batch.rows(encoding.hidden), batch.rows(batch.targets)
+        hidden = batch.rows(encoding.hidden)
+        targets = batch.rows(batch.targets)
         if batch.plain:
             return model.loss(hidden, targets)
         queries = batch.rows(encoding.key(self.key_name(model)))
@@ -332,7 +333,8 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         segment, stop, local = _segments(batch)
         values = batch.rows(batch.targets)
         if self.groups == 1:
-            keys, values = with_other_ranks(keys), with_other_ranks(values)
+            keys = with_other_ranks(keys)
+            values = with_other_ranks(values)
         visible = others(segment, stop, own, len(keys), local)
         here = self._own_groups()
         size = len(keys) // (here.stop - here.start)

@@ -65,5 +65,6 @@ class Stopwatch:
 
     def lap(self) -> float:
         """Seconds since the previous lap, or the start."""
-        before, self._last = self._last, now(self._device)
+        before = self._last
+        self._last = now(self._device)
         return self._last - before

@@ -9,7 +9,8 @@ from typing import Any
 
 from stages.errors import ResourceError, UsageError
 
-CUDA_DRIVER, ROCM_DRIVER = "libcuda.so.1", Path("/dev/kfd")
+CUDA_DRIVER = "libcuda.so.1"
+ROCM_DRIVER = Path("/dev/kfd")
 
 
 def device_type(name: str) -> str:

@@ -94,9 +94,11 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor
     ) -> Tensor:
-        memory, weights = torch.empty_like(hidden), hidden.new_empty(rows.shape)
+        memory = torch.empty_like(hidden)
+        weights = hidden.new_empty(rows.shape)
         for block in _blocks(rows, hidden.shape[1]):
-            near, absent = F.embedding(rows[block], embeddings), ~present[block]
+            near = F.embedding(rows[block], embeddings)
+            absent = ~present[block]
             scores = _dot(near, hidden[block]).masked_fill_(absent, -torch.inf)
             weights[block] = scores.softmax(1).masked_fill_(absent, 0)
             torch.bmm(weights[block, None], near, out=memory[block, None])
@@ -106,9 +108,11 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         hidden, embeddings, rows, weights = ctx.saved_tensors
-        by_hidden, by_embeddings = torch.empty_like(hidden), torch.zeros_like(embeddings)
+        by_hidden = torch.empty_like(hidden)
+        by_embeddings = torch.zeros_like(embeddings)
         for block in _blocks(rows, hidden.shape[1]):
-            near, weight = F.embedding(rows[block], embeddings), weights[block]
+            near = F.embedding(rows[block], embeddings)
+            weight = weights[block]
             # A softmax is invariant to a constant added to all scores, so the weighted mean is
             # subtracted.
             by_weight = _dot(near, grad[block])

@@ -82,7 +82,8 @@ class LanguageModel(nn.Module):
         source, source_mask = self._with_prefix(source, source_mask)
         embedded = None if source is None else self.vocabulary.embed(source)
         context = (state, document_offset, source, source_mask, embedded)
-        prefix, prompt = self.backbone.prefix, self.backbone.prompt
+        prefix = self.backbone.prefix
+        prompt = self.backbone.prompt
         if prompt and state is None:
             tokens = torch.cat(
                 (tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1

@@ -133,7 +133,8 @@ class FullVocabulary(InputTable):
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__(config)
-        self.scale, self.cap = config.score_scale, config.score_cap
+        self.scale = config.score_scale
+        self.cap = config.score_cap
         types, width = self.embedding.shape
         self.output = None if config.tied else _embedding(config, types, width)
         self.bias = nn.Parameter(torch.zeros(types)) if config.score_bias else None
@@ -213,7 +214,8 @@ class AdaptiveVocabulary(Vocabulary):
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
-        d, size = config.width, config.vocab_size
+        d = config.width
+        size = config.vocab_size
         assert size is not None, "the stage fills it in"
         if config.cutoffs[-1] >= size:
             raise UsageError(
@@ -249,7 +251,8 @@ class AdaptiveVocabulary(Vocabulary):
     def embed(self, tokens: Tensor) -> Tensor:
         ranks = self.rank[tokens.flatten()]
         cluster = self._cluster(ranks)
-        rows, parts = [], []
+        rows = []
+        parts = []
         for c, (embedding, projection) in enumerate(
             zip(self.embeddings, self.projections, strict=True)
         ):

@@ -32,12 +32,11 @@ def load_model(
         windows: windows or segments that it will read; None: as in training.
     Raises: ArtifactError if the files do not hold a model, or the weights belong to another model.
     """
-    settings, weights = path / "config.json", path / "model.safetensors"
+    settings = path / "config.json"
+    weights = path / "model.safetensors"
     with content_of(settings):
-        architecture, manifest = (
-            json.loads(settings.read_text("utf-8"))["model"],
-            path / "manifest.json",
-        )
+        architecture = json.loads(settings.read_text("utf-8"))["model"]
+        manifest = path / "manifest.json"
         if (
             manifest.is_file()
             and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture

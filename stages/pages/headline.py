@@ -81,7 +81,8 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
         group for table in tables for group in table["groups"] if len(group["reports"]) > 1
     ):
         for row in group["rows"]:
-            value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
+            value = row["perplexity"]
+            change = row["change"] or {"mean": None, "interval": None}
             mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
             pair = AgainstCounting(**row["against_counting"])
             over_seeds = OverSeeds(group["reports"][0], *mean, pair)
@@ -179,7 +180,8 @@ class Row:
 
 def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
     """All rows, report by report, in the order of each report; the row of its baseline comes first."""
-    rows, measured = [], defaultdict[str, list[float]](list)
+    rows = []
+    measured = defaultdict[str, list[float]](list)
     for row in (row for source in sources for row in _rows(source)):
         of = None if row.baseline else (means or {}).get((row.source.member.reference, row.name))
         rows.append(row if of is None else replace(row, over_seeds=of, ties=False))
@@ -280,7 +282,8 @@ def headline_csv(rows: Sequence[Row]) -> str:
         )
     ]
     for row in rows:
-        metrics, corpus = row.source.metrics, row.source.metrics["read"]["tokens"]
+        metrics = row.source.metrics
+        corpus = row.source.metrics["read"]["tokens"]
         text = corpus, metrics["split"], metrics.get("score", "all"), metrics["tokens"]
         pair = row.against_counting
         changes = (
@@ -296,7 +299,8 @@ def _rows(source: Source) -> list[Row]:
     """The rows of a report, compared with its first row, or with its baseline, which then comes
     first.
     """
-    metrics, baseline = source.metrics, source.metrics.get("baseline")
+    metrics = source.metrics
+    baseline = source.metrics.get("baseline")
     _, ties = tied(metrics) or ("", ())
     own = [
         _row(source, row["row"], row, _on_new_text(metrics).get(row["row"]))

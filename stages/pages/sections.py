@@ -148,10 +148,8 @@ def text_lines(members: Sequence[Member]) -> Iterator[str]:
     ):
         by_files: dict[str, list[str]] = {}
         for split in in_order(tokens.metrics["splits"]):
-            names, count = (
-                names_in(tokens.path, split),
-                number(tokens.metrics["splits"][split]["tokens"]),
-            )
+            names = names_in(tokens.path, split)
+            count = number(tokens.metrics["splits"][split]["tokens"])
             more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
             by_files.setdefault(", ".join(names[:MOST_NAMED]) + more, []).append(f"{split} {count}")
         for files, splits in by_files.items():

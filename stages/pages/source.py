@@ -74,7 +74,8 @@ def read_sources(
 ) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     read = [(report, members[report.reference], report.json(METRICS)) for report in reports]
-    labels, seen = [], Counter[str]()
+    labels = []
+    seen = Counter[str]()
     for _, member, metrics in read:
         # A report without a name is `lm, knn-lm`; of equal labels the second becomes `a (2)`.
         rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]

@@ -37,7 +37,8 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …,
     2.5% above plain`.
     """
-    texts, lowest = _text(sources), _lowest(rows)
+    texts = _text(sources)
+    lowest = _lowest(rows)
     reports = "Report" if len(sources) == 1 else f"{len(sources)} reports"
     if lowest is None or len({source.text for source in sources}) > 1:
         return f"{reports} on {texts}"
@@ -67,10 +68,12 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     gain = _against(lowest, first)
     on_new_text = _on_new_text(lowest, gain)
     if control.loses:
-        gain, on_new_text = f", no better than {_counting(lowest)}", ""
+        gain = f", no better than {_counting(lowest)}"
+        on_new_text = ""
     elif first.against_counting.loses and control.counting is not None:
         # a model that loses to counting is no baseline that a gain could be against
-        gain, on_new_text = "" if control.ties else _against_control(lowest), ""
+        gain = "" if control.ties else _against_control(lowest)
+        on_new_text = ""
     elif of and of.first != rows[0].source.member.reference:
         gain = ""  # changes of means are against the first row of the first model
     if len(sources) > (1 if of is None else of.runs):
@@ -90,7 +93,8 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """The result in one short sentence: `neural-cache is best on corpus test, 32.4% below plain`."""
-    text, lowest = _text(sources), _lowest(rows)
+    text = _text(sources)
+    lowest = _lowest(rows)
     if lowest is None:
         return f"Memory tried on {text}"
     control = lowest.against_counting
@@ -128,7 +132,8 @@ def _against(row: Row, first: Row) -> str:
 
     Over several seeds, the change of the mean.
     """
-    change, edges = (row.over_seeds or row).change, (row.over_seeds or row).interval or ()
+    change = (row.over_seeds or row).change
+    edges = (row.over_seeds or row).interval or ()
     if change is None or (
         row.over_seeds and first.baseline
     ):  # changes of means are not against a baseline
@@ -189,7 +194,8 @@ NOT_MEASURED = "-"
 
 def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     """Every row of every report, with its change and the settings of its memory."""
-    measures, columns = measures_shown(rows), ["Memory"]
+    measures = measures_shown(rows)
+    columns = ["Memory"]
     for measure in measures:
         changes = {"perplexity": ["change"], NEW_TEXT: ["change, new text"]}
         columns += [HEADERS.get(measure, measure), *changes.get(measure, ())]
@@ -295,7 +301,8 @@ def seeds_table(found: Figures, labels: Sequence[str] = ()) -> Table:
 
 
 def _over_seeds(row: Figures) -> tables.Row:
-    of, moved = row["perplexity"], row["change"] or {"mean": None, "interval": None}
+    of = row["perplexity"]
+    moved = row["change"] or {"mean": None, "interval": None}
     cells = [
         Cell(row["row"]),
         figure(of["mean"], soft=_half(of["interval"], lambda half: measured(half, "perplexity"))),

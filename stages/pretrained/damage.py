@@ -15,7 +15,8 @@ from stages.pretrained.location import Location, packing, require_extra
 MAGIC = b"GGUF"
 GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value by its type. Type 8 is a text, after 8 bytes of its length; 9 is an array."""
-GGUF_TEXT, GGUF_ARRAY = 8, 9
+GGUF_TEXT = 8
+GGUF_ARRAY = 9
 GGUF_ARRAY_BYTES = 24
 """Fewest bytes that describe an array of weights."""
 SIZES = (

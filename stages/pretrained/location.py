@@ -31,11 +31,13 @@ TOKENIZER_FILES = (
 """Files that define the tokenizer; `config.json` is included because it may name the tokenizer's
 class.
 """
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 """The file of all weights, and the index of weights in several files."""
 ADAPTER = "adapter_config.json"
 """Settings of an adapter, which transformers would apply to a base model that may be anywhere."""
-MODULES, SENTENCE_TRANSFORMERS = "modules.json", "config_sentence_transformers.json"
+MODULES = "modules.json"
+SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
 """Files of sentence-transformers with the layers above hidden states, and with words before texts.
 """
 SENTENCE_SETTINGS = tuple(

@@ -95,7 +95,8 @@ def read_pretrained(location: Location, config: Imported, length: int) -> Pretra
         )
     require_all(location, missing)
     probes = probes_of(causal, length)
-    table, head = causal.get_input_embeddings(), causal.get_output_embeddings()
+    table = causal.get_input_embeddings()
+    head = causal.get_output_embeddings()
     weights = as_read(blocks_of(causal).state_dict(), "backbone.model.", dtype)
     if config.tied:
         weights |= as_read({"vocabulary.embedding": table.weight}, dtype=dtype)
@@ -126,7 +127,8 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
         )
         caps = [setting(settings, name) for name in CAPS]
         cap = next((cap for cap in caps if cap), None)
-        inside, layers = causal.config.hidden_size, causal.config.num_hidden_layers
+        inside = causal.config.hidden_size
+        layers = causal.config.num_hidden_layers
         return HuggingFaceConfig(
             vocab_size=rows,
             width=width,

@@ -14,12 +14,14 @@ SHUT = "spalm, gate shut"
 """Name of the row of the same model without a neighbour."""
 Figures = Mapping[str, Any]
 
-PLAIN, GATED = "plain", "spalm"
+PLAIN = "plain"
+GATED = "spalm"
 """Names of the first row: a model without memory, or a model whose gate reads neighbours into its
 hidden states.
 """
 
-TRANSLATIONS, CHANGED = "translations.jsonl", "changed-translations.json"
+TRANSLATIONS = "translations.jsonl"
+CHANGED = "changed-translations.json"
 """Files of translations, and of the sentences that memory changed most."""
 
 

@@ -74,7 +74,8 @@ class GateMemory(HiddenMemory):
             are loaded.
             values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
-        most, stored = max(1, *numbers), neighbors.zarr("neighbors.zarr")
+        most = max(1, *numbers)
+        stored = neighbors.zarr("neighbors.zarr")
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)
@@ -127,7 +128,8 @@ class SearchedNeighbors:
         self._encoder = KeyEncoder.of(datastore, reader)
         probe = neighbors.config["probe"] or index.config["probe"]
         self._stored = stored_keys(datastore)
-        keys, settings = (self._stored.rows, self._stored.dim), {**index.config, "probe": probe}
+        keys = (self._stored.rows, self._stored.dim)
+        settings = {**index.config, "probe": probe}
         self._searcher = open_searcher(
             index.file("index.faiss"), settings, keys, reader.device.type
         )
@@ -155,7 +157,8 @@ class SearchedNeighbors:
         place, state = self._read.get(split, (0, None))
         # The carried state belongs to a later position, so the text is read from its beginning.
         if place > start:
-            place, state = 0, None
+            place = 0
+            state = None
         encoded = self._encoder.encode(
             split, start, stop, self._encoder.state_past(split, start, state, place)
         )

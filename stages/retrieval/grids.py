@@ -121,10 +121,12 @@ def _scales(
     """Factors of the scores, 1/τ or θ; and as users give them, without rounding errors of 1/x, an
     infinite τ None.
     """
-    temperature, theta = reading.comparison.temperature, reading.comparison.theta
+    temperature = reading.comparison.temperature
+    theta = reading.comparison.theta
     shown: tuple[float | None, ...]
     if isinstance(temperature, tuple):
-        scales, shown = tuple(1 / number for number in temperature), temperature
+        scales = tuple(1 / number for number in temperature)
+        shown = temperature
     elif theta is not None:
         scales = shown = theta if isinstance(theta, tuple) else default
     else:

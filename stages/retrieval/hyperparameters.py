@@ -42,7 +42,8 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
     (['datastore', 'cache'], ['window+cache', 'cache 1', 'cache 2'])
     """
     words = ["+".join(SOURCES.settings(source).word for source in sources) for sources in readings]
-    of_a_kind, seen = Counter(words), Counter[str]()
+    of_a_kind = Counter(words)
+    seen = Counter[str]()
     for place, word in enumerate(words):
         seen[word] += 1
         words[place] = word if of_a_kind[word] == 1 else f"{word} {seen[word]}"

@@ -310,7 +310,8 @@ class PointerSearch(Retrieval):
         rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
         assert keys is not None and rows is None, "it is not said which tokens are searched for"
-        tokens, values = self.tokens(split, start, stop), self.datastore.values[:-1].cpu().numpy()
+        tokens = self.tokens(split, start, stop)
+        values = self.datastore.values[:-1].cpu().numpy()
         forbidden = self.search.forbidden(split, start, stop)
         found = FoundNeighbors.none(stop - start, self.search.k, self.datastore.metric)
         searched = np.zeros(stop - start, bool)

@@ -114,7 +114,8 @@ class PairSearch(Retrieval):
     ) -> FoundNeighbors:
         """Neighbours of tokens [start, stop); see `Retrieval`."""
         assert keys is not None and rows is None, "all tokens are searched for, with their keys"
-        reader, parts = self.encoder.reader, []
+        reader = self.encoder.reader
+        parts = []
         scored = reader.corpus.examples(
             split, self.encoder.model.config.cutting(reader.windows, reader.by_document)
         )
@@ -153,7 +154,8 @@ class PairSearch(Retrieval):
         keys = self._keys(numbers, ends)
 
         def of(wanted: np.ndarray) -> PairKeys:
-            at, starts = np.searchsorted(numbers, wanted), self.pairs.starts(wanted)
+            at = np.searchsorted(numbers, wanted)
+            starts = self.pairs.starts(wanted)
             lengths = self.pairs.lengths[wanted]
             return PairKeys(runs(starts, lengths), keys[runs(ends[at] - lengths, lengths)])
 
@@ -177,7 +179,8 @@ class PairSearch(Retrieval):
         place = np.arange(len(which)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         at = np.repeat(begins[sentences], lengths) + place
         shape = len(queries), int(lengths.max(initial=1))
-        scores, ids = np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
+        scores = np.full(shape, np.inf, np.float32)
+        ids = np.full(shape, -1, np.int64)
         rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
         scores[which, place] = pair_scores(queries, which, keys, at, self.metric)
         ids[which, place] = rows[at]
@@ -188,7 +191,8 @@ class PairSearch(Retrieval):
         """Keys, float32 [m, d], of all tokens of some pairs; `ends`: where each pair ends among
         them.
         """
-        device, model = self.encoder.reader.device, self.encoder.model
+        device = self.encoder.reader.device
+        model = self.encoder.model
         order = np.argsort(self.pairs.sizes[numbers], kind="stable")
         keys = np.empty((int(ends[-1]) if len(ends) else 0, model.config.width), np.float32)
         for begin, end in token_batches(self.pairs.sizes[numbers[order]], BATCH_TOKENS):

@@ -44,7 +44,8 @@ def _with_comparison(reading: Reading, model: Artifact) -> Reading:
     """Fill in the key and the similarity from the model, if no datastore decided them."""
     if not reading.compares_keys:
         return reading
-    key, similarity = reading.comparison.key or default_key(model), reading.comparison.similarity
+    key = reading.comparison.key or default_key(model)
+    similarity = reading.comparison.similarity
     if not all(settings.reads_datastore for settings in reading.source_settings):
         require_key(model, key)
     return reading.changed(

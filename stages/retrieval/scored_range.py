@@ -60,7 +60,8 @@ class MatchedEntries(NamedTuple):
 
     def logits(self, scale: float, cutoff: int) -> Tensor:
         """Logs of the unnormalized weights of entries, [n, k]; -inf for entries that are not read."""
-        scaled, counts = _scaled(self.scores_read(cutoff), scale), self.entries.counts
+        scaled = _scaled(self.scores_read(cutoff), scale)
+        counts = self.entries.counts
         return scaled if counts is None else scaled + counts.log()
 
     def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":

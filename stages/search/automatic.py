@@ -187,7 +187,8 @@ def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int
     return sample
 
 
-FLOAT, ID = 4, 8
+FLOAT = 4
+ID = 8
 """Bytes of a float32 number, and of a row number in a list."""
 
 
@@ -222,7 +223,8 @@ def cost_in_words(config: IndexConfig, keys: Keys) -> str:
     taken = size(index_bytes(config, keys) or 0)
     if not config.lists:
         return f"{taken}; a query is compared with all keys"
-    probe, lists = int(config.probe or 0), int(config.lists)
+    probe = int(config.probe or 0)
+    lists = int(config.lists)
     read = f"{probe:,} of {lists:,} lists, about {keys.rows * probe // lists:,} keys"
     return f"{taken}; lists learnt from {config.train_keys:,} keys; a query reads {read}"
 

@@ -45,7 +45,9 @@ class ListBlocks:
         kept_bytes: int | None,
         width: int | None = None,
     ) -> None:
-        self.lists, self.origin, self._dim = lists, origin, width or len(origin)
+        self.lists = lists
+        self.origin = origin
+        self._dim = width or len(origin)
         self.piece = max(1, PIECE_BYTES // (4 * self._dim))
         self.parts = np.maximum(1, -(-lists.sizes // self.piece))
         key_bytes = 8 + 4 * self._dim
@@ -69,7 +71,8 @@ class ListBlocks:
         if numbers[-1] < self.kept:
             return self._kept(numbers, scratch)
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
-        block, places = self._room_for(ends[-1], scratch), list(map(slice, [0, *ends[:-1]], ends))
+        block = self._room_for(ends[-1], scratch)
+        places = list(map(slice, [0, *ends[:-1]], ends))
         for number, place in zip(numbers, places, strict=True):
             self._read(number, WHOLE, block.part(place), scratch)
         return block, places
@@ -90,7 +93,8 @@ class ListBlocks:
 
     def _kept(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         assert self._lengths is not None
-        first, stop = int(self.lists.starts[numbers[0]]), int(self.lists.starts[numbers[-1] + 1])
+        first = int(self.lists.starts[numbers[0]])
+        stop = int(self.lists.starts[numbers[-1] + 1])
         rows, vectors = self._keys
         block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
         places = [
@@ -147,7 +151,8 @@ class ListQueries:
         self._limits = np.zeros((len(parts), lists + 1), np.int64)
 
         def sort(number: int) -> None:
-            own, first = nearest[parts[number]], parts[number].start * nearest.shape[1]
+            own = nearest[parts[number]]
+            first = parts[number].start * nearest.shape[1]
             # NumPy sorts 16-bit numbers by radix sort, which is several times faster
             visited = (
                 np.where(own < 0, lists, own)
@@ -165,5 +170,6 @@ class ListQueries:
 
     def of(self, numbers: list[int]) -> Int64[np.ndarray, " pairs"]:
         """The pairs that probe some lists, list after list."""
-        starts, ends = self._limits[:, numbers], self._limits[:, np.add(numbers, 1)]
+        starts = self._limits[:, numbers]
+        ends = self._limits[:, np.add(numbers, 1)]
         return self._pairs.take(runs(starts.T.ravel(), (ends - starts).T.ravel()))

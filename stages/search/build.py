@@ -66,7 +66,9 @@ class FilledLists:
     """
 
     def __init__(self, sizes: np.ndarray, ids: np.ndarray, codes: np.ndarray) -> None:
-        self.sizes, self.ids, self.codes = sizes, ids, codes
+        self.sizes = sizes
+        self.ids = ids
+        self.codes = codes
         self._ends = np.cumsum(sizes)
 
     @classmethod

@@ -76,7 +76,8 @@ def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
     centroids = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(
         ivf.nlist, ivf.d
     )  # a view
-    lists, emptied = InvertedLists(ivf), []
+    lists = InvertedLists(ivf)
+    emptied = []
     for number in lists.filled:
         stays = kept.contains(lists.ids(number))
         if stays.any() and not stays.all():
@@ -113,7 +114,8 @@ class KeptLists:
     """
 
     def __init__(self, lists: InvertedLists, kept: KeptKeys) -> None:
-        self._lists, self._kept = lists, kept
+        self._lists = lists
+        self._kept = kept
         self.sizes = np.zeros_like(lists.sizes)
         for number in lists.filled:
             self.sizes[number] = kept.contains(lists.ids(number)).sum()
@@ -140,7 +142,9 @@ def imbalance(sizes: np.ndarray) -> float:
     )
 
 
-MOST_LOST_RECALL, MOST_GROWTH, MOST_UNEVEN = 0.02, 4, 2
+MOST_LOST_RECALL = 0.02
+MOST_GROWTH = 4
+MOST_UNEVEN = 2
 """Limits beyond which new lists are needed: the loss of recall, and the growth of keys and of
 imbalance as factors.
 """

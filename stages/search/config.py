@@ -159,7 +159,8 @@ def excluding_fewer(exclude: str, how: str = "--exclude window:N") -> str:
     return f"exclude fewer rows ({how}, a smaller N)"
 
 
-FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024
+FEWEST_CANDIDATES = 64
+MOST_FURTHER_CANDIDATES = 1024
 
 
 class NeighborsConfig(StageConfig):

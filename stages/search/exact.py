@@ -92,7 +92,8 @@ class ScanningSearcher(Searcher):
 
 
 ORIGIN_ROWS = 256
-QUERIES, KEYS = 256, 4096
+QUERIES = 256
+KEYS = 4096
 """Queries and keys that a thread compares at a time."""
 FEW_SCORES = 1 << 20
 """Most scores, queries times keys, that are computed in a single thread."""
@@ -122,7 +123,9 @@ class ExactSearcher(ScanningSearcher):
         compared: Callable[[int], None] = lambda keys: None,
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
-        self.keys, self.device, self.compared = keys, device, compared
+        self.keys = keys
+        self.device = device
+        self.compared = compared
         self._held: list[KeyBlock] | None = None
         # with an origin near the keys, products have small terms and lose few digits
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(
@@ -148,10 +151,8 @@ class ExactSearcher(ScanningSearcher):
         for keys in self._blocks(len(queries), pool, scratch):
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
             self.compared(int(keys.rows[-1]) + 1)
-        scores, rows = (
-            np.empty((len(queries), k), np.float32),
-            np.empty((len(queries), k), np.int64),
-        )
+        scores = np.empty((len(queries), k), np.float32)
+        rows = np.empty((len(queries), k), np.int64)
 
         def finish(number: int) -> None:
             scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
@@ -213,9 +214,11 @@ class Narrowing:
     """
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
-        self.queries, self.k = queries, k
+        self.queries = queries
+        self.k = k
         self.everyone = np.arange(len(queries))
-        self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
+        self.bounds = np.full(len(queries), np.inf, np.float32)
+        self.radius = np.float32(0)
         self.found = TopKBuffer(len(queries))
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:

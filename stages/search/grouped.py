@@ -32,7 +32,8 @@ BOUND_KEYS = 4
 neighbours.
 """
 
-MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
+MOST_PAIRS = 1 << 26
+PAIR_BYTES = 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search may
 take.
 """
@@ -54,12 +55,15 @@ QUERIES = 256
 SHORT_GROUPS = 4
 """Factor on the keys that a thread takes, where short vectors are ready."""
 
-TRIED_LISTS, TRIED_QUERIES = 16, 128
+TRIED_LISTS = 16
+TRIED_QUERIES = 128
 """Lists, and queries of each, in which short vectors are tried first: a group of lists costs too
 much if they fail.
 """
 
-GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
+GROUP_SCORES = 1 << 22
+GROUP_KEYS = 8192
+GROUPS = 2
 """Most scores and most keys of a group of lists, and groups per thread that the remaining work must
 allow.
 

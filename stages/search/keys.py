@@ -48,7 +48,8 @@ class StoredKeys:
             shard = next(wanted, None)
             ahead = None if shard is None else pool.submit(self.read, shard)
             while shard is not None and ahead is not None:
-                block, first = ahead.result(), self.bounds(shard)[0]
+                block = ahead.result()
+                first = self.bounds(shard)[0]
                 # requested before the caller works, so that reading and computing overlap
                 shard = next(wanted, None)
                 ahead = None if shard is None else pool.submit(self.read, shard)

@@ -14,7 +14,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-EVERY_SIZE, SIZES_OF_SOME = b"full", b"sprs"
+EVERY_SIZE = b"full"
+SIZES_OF_SOME = b"sprs"
 EMPTY = SIZES_OF_SOME + bytes(8)
 """Bytes after the head if no list holds a key."""
 ROW_BYTES = 8
@@ -33,7 +34,8 @@ class InvertedLists:
     """
 
     def __init__(self, ivf: Any) -> None:
-        self.ivf, self._lists = ivf, faiss.downcast_InvertedLists(ivf.invlists)
+        self.ivf = ivf
+        self._lists = faiss.downcast_InvertedLists(ivf.invlists)
         self.mapped = not isinstance(self._lists, faiss.ArrayInvertedLists)
         self.sizes = np.array(
             [self._lists.list_size(number) for number in range(ivf.nlist)], np.int64
@@ -68,7 +70,8 @@ class InvertedLists:
     def _view(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows and codes of a list; kept, since making the views takes longer than using them."""
         if number not in self._views:
-            size, width = int(self.sizes[number]), self.ivf.code_size
+            size = int(self.sizes[number])
+            width = self.ivf.code_size
             ids = faiss.rev_swig_ptr(self._lists.get_ids(number), size)
             codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * width).reshape(
                 size, width
@@ -100,9 +103,11 @@ def write_with_lists(
     assert head.endswith(EMPTY), "FAISS writes lists last"
     filled = np.flatnonzero(sizes)
     if len(filled) > len(sizes) // 2:
-        kind, table = EVERY_SIZE, sizes.astype(np.uint64)
+        kind = EVERY_SIZE
+        table = sizes.astype(np.uint64)
     else:
-        kind, table = SIZES_OF_SOME, np.stack([filled, sizes[filled]], axis=1).astype(np.uint64)
+        kind = SIZES_OF_SOME
+        table = np.stack([filled, sizes[filled]], axis=1).astype(np.uint64)
     with path.open("wb") as file:
         file.write(
             head.removesuffix(EMPTY) + kind + np.uint64(table.size).tobytes() + table.tobytes()

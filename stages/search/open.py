@@ -41,7 +41,8 @@ class PlainSearcher(Searcher):
 
     def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
         super().__init__(rows=index.ntotal, dim=index.d, metric=metric, lossless=lossless)
-        self.index, self.probe = index, probe
+        self.index = index
+        self.probe = probe
         self.ivf: Any = faiss.try_extract_index_ivf(index)
 
     def attempt(

@@ -39,7 +39,8 @@ NARROWER = 2
 """Least ratio of the widths of keys and short vectors; with less, shorter products do not pay for
 more pairs.
 """
-MOST_LEFT, TRIED = 0.01, 1 << 20
+MOST_LEFT = 0.01
+TRIED = 1 << 20
 """Most pairs that may be left to whole keys, as a share; with more, products of whole keys are
 faster. TRIED pairs are enough to measure it."""
 SLACK = 8 * ROUNDING
@@ -112,7 +113,8 @@ class ShortBlocks(ListBlocks):
         super().__init__(
             lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH
         )
-        self.axes, number = axes, int(lists.sizes.argmax())
+        self.axes = axes
+        number = int(lists.sizes.argmax())
         self.compared = self.left = 0
         self._stored = np.empty(
             (int(lists.starts[-1]), len(origin)), lists.keys(number, slice(1)).dtype
@@ -164,7 +166,8 @@ class ShortQueries:
     def __init__(
         self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], blocks: ShortBlocks
     ) -> None:
-        self.queries, self.blocks = queries, blocks
+        self.queries = queries
+        self.blocks = blocks
         farthest = bounds + queries.constant  # squared distances
         slack = np.float32(SLACK) * (queries.magnitude(np.float32(0)) + farthest)
         self.factors = np.empty((len(queries), WIDTH), np.float32)
@@ -228,10 +231,13 @@ def multiply(
     exactly = (
         torch.get_float32_matmul_precision() == "highest"
     )  # else PyTorch may round float32 to fewer digits
-    left, right, into = torch.from_numpy(queries), torch.from_numpy(keys).T, torch.from_numpy(out)
+    left = torch.from_numpy(queries)
+    right = torch.from_numpy(keys).T
+    into = torch.from_numpy(out)
     row = first = 0
     for which, part in tiles:
-        count, width = len(which), part.stop - part.start
+        count = len(which)
+        width = part.stop - part.start
         stop = first + count * width
         if exactly:
             torch.mm(
@@ -241,4 +247,5 @@ def multiply(
             np.matmul(
                 queries[row : row + count], keys[part].T, out=out[first:stop].reshape(count, width)
             )
-        row, first = row + count, stop
+        row = row + count
+        first = stop

@@ -99,7 +99,8 @@ def measure(
     rows = np.sort(
         np.random.default_rng(seed + 1).choice(keys.rows, min(queries, keys.rows), replace=False)
     )
-    sample, itself = keys.take(rows), np.stack([rows, rows + 1], axis=1)
+    sample = keys.take(rows)
+    itself = np.stack([rows, rows + 1], axis=1)
     at = [k for k in RECALL_AT if k < keys.rows] or [1]
     exact = ExactSearcher(
         keys, searcher.metric, compared=lambda done: progress(done, keys.rows, "keys compared")
@@ -133,7 +134,8 @@ def _by_probe(
     """Recall@k with exactly 1, 2, 4 … lists read, up to the searcher's `probe`: {probe: {k:
     recall}}.
     """
-    table, most = {}, searcher.probe
+    table = {}
+    most = searcher.probe
     probes = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
     ranks = searcher.list_ranks(sample, true) if searcher.lossless else None
     for number, probe in enumerate(probes, start=1):

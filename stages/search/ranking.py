@@ -116,7 +116,8 @@ def without(
     """
     if exclude_ranges is None:
         return ids
-    start, stop = exclude_ranges[:, :1], exclude_ranges[:, 1:]
+    start = exclude_ranges[:, :1]
+    stop = exclude_ranges[:, 1:]
     return np.where((ids >= start) & (ids < stop), -1, ids)
 
 

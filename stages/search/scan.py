@@ -31,7 +31,8 @@ from stages.search.tiles import (
 from stages.search.top_k import runs
 from stages.threads import ThreadPool, in_turn, slices
 
-FLAGS, PAIRS = 1 << 22, 1 << 18
+FLAGS = 1 << 22
+PAIRS = 1 << 18
 """FLAGS pairs are tested against bounds at a time, 4 MB; PAIRS of those that pass are scored
 exactly at a time.
 
@@ -159,7 +160,9 @@ class QueryBlock:
         exclude: np.ndarray | None,
         pool: ThreadPool = in_turn,
     ) -> None:
-        self.vectors, self.metric, self.exclude = queries, metric, exclude
+        self.vectors = queries
+        self.metric = metric
+        self.exclude = exclude
         self.hides = widest(exclude) > NARROW
         self.factors = np.empty((len(queries), queries.shape[1]), np.float32)
         self.constant = np.zeros(len(queries), np.float32)

@@ -10,7 +10,8 @@ from stages.machine import free_memory_bytes
 from stages.search.ranking import pick, score_to_distance
 from stages.threads import slices, thread_pool
 
-BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
+BLOCK_BYTES = 512 << 20
+BLOCK_SHARE = 4
 """Queries and candidates of one block: at most BLOCK_BYTES, and at most a quarter of the free
 memory.
 """
@@ -58,7 +59,10 @@ class Searcher(ABC):
     """
 
     def __init__(self, rows: int, dim: int, metric: str, lossless: bool) -> None:
-        self.rows, self.dim, self.metric, self.lossless = rows, dim, metric, lossless
+        self.rows = rows
+        self.dim = dim
+        self.metric = metric
+        self.lossless = lossless
 
     @property
     def candidate_bytes(self) -> int:
@@ -100,7 +104,8 @@ class Searcher(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Search a block, then search again with more effort for queries that are not complete."""
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
-        pending, effort = np.flatnonzero(~complete), 1
+        pending = np.flatnonzero(~complete)
+        effort = 1
         # these queries hold more candidates each, so fewer of them fit into a block
         while len(pending):
             step = max(
@@ -110,7 +115,8 @@ class Searcher(ABC):
                 part = pending[some]
                 again = self.attempt(queries[part], k, pick(exclude, part), effort)
                 scores[part], ids[part], complete[part] = again
-            pending, effort = pending[~complete[pending]], effort + 1
+            pending = pending[~complete[pending]]
+            effort = effort + 1
         return scores, ids
 
     @abstractmethod

@@ -17,7 +17,8 @@ from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, With
 from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, rows_of, smallest
 from stages.threads import slices
 
-BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
+BLOCKS_OF_A_LIST = 3
+WIDTHS = (16, 256)
 """Blocks in a list of mean length, at least; the smallest and largest number of keys in a block."""
 HEIGHTS = (8, 256)
 """The smallest and largest number of queries in a block."""
@@ -130,8 +131,11 @@ class WithLists:
     def __init__(
         self, queries: TensorQueries, lists: Tensor, blocks: BlocksOnDevice, scores: int
     ) -> None:
-        self.keys, self.radius = blocks.keys, blocks.radius
-        self._queries, self._lists, self._blocks = queries, lists, blocks
+        self.keys = blocks.keys
+        self.radius = blocks.radius
+        self._queries = queries
+        self._lists = lists
+        self._blocks = blocks
         widest = int(blocks.counts[lists].sum(dim=1).amax()) if len(lists) else 0
         self.step = max(1, scores // max(1, widest * blocks.width))
 

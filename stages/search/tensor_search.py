@@ -61,8 +61,11 @@ class TensorQueries:
         device: str,
         numbers: int,
     ) -> None:
-        self.device, self.l2, self.numbers = device, metric == "l2", numbers
-        self.vectors, self.origin = moved(queries, device), moved(origin, device)
+        self.device = device
+        self.l2 = metric == "l2"
+        self.numbers = numbers
+        self.vectors = moved(queries, device)
+        self.origin = moved(origin, device)
         self.exclude = None if exclude is None else moved(exclude, device)
         self.widest = widest(exclude)
         centred = self.vectors - self.origin
@@ -80,7 +83,8 @@ class TensorQueries:
     def seeing_all(self) -> "TensorQueries":
         """The same queries without excluded rows."""
         one = copy(self)
-        one.exclude, one.widest = None, 0
+        one.exclude = None
+        one.widest = 0
         return one
 
     def depth(self, k: int) -> int:
@@ -105,7 +109,8 @@ class TensorQueries:
 
         It allows for rounding like `QueryBlock.reach` and `QueryBlock.allowed`.
         """
-        rough, times = kth - self.constant[which], 2 * ROUNDING
+        rough = kth - self.constant[which]
+        times = 2 * ROUNDING
         magnitude = (
             self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
         )
@@ -146,10 +151,12 @@ class TensorSearch:
     """
 
     def __init__(self, queries: TensorQueries, k: int, spare: int, keys: int) -> None:
-        self.queries, self.k = queries, k
+        self.queries = queries
+        self.k = k
         # with a place more than there are keys, an empty one proves that none was left out
         self.count = min(queries.depth(k) + spare, keys + 1)
-        shape, device = (len(queries), self.count), queries.device
+        shape = (len(queries), self.count)
+        device = queries.device
         self._rough = torch.full(shape, torch.inf, device=device)
         self._pairs = torch.full(shape, MISSING, device=device)
         self._radius = torch.zeros((), device=device)
@@ -159,11 +166,9 @@ class TensorSearch:
         """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they
         are final.
         """
-        number, step, most = (
-            -1,
-            max(1, FINISHED // self.k),
-            max(1, self.queries.numbers // self.count),
-        )
+        number = -1
+        step = max(1, FINISHED // self.k)
+        most = max(1, self.queries.numbers // self.count)
         for number, (some, last) in enumerate(_with_last(comparisons)):
             self._radius = torch.maximum(self._radius, some.radius)
             for which in slices(len(self.queries), min(some.step, most)):
@@ -206,16 +211,15 @@ class TensorSearch:
 
     def _compared(self, which: slice, places: Tensor, keys: TensorKeys) -> Tensor:
         """Exact scores and rows of the keys at `places` [q, c], `packed`."""
-        rows, scores = keys.rows[places], self._scores(which, places, keys.vectors)
+        rows = keys.rows[places]
+        scores = self._scores(which, places, keys.vectors)
         hidden = self.queries.hidden(which, rows)
         return packed(scores if hidden is None else scores.masked_fill_(hidden, torch.inf), rows)
 
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
         """Scores of pairs, like `pair_scores`: squared distances are computed from differences."""
-        out, queries = (
-            torch.empty(places.shape, device=self.queries.device),
-            self.queries.vectors[which],
-        )
+        out = torch.empty(places.shape, device=self.queries.device)
+        queries = self.queries.vectors[which]
         wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
         high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
         for rows in slices(len(places), high):
@@ -266,7 +270,8 @@ def search_on_device(
         exclude: [n, 2] ranges of rows that each may not see, or None.
         effort: determines the keys that the searcher compares.
     """
-    rows, numbers = searcher.rows, searcher.memory.numbers
+    rows = searcher.rows
+    numbers = searcher.memory.numbers
 
     def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
         return TensorQueries(
@@ -282,7 +287,8 @@ def search_on_device(
         while len(pending):
             found.wait()
             spare *= GROWTH
-            left, step = [], max(1, numbers // min(rows + 1, k + spare))
+            left = []
+            step = max(1, numbers // min(rows + 1, k + spare))
             for some in np.split(pending, range(step, len(pending), step)):
                 search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
                 search.run(
@@ -308,7 +314,9 @@ class KeysOnDevice:
     """The keys of a datastore on a device. The first shards stay there, as many as fit."""
 
     def __init__(self, keys: StoredKeys, device: str) -> None:
-        self.keys, self.device, self.budget = keys, device, memory_budget(device)
+        self.keys = keys
+        self.device = device
+        self.budget = memory_budget(device)
         self._staying = min(
             keys.shards,
             self.budget.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8)),
@@ -319,10 +327,8 @@ class KeysOnDevice:
         """All keys, in blocks for one matrix product each."""
         if self._staying and self._held is None:
             self._held = self._brought(self._staying)
-        step, others = (
-            max(1, self.budget.piece // self.keys.dim),
-            range(self._staying, self.keys.shards),
-        )
+        step = max(1, self.budget.piece // self.keys.dim)
+        others = range(self._staying, self.keys.shards)
         if self._held is not None:
             yield from _cut(self._held, step)
         for first, block in self.keys.each(others):
@@ -332,7 +338,8 @@ class KeysOnDevice:
 
     def _brought(self, shards: int) -> TensorKeys:
         """Copy the keys of the first shards to the device."""
-        rows, vectors = self.keys.bounds(shards - 1)[1], None
+        rows = self.keys.bounds(shards - 1)[1]
+        vectors = None
         for first, block in self.keys.each(range(shards)):
             part = moved(block, self.device)
             if vectors is None:
@@ -353,7 +360,9 @@ class WithAll:
     """Comparison of every query with every key: a `Comparison`."""
 
     def __init__(self, queries: TensorQueries, keys: TensorKeys, scores: int) -> None:
-        self.keys, self.step, self._queries = keys, max(1, scores // len(keys.rows)), queries
+        self.keys = keys
+        self.step = max(1, scores // len(keys.rows))
+        self._queries = queries
         self._centred = keys.vectors.float() - queries.origin
         self.radius = self._centred.square().sum(dim=1).amax().sqrt()
         self._bias = queries.bias(self._centred)

@@ -28,7 +28,8 @@ free memory.
 """
 PIECE_NUMBERS = 1 << 28
 """Elements of keys in one product: 1 GB in float32, or a 32nd of the free memory."""
-HELD_SHARE, ROOM = 0.5, 24 << 30
+HELD_SHARE = 0.5
+ROOM = 24 << 30
 """Keys may take this share of a GPU's free memory. If it is more, they may take all but ROOM bytes.
 
 The rest of a search needs a fixed amount of memory, whatever the GPU.
@@ -81,7 +82,8 @@ def memory_budget(device: str) -> MemoryBudget:
         return MemoryBudget(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
     free = torch.cuda.mem_get_info(device)[0]
     free = max(free // 4, free - BESIDE)
-    numbers, piece = min(NUMBERS, free // 256), min(PIECE_NUMBERS, free // 128)
+    numbers = min(NUMBERS, free // 256)
+    piece = min(PIECE_NUMBERS, free // 128)
     return MemoryBudget(held_bytes(free), min(SCORES, free // 32), numbers, piece)
 
 
@@ -150,7 +152,8 @@ def rows_of(pairs: Tensor, rows: int) -> Tensor:
     return wide.masked_fill_(wide == NO_ROW, -1)
 
 
-THREADS, UNDER_WAY = 4, 8
+THREADS = 4
+UNDER_WAY = 8
 """Host threads that copy results; most parts of the result that are copied at the same time."""
 
 
@@ -165,8 +168,10 @@ class AsyncResults:
     """
 
     def __init__(self, n: int, k: int, rows: int, device: str) -> None:
-        self.scores, self.rows = np.empty((n, k), np.float32), np.empty((n, k), np.int64)
-        self._all_rows, self._under_way = rows, deque[Future[None]]()
+        self.scores = np.empty((n, k), np.float32)
+        self.rows = np.empty((n, k), np.int64)
+        self._all_rows = rows
+        self._under_way = deque[Future[None]]()
         on = torch.device(device)
         self._stream = torch.cuda.Stream(on) if on.type == "cuda" else None
         self._pool = ThreadPoolExecutor(THREADS)

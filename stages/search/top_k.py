@@ -32,7 +32,8 @@ def runs(
     return np.cumsum(steps)  # in place it would block other threads
 
 
-TABLE_PAIRS, TABLES = 1 << 18, 4
+TABLE_PAIRS = 1 << 18
+TABLES = 4
 """Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get.
 """
 
@@ -160,7 +161,8 @@ def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
     return groups
 
 
-TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
+TABLE_SCORES = 1 << 18
+TABLE_QUERIES = 1024
 """Scores and queries that a thread ranks at a time."""
 
 

@@ -6,7 +6,10 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Shard, ShardPlan
 from stages.suffixes.shards import DocumentRanges, KeptDocuments
 
-KEEP, CUT, SORT, WRITE = "keep", "cut", "sort", "write"
+KEEP = "keep"
+CUT = "cut"
+SORT = "sort"
+WRITE = "write"
 """Phases: copy the order of kept documents, group the other contexts by shard, sort each shard, and
 write the arrays.
 

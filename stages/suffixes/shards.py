@@ -75,7 +75,8 @@ def group_by_shard(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarr
     The first word of most contexts is between those of two borders. Only the others are compared
     further.
     """
-    words, limits = bounds.text.words(places, 0), bounds.text.words(bounds.order, 0)
+    words = bounds.text.words(places, 0)
+    limits = bounds.text.words(bounds.order, 0)
     shard = np.searchsorted(limits, words)
     near = np.flatnonzero(shard != np.searchsorted(limits, words, side="right"))
     shard[near] = bounds.locate(bounds.text, places[near]).place

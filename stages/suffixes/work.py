@@ -26,7 +26,8 @@ class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextP
     def plan(self, job: Job[IndexConfig]) -> ContextPlan:
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = staying_documents(job)
-        most, count = indexing.CONTEXTS_PER_SHARD, len(held)
+        most = indexing.CONTEXTS_PER_SHARD
+        count = len(held)
         # borders from a sample give uneven shards: 1.5 times the number keeps the largest below
         # `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
@@ -69,7 +70,8 @@ class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextP
         return output
 
     def finish(self, job: Job[IndexConfig], plan: ContextPlan) -> dict[str, Any]:
-        rows, size = plan.order.shape[0], plan.order.nbytes + plan.shared.nbytes
+        rows = plan.order.shape[0]
+        size = plan.order.nbytes + plan.shared.nbytes
         documents = int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"])
         figures = {
             "rows": rows,

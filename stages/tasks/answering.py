@@ -75,7 +75,8 @@ class Interpolation(Answering[Neighbors]):
     """The model's probabilities and those of the nearest documents' labels, interpolated."""
 
     def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        probabilities, weight = self.reader.probabilities(asked), self.settings.weight
+        probabilities = self.reader.probabilities(asked)
+        weight = self.settings.weight
         memory = self._of_neighbors(asked, visible, probabilities.shape[1])
         return best_labels(weight * memory + (1 - weight) * probabilities, among)
 
@@ -107,7 +108,9 @@ class EachAdaptation(Answering[A]):
         """
 
     def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        found, reader, settings = list[Any](), self.reader, self.settings
+        found = list[Any]()
+        reader = self.reader
+        settings = self.settings
         for row, (chosen, weights) in enumerate(self.choices(asked, visible)):
             part = slice(row, row + 1)
             batch = reader.memory.split.batch(visible[chosen]).to(reader.device)
@@ -124,7 +127,8 @@ class NearestAdaptation(EachAdaptation[Mbpa]):
         self, asked: Documents, visible: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Tensor | None]]:
         for distances in self.distances(asked, visible):
-            chosen, weights = nearest(distances, self.settings.k), None
+            chosen = nearest(distances, self.settings.k)
+            weights = None
             if self.settings.weight == "distance":
                 weights = torch.from_numpy(kernel_weights(distances[chosen]))
                 weights = weights.to(self.reader.device)
@@ -145,7 +149,8 @@ class CommonAdaptation(Answering[Coarse]):
     """Weights that adapt once for all examples, to documents that each step draws anew."""
 
     def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        reader, settings = self.reader, self.settings
+        reader = self.reader
+        settings = self.settings
         # The documents of a step depend only on the place in the stream.
         drawn = (
             visible[drawn_places(settings, len(visible), reader.place, step)]
@@ -230,7 +235,8 @@ class Encodings:
     """Encodings of the batches of the steps, which stay the same where the head alone adapts."""
 
     def __init__(self, model: LanguageModel, part: AdaptedPart) -> None:
-        self._model, self._stay = model, part == "head"
+        self._model = model
+        self._stay = part == "head"
         self._batch: LabelledBatch | None = None
         self._encoding: Encoding | None = None
 

@@ -89,7 +89,8 @@ def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[fl
     >>> joint_goals(["food: thai", "area: east"], turns)
     [1.0, 0.0]
     """
-    found, states = list[float](), dict[str | None, tuple[dict[str, str], dict[str, str]]]()
+    found = list[float]()
+    states = dict[str | None, tuple[dict[str, str], dict[str, str]]]()
     for answer, one in zip(answers, accepted, strict=True):
         own, wanted = states.setdefault(one.dialogue, ({}, {}))
         own |= _changes(answer)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 ROWS = 512
 """Documents of a shard."""
-KEYS, LABELS = "episodes.zarr/keys", "episodes.zarr/labels"
+KEYS = "episodes.zarr/keys"
+LABELS = "episodes.zarr/labels"
 
 
 class EpisodesConfig(StageConfig):
@@ -56,7 +57,8 @@ def layouts(rows: int, dim: int) -> tuple[ArrayLayout, ArrayLayout]:
 
 
 def _arrays(episodes: "Artifact", name: str) -> Expected | None:
-    rows, dim = episodes.metrics["rows"], episodes.metrics["dim"]
+    rows = episodes.metrics["rows"]
+    dim = episodes.metrics["dim"]
     labels: list[Any] = episodes.input("corpus").metrics["labels"]
     return {
         KEYS: Expected((rows, dim), ("float32",), finite),

@@ -39,7 +39,8 @@ class EpisodesWork(ShardedWork[EpisodesConfig, ShardPlan[Shard], DocumentEncoder
         )
 
     def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> DocumentEncoder:
-        encoder, length = job.inputs["encoder"], job.config.length
+        encoder = job.inputs["encoder"]
+        length = job.config.length
         assert length is not None
         model = load_model(encoder.path, resolve_device(job.execution.device))
         return DocumentEncoder(
@@ -53,7 +54,8 @@ class EpisodesWork(ShardedWork[EpisodesConfig, ShardPlan[Shard], DocumentEncoder
         assert config.pool is not None
         width = key_width(resources.model.config, config)
         keys, labels = layouts(resources.documents.count, width)
-        number, output = int(shard.key), ShardOutput(job.folder)
+        number = int(shard.key)
+        output = ShardOutput(job.folder)
         inside = keys.rows(number)
         rows = np.arange(inside.start, inside.stop)
         found = document_keys(

@@ -94,10 +94,8 @@ def domain_figures(perplexities: Matrix, places: Sequence[int]) -> dict[str, Any
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 4.1.
     """
-    whole, lost = (
-        list(places) == list(range(perplexities.shape[1] + 1)),
-        backward_transfer(perplexities),
-    )
+    whole = list(places) == list(range(perplexities.shape[1] + 1))
+    lost = backward_transfer(perplexities)
     means = [float(np.exp(np.log(perplexities[i, :i]).mean())) for i in range(1, len(perplexities))]
     return {
         "average": float(np.exp(np.log(perplexities[-1]).mean())),

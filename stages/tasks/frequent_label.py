@@ -23,7 +23,8 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
     metrics = matrix.metrics
     if any(name in metrics for name in ("score", "scores", "candidates")):
         return None
-    both, found = (TRAIN, matrix.config["split"]), []
+    both = (TRAIN, matrix.config["split"])
+    found = []
     try:
         tokens = matrix.input("tokens")
         group = tokens.zarr("tokens.zarr")

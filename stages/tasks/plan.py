@@ -14,7 +14,8 @@ from stages.errors import ArtifactError
 from stages.lineage.corpus import require_tune_split
 from stages.tasks.config import EvaluateTasksConfig
 
-RANGE, ADAPTED_RANGE = 512, 8
+RANGE = 512
+ADAPTED_RANGE = 8
 """Examples of a shard; and of a shard with a reading that adapts for each example."""
 
 

@@ -117,8 +117,10 @@ class StreamReader:
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
         """`decode`: turns tokens into text, for answers in words."""
-        self._artifact, self._decode = model, decode
-        self.memory, self.keys = memory, keys
+        self._artifact = model
+        self._decode = decode
+        self.memory = memory
+        self.keys = keys
         self.place = -1
         self.model: LanguageModel = load_model(model.path, device)
 
@@ -142,7 +144,9 @@ class StreamReader:
 
         Raises: ArtifactError if a probability is not a number.
         """
-        nats, tokens, head = 0.0, 0, self.model.config.head
+        nats = 0.0
+        tokens = 0
+        head = self.model.config.head
         assert isinstance(head, LanguageSettings)
         for batch in document_batches(examples.of(examples.chosen[which]), self.device):
             if self._artifact.config["memory"].get("prompt", True):
@@ -151,7 +155,8 @@ class StreamReader:
                 log_p, _ = self.model.log_prob(
                     batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets)
                 )
-            nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
+            nats = nats - float(log_p.double().sum())
+            tokens = tokens + len(log_p)
         if not math.isfinite(nats):
             raise ArtifactError(
                 f"{self._artifact.reference} gives text no probability that is a number: train it again."
@@ -262,7 +267,8 @@ class StreamReader:
         Labels with the same spelling, for example of several tasks, count as one: the example's
             own, if it is among them.
         """
-        spelling, said = Spelling(head, asked.eos, asked.cutting.context), list[Any]()
+        spelling = Spelling(head, asked.eos, asked.cutting.context)
+        said = list[Any]()
         for batch in document_batches(asked, self.device):
             found = written_answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:

@@ -66,11 +66,9 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
         return plan
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> TaskReader:
-        model, tokens, device = (
-            job.inputs["model"],
-            job.inputs["tokens"],
-            resolve_device(job.execution.device),
-        )
+        model = job.inputs["model"]
+        tokens = job.inputs["tokens"]
+        device = resolve_device(job.execution.device)
         length = int(model.config["segment_length"])
         keys = open_keys(job.inputs["episodes"], device) if "episodes" in job.inputs else None
         words = answers_in_words(model, tokens)
@@ -95,9 +93,11 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
     def run_shard(
         self, job: ShardJob[EvaluateTasksConfig], resources: TaskReader, shard: TestRange
     ) -> ShardOutput:
-        split, count = job.config.split, resources.plan.counts[shard.task]
+        split = job.config.split
+        count = resources.plan.counts[shard.task]
         if shard.choice is not None:
-            split, count = job.config.tune_split, resources.plan.tuned
+            split = job.config.tune_split
+            count = resources.plan.tuned
         task = resources.plan.order[shard.task]
         documents = resources.documents[split][task]
         which = drawn(documents.count, count)[shard.start : shard.stop]
@@ -108,7 +108,8 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
         choice = (
             chosen(resources.plan, shard.row, job.record) if shard.choice is None else shard.choice
         )
-        numbers, reading = documents.chosen[which], job.config.rows[shard.row].readings[choice]
+        numbers = documents.chosen[which]
+        reading = job.config.rows[shard.row].readings[choice]
         among = (
             [resources.candidates[split][number] for number in numbers.tolist()]
             if resources.candidates
@@ -129,10 +130,13 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
         return ShardOutput(job.folder, {"correct": sum(right), "answers": list(answers)})
 
     def finish(self, job: Job[EvaluateTasksConfig], plan: StreamPlan) -> dict[str, Any]:
-        model, tokens = job.inputs["model"], job.inputs["tokens"]
+        model = job.inputs["model"]
+        tokens = job.inputs["tokens"]
         records = {shard.key: job.draft.record(shard.key) for shard in plan.tests}
-        text, words = scores_text(model), answers_in_words(model, tokens)
-        figures, score = domain_figures if text else stream_figures, job.config.scores(plan.order)
+        text = scores_text(model)
+        words = answers_in_words(model, tokens)
+        figures = domain_figures if text else stream_figures
+        score = job.config.scores(plan.order)
         if text:
             parts = (
                 {key: record[name] for key, record in records.items()}
@@ -185,7 +189,8 @@ def prices(
 
     A reading that does not learn for each example has no price.
     """
-    train, found = tokens.metrics["splits"][TRAIN], list[str]()
+    train = tokens.metrics["splits"][TRAIN]
+    found = list[str]()
     examples = len(plan.places) * sum(plan.counts)
     length = min(train["tokens"] / train["documents"], model.config["segment_length"])
     speed = float(model.metrics["tokens_per_second"])
@@ -223,10 +228,8 @@ def _said(
 
 def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
     """The accepted answers to the scored examples of each task's test."""
-    accepted, numbers = (
-        read_accepted(tokens.file(answers_file(split))),
-        tokens.zarr("tokens.zarr")[f"{split}/tasks"][:],
-    )
+    accepted = read_accepted(tokens.file(answers_file(split)))
+    numbers = tokens.zarr("tokens.zarr")[f"{split}/tasks"][:]
     names: list[str] = tokens.metrics["tasks"]
     found = {}
     for name, count in zip(plan.order, plan.counts, strict=True):

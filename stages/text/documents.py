@@ -24,7 +24,8 @@ ENDS_LINE = 8
 
 LONGEST_SPACE = 1024
 """Maximum characters of white space held in memory until text follows."""
-LONGEST_LINES, LONGEST_TEXT = 100, 2**15
+LONGEST_LINES = 100
+LONGEST_TEXT = 2**15
 """Lines and characters of the longest paragraph. In a longer run each line counts as a paragraph,
 as with captions and sentences. At 70 columns the limit is two pages. Paragraphs of Python's
 documentation, tiny Shakespeare and WikiText-2 have at most 94 lines. Memory holds up to this much
@@ -82,13 +83,18 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     LONGEST_LINES or LONGEST_TEXT, each of its lines is a paragraph.
     """
     run: list[_Opened] = []
-    cut, lines, characters = False, 0, 0
+    cut = False
+    lines = 0
+    characters = 0
     for opened in _opened(record, boundary):
         text, marks, begins_line = opened
         if marks & OPENS_PARAGRAPH:
             if run:
                 yield from _closed(run, cut, ENDS_DOCUMENT if marks & OPENS_DOCUMENT else 0)
-            run, cut, lines, characters = [], False, 1, 0
+            run = []
+            cut = False
+            lines = 1
+            characters = 0
         elif begins_line:
             lines += 1
         run.append(opened)
@@ -102,7 +108,10 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
 
 
 def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
-    first, has_text, blank, blank_before = True, False, True, True
+    first = True
+    has_text = False
+    blank = True
+    blank_before = True
     for piece, after in pairwise(chain(record, [END])):
         text, starts_line, ends_line = piece
         if first:
@@ -170,9 +179,11 @@ class ParagraphHashes:
         text = text if self._has_text else text.lstrip()
         body = text.rstrip()
         if body:
-            self._digest, self._beyond = self._beyond or self._digest, None
+            self._digest = self._beyond or self._digest
+            self._beyond = None
             self._digest.update((self._space + body).encode())
-            self._has_text, self._space = True, ""
+            self._has_text = True
+            self._space = ""
         self._hold_back(text[len(body) :])
 
     def _hold_back(self, space: str) -> None:
@@ -213,7 +224,8 @@ class NameRuns:
     """Runs of document names in a stream of pieces."""
 
     def __init__(self) -> None:
-        self._documents, self._name = 0, ""
+        self._documents = 0
+        self._name = ""
 
     def add(self, piece: MarkedPiece) -> NamedRun | None:
         """Take the next piece; returns the run that ends before it, if any."""
@@ -251,7 +263,8 @@ def runs_between(runs: Iterable[NamedRun], start: int, stop: int) -> Iterator[Na
     """
     end = 0
     for documents, name in runs:
-        begin, end = end, end + documents
+        begin = end
+        end = end + documents
         if begin >= stop:
             return
         if end > start:

@@ -27,7 +27,8 @@ class TokenText:
         """
         from stages.text.huggingface import load_tokenizer
 
-        self._file, self._tokenizer = file, load_tokenizer(file)
+        self._file = file
+        self._tokenizer = load_tokenizer(file)
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         self.eos: int = metrics["eos_id"]
         self.start: int | None = metrics.get("start_id")
@@ -109,7 +110,8 @@ class TextStream:
     def add(self, id: int) -> str:
         """Text that a token adds; empty while its character is incomplete."""
         if id == self._text.eos and self._text.eos_is_newline:
-            left, self._before = self.end(), []
+            left = self.end()
+            self._before = []
             return left + "\n"
         self._pending.append(id)
         text = self._new()
@@ -117,13 +119,15 @@ class TextStream:
             return ""
         # Only the last tokens affect the text of the next one; decoding all of them takes quadratic
         # time.
-        self._before, self._pending = self._pending, []
+        self._before = self._pending
+        self._pending = []
         return text
 
     def end(self) -> str:
         """Text withheld so far, as far as it can be decoded."""
         text = self._new() if self._pending else ""
-        self._before, self._pending = self._before + self._pending, []
+        self._before = self._before + self._pending
+        self._pending = []
         return text
 
     def _new(self) -> str:
@@ -193,7 +197,9 @@ class SplitText:
         text: the tokenizer.
         names: names of the documents.
         """
-        self.split, self._text, self._names = split, text, names or DocumentNames(())
+        self.split = split
+        self._text = text
+        self._names = names or DocumentNames(())
         self._offsets = np.asarray(doc_offsets[:])
 
         @lru_cache(BLOCKS_KEPT)
@@ -219,7 +225,8 @@ class SplitText:
         spans = self._spans(np.asarray(rows, np.int64), before, after)
         if not spans:
             return []
-        first, last = min(span.first for span in spans), max(span.last for span in spans)
+        first = min(span.first for span in spans)
+        last = max(span.last for span in spans)
         if len(spans) > 1 and last - first <= sum(span.last - span.first for span in spans):
             ids = self._ids(first, last)
             pieces = self._text.pieces(ids)
@@ -236,7 +243,8 @@ class SplitText:
 
     def _spans(self, rows: np.ndarray, before: int, after: int) -> list[_Span]:
         documents = np.searchsorted(self._offsets, rows, side="right") - 1
-        starts, stops = self._offsets[documents], self._offsets[documents + 1]
+        starts = self._offsets[documents]
+        stops = self._offsets[documents + 1]
         columns = (
             rows,
             documents,

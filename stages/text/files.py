@@ -19,8 +19,10 @@ from stages.errors import DataError
 PYDOCS = "builtin:pydocs"
 """The documentation topics that every CPython ships: real text without a download."""
 COMPRESSED = (".gz", ".xz", ".zst")
-PROSE, LINES = (".txt", ".md", ".rst"), ".jsonl"
-PARQUET, ARROW = ".parquet", ".arrow"
+PROSE = (".txt", ".md", ".rst")
+LINES = ".jsonl"
+PARQUET = ".parquet"
+ARROW = ".arrow"
 
 Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
@@ -103,7 +105,8 @@ NO_TEXT = {
     b"\x7fELF": "a program",
 }
 """Formats of books, and of files often found next to them, by their first bytes."""
-TAR_MARK, TAR_MARK_AT = b"ustar", 257
+TAR_MARK = b"ustar"
+TAR_MARK_AT = 257
 """Bytes of a tar archive, and the place where they are."""
 ARCHIVES = (".tgz", ".tar.gz", ".txz", ".tar.xz", ".tar.zst")
 LARGEST_WINDOW = 2**31
@@ -157,7 +160,8 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
     decompressor = _DECOMPRESSORS[suffix]()
     read = 0
     for block in blocks:
-        read, rest = read + len(block), block
+        read = read + len(block)
+        rest = block
         while rest := rest.lstrip(b"\0") if decompressor.eof else rest:
             if decompressor.eof:
                 decompressor = _DECOMPRESSORS[suffix]()
@@ -176,7 +180,9 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
 
 
 def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
-    held, offset, line = b"", 0, 1
+    held = b""
+    offset = 0
+    line = 1
     for block in chain(blocks, [None]):
         data = held + (block or b"")
         if offset == 0 and data.startswith(UTF16_MARKS + UTF32_MARKS):
@@ -199,7 +205,9 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
             ) from error
         if offset == 0:
             text = text.removeprefix("\ufeff")
-        held, offset, line = data[used:], offset + used, line + data.count(NEWLINE, 0, used)
+        held = data[used:]
+        offset = offset + used
+        line = line + data.count(NEWLINE, 0, used)
         if text:
             yield text
 
@@ -266,7 +274,8 @@ def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
     The pieces depend on the text, not on its division into blocks. Joined, they give exactly the
     text.
     """
-    rest, starts_line = "", True
+    rest = ""
+    starts_line = True
     for block in blocks:
         first, *others = block.split("\n")
         rest += first
@@ -275,11 +284,13 @@ def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
                 yield Piece(rest + "\n", starts_line, True)
             else:
                 yield from _ended(rest + "\n", starts_line)
-            rest, starts_line = line, True
+            rest = line
+            starts_line = True
         start = 0
         for cut in _cuts(rest, len(rest)):
             yield Piece(rest[start:cut], starts_line, False)
-            start, starts_line = cut, False
+            start = cut
+            starts_line = False
         rest = rest[start:]
     if rest:
         yield from _ended(rest, starts_line)
@@ -292,7 +303,8 @@ def _ended(line: str, starts_line: bool) -> Iterator[Piece]:
     start = 0
     for cut in _cuts(line, len(line) - line.endswith("\n")):
         yield Piece(line[start:cut], starts_line, False)
-        start, starts_line = cut, False
+        start = cut
+        starts_line = False
     yield Piece(line[start:], starts_line, True)
 
 

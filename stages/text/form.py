@@ -9,7 +9,8 @@ from typing import Any
 
 Figures = Mapping[str, Any]
 
-CURLY, STRAIGHT = "“”„‟«»‘‛", '"'
+CURLY = "“”„‟«»‘‛"
+STRAIGHT = '"'
 """Quotation marks; the apostrophe ’ is left out, because it also occurs inside words."""
 LINE_RATIO = 1.5
 """Ratio of mean line lengths above which the texts are wrapped differently, or only one is wrapped.
@@ -17,7 +18,8 @@ LINE_RATIO = 1.5
 Novels of one publisher are within 1.1. A wrapped novel and one with a line per paragraph differ by
 more than 4.
 """
-QUOTES_MIN, QUOTE_SHARE = 20, 0.5
+QUOTES_MIN = 20
+QUOTE_SHARE = 0.5
 """Fewest quotes that show a habit, and the difference of shares that means a different habit."""
 DIFFER_IN_FORM = "The texts differ in {what}: {differences}.{learned}"
 """Message about splits that differ in form; `form_words` fills it in."""
@@ -62,10 +64,13 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
     >>> differences("test", records, records | {"characters": 420, "documents": 6})
     []
     """
-    found, own, its = list[str](), _line_length(train), _line_length(other)
+    found = list[str]()
+    own = _line_length(train)
+    its = _line_length(other)
     if max(own, its) > LINE_RATIO * min(own, its):
         found.append(f"lines of {own:,.0f} characters in {learned}, of {its:,.0f} in {split}")
-    ours, theirs = _curly_share(train), _curly_share(other)
+    ours = _curly_share(train)
+    theirs = _curly_share(other)
     if ours is not None and theirs is not None and abs(ours - theirs) > QUOTE_SHARE:
         kinds = ["“ ”" if share > QUOTE_SHARE else '" "' for share in (ours, theirs)]
         found.append(f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}")

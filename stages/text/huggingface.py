@@ -96,7 +96,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         # A distinct word is encoded once, which takes less than half the time.
         split = SplitText.of(texts, lowercase=False, cut=_WORD_BEGINS.split)
         ids, sizes = self._encode(split.words)
-        starts, lengths = (np.cumsum(sizes) - sizes)[split.places], sizes[split.places]
+        starts = (np.cumsum(sizes) - sizes)[split.places]
+        lengths = sizes[split.places]
         ends = np.cumsum(lengths)
         within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
         return ids[np.repeat(starts, lengths) + within], np.diff(
@@ -192,7 +193,8 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         characters += len(text)
         if characters >= BATCH_CHARACTERS or number == len(texts):
             yield texts[start:number]
-            start, characters = number, 0
+            start = number
+            characters = 0
 
 
 AROUND_CUT = 100
@@ -245,7 +247,8 @@ class PretrainedTokenizer(LibraryTokenizer):
         newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
         if not (self._byte_level and newline and after[:1].isalpha()):
             return False
-        left, right = before[-AROUND_CUT:], after[:AROUND_CUT]
+        left = before[-AROUND_CUT:]
+        right = after[:AROUND_CUT]
         return self._parts(left + right) == self._parts(left) + self._parts(right)
 
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -297,7 +300,8 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
 
     Raises: DataError if the file holds no tokenizer, or one that cannot work.
     """
-    given, special = load_tokenizer(Path(path)), Path(path).with_name(PretrainedTokenizer.FILE)
+    given = load_tokenizer(Path(path))
+    special = Path(path).with_name(PretrainedTokenizer.FILE)
     if special.is_file():
         return PretrainedTokenizer(given, SpecialTokens.read(special))
     content = given.to_str()

@@ -32,7 +32,8 @@ class DocumentsApart:
 
     def __init__(self, spans: np.ndarray, reach: int) -> None:
         """`spans`: the first and the last document of each segment, int64 [S, 2]."""
-        self._spans, self._reach = spans.tolist(), reach
+        self._spans = spans.tolist()
+        self._reach = reach
         self._near = np.zeros(spans.max() + 1, np.int64)
         self._last: deque[int] = deque()
 
@@ -74,7 +75,8 @@ def chain(
     allows = (lambda segment: True) if apart is None else apart.allows
     free = np.ones(len(matches) + 1, bool)
     free[-1] = False  # index of a match of -1
-    order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
+    order = np.empty(len(matches), np.int64)
+    rank = np.full(len(matches) - 1, -1, np.int64)
     random = _RandomFree(
         permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups
     )
@@ -102,7 +104,8 @@ class _RandomFree:
 
     def __init__(self, permutation: np.ndarray, free: np.ndarray, groups: np.ndarray) -> None:
         """`groups`: group of each segment, int64 [S]."""
-        self._permutation, self._free = permutation.tolist(), free
+        self._permutation = permutation.tolist()
+        self._free = free
         borders = np.cumsum(np.bincount(groups))[:-1]
         of_groups = np.split(groups[permutation].argsort(kind="stable"), borders)
         self._places = [iter(places.tolist()) for places in of_groups]
@@ -149,7 +152,8 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
     shares = []
     for start in range(0, len(order) - 1, PAIRS):
         pair = order[start : start + PAIRS + 1]
-        ours, theirs = held[pair[:-1]], held[pair[1:]]
+        ours = held[pair[:-1]]
+        theirs = held[pair[1:]]
         shares.append(np.diff((ours * theirs).indptr) / np.diff(ours.indptr))
     return float(np.concatenate(shares).mean())
 
@@ -186,5 +190,6 @@ def sharing(spans: np.ndarray) -> np.ndarray:
 
 def same_document(spans: np.ndarray, order: np.ndarray) -> float:
     """Share of neighbours in an order that hold parts of the same document."""
-    before, after = spans[order[:-1]], spans[order[1:]]
+    before = spans[order[:-1]]
+    after = spans[order[1:]]
     return float(((before[:, 0] <= after[:, 1]) & (after[:, 0] <= before[:, 1])).mean())

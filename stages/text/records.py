@@ -119,7 +119,8 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
-            text, name = record.pop(file.column), _name(record) or f"{file_name}:{number}"
+            text = record.pop(file.column)
+            name = _name(record) or f"{file_name}:{number}"
             fields = {field: record[field] for field in file.fields if field in record}
             del record
             yield Record(name, _blocks(text), fields)
@@ -132,12 +133,14 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
     Raises: DataError for a line larger than the file's limit for records, before all of it is read.
     """
     parts: list[str] = []
-    held, number = 0, 1
+    held = 0
+    number = 1
     for block in blocks:
         for place, part in enumerate(block.split("\n")):
             if place:
                 yield number, _taken(parts)
-                held, number = 0, number + 1
+                held = 0
+                number = number + 1
             held += len(part) if part.isascii() else len(part.encode())
             _require_size(file, f"line {number}", held)
             parts.append(part)
@@ -232,6 +235,7 @@ def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPie
             name: str | None = record.name
             for piece in mark(pieces(record.blocks), BOUNDARIES[documents]):
                 yield piece if name is None else piece._replace(name=name)
-                empty, name = False, None
+                empty = False
+                name = None
         if empty:
             raise DataError(f"{file.path} is empty; expected text.")

@@ -205,7 +205,8 @@ def window_texts(blocks: Iterator[str], ranges: Sequence[RecordRange]) -> Iterat
     >>> list(window_texts(iter(["One line.\nAnother", " one is long."]), halves))
     ['One line.\n', 'Another one is long.']
     """
-    held, offset = b"", 0
+    held = b""
+    offset = 0
     for part in ranges:
         # What stands before a window decides where it begins.
         needed_from = part.start - REACH
@@ -216,7 +217,8 @@ def window_texts(blocks: Iterator[str], ranges: Sequence[RecordRange]) -> Iterat
                 break
             held += block.encode()
             passed = min(max(0, needed_from - offset), len(held))
-            held, offset = held[passed:], offset + passed
+            held = held[passed:]
+            offset = offset + passed
         begin = _border(held, part.start - offset)
         end = _border(held, part.stop - offset)
         yield held[begin:end].decode()

@@ -39,7 +39,8 @@ class SplitText:
         """Split consecutive pieces with `cut`; None: into words."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         # An array, because the numbers of a list would be converted one by one.
-        places, ends = array("I"), [0]
+        places = array("I")
+        ends = [0]
         texts = [lower(text) for text in texts] if lowercase else texts
         words_of = cut or splitting(texts)
         for text in texts:
@@ -75,7 +76,8 @@ class WordTokenizer(TrainableTokenizer):
     def __init__(self, vocabulary: dict[str, int], lowercase: bool) -> None:
         self.vocabulary = _WithUnknown(vocabulary)
         self.lowercase = lowercase
-        self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
+        self.eos_id = vocabulary[EOS]
+        self.unk_id = vocabulary[UNK]
         self.vocabulary_size = len(vocabulary)
 
     @classmethod
@@ -97,7 +99,8 @@ class WordTokenizer(TrainableTokenizer):
         in it.
         """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        occurrences, ends = np.zeros(0, np.int64), 0
+        occurrences = np.zeros(0, np.int64)
+        ends = 0
         for split, lines in texts:
             # Counted by number: Python does one step per type of the text, not one per word.
             own = np.fromiter(map(numbers.__getitem__, split.words), np.int64, len(split.words))
@@ -141,7 +144,8 @@ class CharTokenizer(TrainableTokenizer):
     def __init__(self, vocabulary: dict[str, int], lowercase: bool) -> None:
         self.vocabulary = vocabulary
         self.lowercase = lowercase
-        self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
+        self.eos_id = vocabulary[EOS]
+        self.unk_id = vocabulary[UNK]
         self.vocabulary_size = len(vocabulary)
         # A table of all code points, 4 MB, lets NumPy look up a whole text at once.
         self._ids = np.full(_CODE_POINTS, self.unk_id, np.int32)

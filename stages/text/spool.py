@@ -123,7 +123,8 @@ def write_spool(
         add: gives the path of a file of the spool; the file is created anew if `first` is 0.
         may_end: called once a shard is large enough; the shard grows until the answer is yes.
     """
-    hashes, names = ParagraphHashes(), NameRuns()
+    hashes = ParagraphHashes()
+    names = NameRuns()
     # The first split starts both files anew: an interrupted attempt may have left old ones.
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
@@ -152,7 +153,8 @@ def batches(
         large = characters >= SHARD_CHARACTERS or len(batch) >= SHARD_PIECES
         if large and may_end(batch[-1], piece):
             yield batch
-            batch, characters = [], 0
+            batch = []
+            characters = 0
         batch.append(piece)
         characters += len(piece.text)
     if batch:
@@ -197,7 +199,8 @@ def cut_by_shares(
             "--train, --valid and --test."
         )
     characters = sum(shard.characters for shard in shards)
-    cuts, first = [0], 0
+    cuts = [0]
+    first = 0
     for number, share in enumerate(accumulate(shares[:-1]), start=1):
         last = count - len(shares) + number
         first, piece = _nearest_document(spool, shards, share * characters, first + 1, last)
@@ -233,7 +236,8 @@ def _nearest_document(
         if distances[legal].size:
             best = legal.start + int(np.argmin(distances[legal]))
             found.append((float(distances[best]), documents + best, pieces + int(opening[best])))
-        documents, pieces = documents + len(opening), pieces + shard.pieces
+        documents = documents + len(opening)
+        pieces = pieces + shard.pieces
         characters += shard.characters
     _, document, piece = min(found)
     return document, piece

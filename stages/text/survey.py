@@ -32,7 +32,8 @@ class Documents:
     def add(self, characters: int, *, begins: bool) -> None:
         """Take the next piece of text, which may begin a document."""
         if begins:
-            self.count, self._size = self.count + 1, 0
+            self.count = self.count + 1
+            self._size = 0
         self._size += characters
         self.largest = max(self.largest, self._size)
 
@@ -58,9 +59,12 @@ def survey(files: Iterable[TextFile]) -> Survey:
     Raises: DataError naming a faulty file.
     """
     size = characters = 0
-    whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
+    whole = Documents(None)
+    paragraphs = Documents("blank-line")
+    lines = Documents("line")
     for text, first, opens, new_line in _pieces(files):
-        size, characters = size + len(text.encode()), characters + len(text)
+        size = size + len(text.encode())
+        characters = characters + len(text)
         whole.add(len(text), begins=first)
         paragraphs.add(len(text), begins=opens)
         lines.add(len(text), begins=new_line)
@@ -73,11 +77,13 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
     """
     for file in files:
         for record in records(file):
-            first, whole_line = True, True
+            first = True
+            whole_line = True
             for piece in mark(pieces(record.blocks), BOUNDARIES["blank-line"]):
                 begins_line = first or (whole_line and not piece.text.isspace())
                 yield piece.text, first, bool(piece.marks & OPENS_DOCUMENT), begins_line
-                first, whole_line = False, piece.text.endswith("\n")
+                first = False
+                whole_line = piece.text.endswith("\n")
 
 
 def count_lines(files: Iterable[TextFile], most: int) -> int:

@@ -97,14 +97,13 @@ def _open(
     source = opened.enter_context(pyarrow.memory_map(path))
     if source.read(len(_ARROW_FILE)) == _ARROW_FILE:
         whole = pyarrow.ipc.open_file(source)
-        schema, batches = (
-            whole.schema,
-            (whole.get_batch(i) for i in range(whole.num_record_batches)),
-        )
+        schema = whole.schema
+        batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
     else:
         source.seek(0)
         stream = pyarrow.ipc.open_stream(source)
-        schema, batches = stream.schema, iter(stream)
+        schema = stream.schema
+        batches = iter(stream)
     wanted = _wanted(schema, column, others)
     return schema, (_validated(batch.select(wanted)) for batch in batches)
 

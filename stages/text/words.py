@@ -49,7 +49,8 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
         if last - first == 1:
             spans[first] = _ending_word(ids, int(offsets[first]), int(offsets[last]), spelled)
             continue
-        start, block = offsets[first], np.asarray(ids[offsets[first] : offsets[last]]).tolist()
+        start = offsets[first]
+        block = np.asarray(ids[offsets[first] : offsets[last]]).tolist()
         for number in range(first, last):
             own = block[offsets[number] - start : offsets[number + 1] - start]
             spans[number] = np.add(_last_word(own, spelled), offsets[number])
@@ -145,7 +146,8 @@ def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
     """Ranges [first, last) of documents with about BLOCK_TOKENS tokens in total, at least one
     document each.
     """
-    first, end = 0, len(offsets) - 1
+    first = 0
+    end = len(offsets) - 1
     while first < end:
         fitting = int(np.searchsorted(offsets, offsets[first] + BLOCK_TOKENS, side="right")) - 1
         last = min(max(fitting, first + 1), end)

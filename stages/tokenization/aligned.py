@@ -223,7 +223,8 @@ def _side(spec: str, language: str) -> tuple[str, str]:
         raise DataError(
             f"{' and '.join(there)} are both there: which one is meant? Remove or rename one."
         )
-    folder, name = Path(spec).parent, Path(spec).name
+    folder = Path(spec).parent
+    name = Path(spec).name
     beside = sorted(path.name for path in folder.glob(f"{name}.*")) if name else []
     raise DataError(
         f"{names[0]} does not exist, nor with {', '.join(COMPRESSED)}; beside this prefix there "

@@ -68,7 +68,8 @@ def assemble(
                         f"{name}_in_train": float(seen.mean())
                         for name, seen in seen_in_train.items()
                     }
-                paragraphs, documents = paragraphs + pairs, documents + pairs
+                paragraphs = paragraphs + pairs
+                documents = documents + pairs
             seen = np.zeros(text.tokenizer.vocabulary_size, bool)
             for shard in own:
                 seen[np.load(job.folder / scratch_file(shard, "ids"))] = True
@@ -97,7 +98,8 @@ def _write_source(
     job: Job[TokenizeConfig], text: SpooledText, shards: Sequence[TextShard]
 ) -> dict[str, Any]:
     """Write the source side of a split's pairs; returns its figures."""
-    records, split = [job.draft.record(shard.key) for shard in shards], shards[0].split
+    records = [job.draft.record(shard.key) for shard in shards]
+    split = shards[0].split
     ids, offsets, _ = _saved_rows(job, shards, records)
     write_array(job, f"{split}/source_ids", len(ids), text.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
@@ -180,7 +182,8 @@ def write_tasks(
 
     `splits`: figures of the splits; the numbers of documents of each task are added to them.
     """
-    found, asks = read_tasks(job.inputs, job.config), job.config.records in ("spans", "answers")
+    found = read_tasks(job.inputs, job.config)
+    asks = job.config.records in ("spans", "answers")
     for split, (labels, tasks) in found.splits.items():
         splits[split]["task_documents"] = np.bincount(tasks, minlength=len(found.names)).tolist()
         arrays = {"tasks": tasks, **({} if asks else {"labels": labels})}
@@ -245,7 +248,9 @@ class _SavedRows:
         shifts: Sequence[int],
         end: int | None = None,
     ) -> None:
-        self._files, self._shifts, self._end = files, shifts, [] if end is None else [end]
+        self._files = files
+        self._shifts = shifts
+        self._end = [] if end is None else [end]
         self._stops = list(accumulate(counts))
 
     def __len__(self) -> int:
@@ -254,7 +259,8 @@ class _SavedRows:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop), copied."""
         first = bisect_right(self._stops, start)
-        found, begin = list[np.ndarray](), self._stops[first - 1] if first else 0
+        found = list[np.ndarray]()
+        begin = self._stops[first - 1] if first else 0
         for file, shift, end in zip(
             self._files[first:], self._shifts[first:], self._stops[first:], strict=True
         ):

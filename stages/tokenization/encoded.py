@@ -102,7 +102,8 @@ class SpooledText:
         If the vocabulary was made of the words of train, these are split already, and their record
         has the figures.
         """
-        left, tokenizer = self._folder / words_file(shard), self.tokenizer
+        left = self._folder / words_file(shard)
+        tokenizer = self.tokenizer
         if isinstance(tokenizer, WordTokenizer) and left.exists():
             marks = self.spool.marks(shard.text)
             return (

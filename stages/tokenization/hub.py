@@ -68,7 +68,8 @@ class DataSet:
 
     def _require_inside(self, file: str) -> None:
         """Raises: DataError for a file that the card, or a link, takes from outside the folder."""
-        folder, place = Path(self.name).resolve(), Path(file).resolve()
+        folder = Path(self.name).resolve()
+        place = Path(file).resolve()
         cached = (
             [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []
         )  # the hub's own layout
@@ -139,7 +140,8 @@ def _folder(spec: str, rest: str) -> DataSet:
     column = None
     if not Path(rest).expanduser().exists():
         rest, _, column = rest.partition(":")
-    path, config = Path(rest).expanduser(), None
+    path = Path(rest).expanduser()
+    config = None
     if not (path / "README.md").is_file() and _has_config(path.parent / "README.md", path.name):
         path, config = path.parent, path.name
     if not path.is_dir():

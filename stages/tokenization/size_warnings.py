@@ -19,13 +19,15 @@ UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity is misleading."""
 MANY_PARAGRAPHS = 1000
 """Number of paragraphs that a single article or story does not reach."""
-WIDTH, LAYERS = 512, 8
+WIDTH = 512
+LAYERS = 8
 """Sizes of the model for which a message states the cost of a vocabulary."""
 
 
 def warn_of_shared_files(inputs: Inputs, reporter: Reporter) -> None:
     """Warn of files of the same content in several splits."""
-    by_content, shared = dict[str, list[InputFile]](), dict[tuple[str, ...], list[str]]()
+    by_content = dict[str, list[InputFile]]()
+    shared = dict[tuple[str, ...], list[str]]()
     for file in inputs.files:
         if file.role.split(".")[0] in SPLITS:
             by_content.setdefault(file.digest, []).append(file)

@@ -45,7 +45,8 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
             or a tokens artifact.
         store: where tokens artifacts are.
     """
-    specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
+    specs = given_specs(config, references)
+    tokenizer = references.get(TOKENIZER)
     _check_vocabulary_source(config, list(specs), tokenizer)
     left_out: list[str] = []
     if config.is_aligned:
@@ -81,7 +82,8 @@ def pretrained_tokenizer(inputs: Inputs) -> Location | None:
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:
     """The text files of the given roles, in order, each with its format and column."""
-    found, joined = list[TextFile](), config.documents not in (None, "jsonl")
+    found = list[TextFile]()
+    joined = config.documents not in (None, "jsonl")
     for file in inputs.files:
         if file.role.split(".")[0] in roles:
             format = format_of(file.path)
@@ -131,7 +133,8 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
 
     Raises: DataError for a table without that column.
     """
-    format, column = format_of(file.path), file.column or config.column or TEXT
+    format = format_of(file.path)
+    column = file.column or config.column or TEXT
     # Checked now, not after hours of reading other files.
     if format in ("parquet", "arrow"):
         require_column(file.path, column)

@@ -63,7 +63,8 @@ def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     """The shards of every split's text. Reads the text and makes a tokenizer, unless done already
     or made of words.
     """
-    spool, given = Spool(job.folder / SPOOL), job.config.tokenizer == GIVEN
+    spool = Spool(job.folder / SPOOL)
+    given = job.config.tokenizer == GIVEN
     if given and not job.draft.done(TOKENIZER_MADE):
         _make_tokenizer(job, spool, [])  # it decides where documents may be cut
     if not job.draft.done(SCANNED):
@@ -165,7 +166,8 @@ def chosen_tokenizer(
     config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]
 ) -> TextTokenizer:
     """The given tokenizer, or else one made from the text of train."""
-    given, pretrained = given_tokenizer(inputs), pretrained_tokenizer(inputs)
+    given = given_tokenizer(inputs)
+    pretrained = pretrained_tokenizer(inputs)
     if pretrained is not None:
         return read_tokenizer(pretrained, config.eos)
     if TOKENIZER in inputs:

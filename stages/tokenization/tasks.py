@@ -60,7 +60,8 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
         raise DataError(f"{where}: its question is no text.")
     for name, one in (("question", question), *(("answer", one) for one in answers)):
         require_unicode(f"{where}, {name}", one)
-    named, dialogue = record.get("answer_start"), record.get("dialogue")
+    named = record.get("answer_start")
+    dialogue = record.get("dialogue")
     if dialogue is not None and type(dialogue) not in (str, int):
         raise DataError(
             f"{where}: expected the name of a dialogue, a text or a whole number, in its field dialogue."
@@ -119,7 +120,8 @@ def answer_arrays(
         whole = tokenizer.huggingface()
         for row, one, text in zip(spans, asked, texts, strict=True):
             assert one.start is not None
-            offsets, start = list[tuple[int, int]](), 0
+            offsets = list[tuple[int, int]]()
+            start = 0
             for part in _encoded_apart(tokenizer, text):
                 own = whole.encode(part, add_special_tokens=False).offsets
                 offsets += [(start + first, start + stop) for first, stop in own]
@@ -214,10 +216,12 @@ def read_records(
         integer; also if its candidates are no labels, or lack its own label.
     """
     of_label = FIELDS if field is None else (field,)
-    fields, found = {"labels": of_label, "text": ()}.get(kind, ASKED), list[TaskRecord]()
+    fields = {"labels": of_label, "text": ()}.get(kind, ASKED)
+    found = list[TaskRecord]()
     read = (*fields, *([] if candidates is None else [candidates]))
     for number, record in enumerate(records(replace(file, fields=read)), 1):
-        where, text = f"{file.path}, record {number}", "".join(record.blocks)
+        where = f"{file.path}, record {number}"
+        text = "".join(record.blocks)
         if not text.strip():
             raise DataError(f"{where}: it has no text.")
         if kind == "labels":
@@ -308,7 +312,9 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
 
     Raises: DataError for an incomplete record, and for a label that does not occur in train.
     """
-    read, names, groups = _records(inputs, config), list(config.task_names), config.label_groups
+    read = _records(inputs, config)
+    names = list(config.task_names)
+    groups = config.label_groups
     of_tasks = {
         split: {
             name: [one.label for one in found if one.label is not None]
@@ -328,11 +334,11 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
             raise UsageError(
                 f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks."
             )
-        of_label, names = (
-            dealt(labels, groups),
-            [f"group-{number:02d}" for number in range(1, groups + 1)],
-        )
-    splits, asked, candidates = {}, {}, {}
+        of_label = dealt(labels, groups)
+        names = [f"group-{number:02d}" for number in range(1, groups + 1)]
+    splits = {}
+    asked = {}
+    candidates = {}
     for split, by_task in read.items():
         for task, found in of_tasks[split].items():
             if unknown := sorted(set(found) - set(of_tasks["train"][task])):

@@ -30,7 +30,8 @@ def batch_size(
         count: examples of the training split.
     Raises: DataError if ranks cannot share any.
     """
-    wanted, together = config.batch_segments, layout.rows_together
+    wanted = config.batch_segments
+    together = layout.rows_together
     size = min(wanted, count) // (ranks * together) * ranks * together
     if size == 0:
         share = (
@@ -100,7 +101,9 @@ class TaskOrder:
         ranks: int = 1,
     ) -> None:
         """`size`: examples of a forward batch, over all ranks; unused if batches are cut by tokens."""
-        self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
+        self.tasks = tasks
+        self.layout = layout
+        self._accumulate = config.accumulate
         self._orders = [
             ExampleOrder(
                 task.examples, method, layout, size, config.seed, config.batch_tokens, ranks
@@ -198,8 +201,11 @@ class ExampleOrder:
         batch_tokens: tokens of a batch if batches are cut by tokens; `size` is then unused.
         ranks: processes that share such a batch.
         """
-        self._examples, self._method, self._streams = examples, method, layout.streams
-        self.size, self._seed = size, seed
+        self._examples = examples
+        self._method = method
+        self._streams = layout.streams
+        self.size = size
+        self._seed = seed
         self._cut: list[np.ndarray] | None = None
         if examples.by_tokens:
             self._cut = batches_by_tokens(examples, batch_tokens, seed, method.packing, ranks)

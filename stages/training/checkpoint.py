@@ -32,7 +32,11 @@ from stages.training.ranks import gather_over_ranks
 from stages.training.training_data import Run
 
 CHECKPOINT = "checkpoint.safetensors"
-MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "random/", "carried/"
+MODEL = "model/"
+OPTIMIZER = "optimizer/"
+METHOD = "method/"
+RANDOM = "random/"
+CARRIED = "carried/"
 
 
 @dataclass
@@ -117,10 +121,8 @@ def load_checkpoint(
         progress: dict[str, Any] = json.loads(header["progress"])
         # Tensors of a method are stored apart from its other values, since safetensors holds only
         # tensors.
-        saved_ranks, method = (
-            int(header["ranks"]),
-            json.loads(header["method"]) | named_below(tensors, METHOD),
-        )
+        saved_ranks = int(header["ranks"])
+        method = json.loads(header["method"]) | named_below(tensors, METHOD)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
     model.load_state_dict(named_below(tensors, MODEL))
@@ -185,7 +187,8 @@ class Saver:
     """Saves a run in its folder, and restores it."""
 
     def __init__(self, run: Run, optimizer: torch.optim.Optimizer) -> None:
-        self._run, self._optimizer = run, optimizer
+        self._run = run
+        self._optimizer = optimizer
         self._path = run.folder / CHECKPOINT
         self._saved_at = time.monotonic()
 
@@ -201,7 +204,8 @@ class Saver:
 
     def save(self, progress: Progress, journal: Journal | None, carried: Carried) -> None:
         """Write a checkpoint; every process must call this, and the first one writes."""
-        run, method = self._run, self._run.method
+        run = self._run
+        method = self._run.method
         ranks = gather_over_ranks(run.fabric, RankState(random_state(), carried.each(Tensor.cpu)))
         if journal is not None:
             progress.journal_bytes, progress.journal_digest = journal.sync()
@@ -241,7 +245,8 @@ class Saver:
         """
         if not self._path.is_file():
             return Progress(), Carried()
-        run, fabric = self._run, self._run.fabric
+        run = self._run
+        fabric = self._run.fabric
         saved = load_checkpoint(
             self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size
         )

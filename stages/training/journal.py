@@ -70,14 +70,19 @@ class Progress:
     def start_line(self, train_loss: float) -> None:
         """Begin a new line of the journal after one with the loss `train_loss`."""
         self.train_loss = train_loss
-        self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
-        self.line_step, self.line_seconds = self.step, self.seconds
+        self.loss_sum = 0.0
+        self.loss_count = 0
+        self.auxiliary_sum = None
+        self.document_sum = 0
+        self.line_step = self.step
+        self.line_seconds = self.seconds
 
     def note_validation(self, valid_loss: float) -> bool:
         """Note a validation; whether it is the best so far."""
         best = self.valid_loss is None or valid_loss < self.valid_loss
         if best:
-            self.valid_loss, self.valid_step = valid_loss, self.step
+            self.valid_loss = valid_loss
+            self.valid_step = self.step
         return best
 
     @property
@@ -173,7 +178,9 @@ class Course:
 
     def __init__(self, run: Run, progress: Progress, update_tokens: int, stack: ExitStack) -> None:
         """Open the journal, which `stack` closes; only the first process has one."""
-        self._run, self._progress, self._update_tokens = run, progress, update_tokens
+        self._run = run
+        self._progress = progress
+        self._update_tokens = update_tokens
         self._began: tuple[int, float] | None = None
         """Step and time of the first report, from which the shown speed is measured."""
         self.journal: Journal | None = None
@@ -183,8 +190,10 @@ class Course:
 
     def write_line(self, valid: float | None, learning_rate: float) -> None:
         """Write a line of the journal: means since the previous line."""
-        progress, fabric = self._progress, self._run.fabric
-        loss, figures = mean_over_ranks(fabric, progress.mean_loss), {}
+        progress = self._progress
+        fabric = self._run.fabric
+        loss = mean_over_ranks(fabric, progress.mean_loss)
+        figures = {}
         if progress.auxiliary_sum is not None:
             auxiliary = progress.auxiliary_sum / max(1, progress.loss_count)
             figures["auxiliary_loss"] = mean_over_ranks(fabric, auxiliary)
@@ -210,8 +219,11 @@ class Course:
         The speed includes the time between updates, such as validations, as does the remaining time
         shown next to it.
         """
-        step, loss, now = self._progress.step, self._progress.mean_loss, time.monotonic()
-        config, figures = self._run.config, {"loss": loss}
+        step = self._progress.step
+        loss = self._progress.mean_loss
+        now = time.monotonic()
+        config = self._run.config
+        figures = {"loss": loss}
         self._began = self._began or (step, now)
         first, began = self._began
         if now > began:

@@ -22,7 +22,8 @@ from stages.models.vocabulary import JoinedRows
 OWN = ".base_layer"
 """Part of peft's name of a layer's own W."""
 WITH_ROWS = "vocabulary.parametrizations."
-OLD_ROWS, NEW_ROWS = ".original0", ".original1"
+OLD_ROWS = ".original0"
+NEW_ROWS = ".original1"
 """torch's names of a vocabulary weight in two parts."""
 
 
@@ -40,7 +41,8 @@ def add_factors(model: LanguageModel, rank: int) -> None:
 
 def _first_added(model: LanguageModel) -> int:
     """The first token with a trained row; the vocabulary size if there is none."""
-    head, types = model.config.head, int(model.config.vocab_size or 0)
+    head = model.config.head
+    types = int(model.config.vocab_size or 0)
     return head.first if isinstance(head, LanguageSettings) and head.learns_rows else types
 
 
@@ -105,7 +107,8 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
     """Number of parameters in the factors and the rows of added tokens."""
-    weights, first = dict(model.vocabulary.named_parameters(recurse=False)), _first_added(model)
+    weights = dict(model.vocabulary.named_parameters(recurse=False))
+    first = _first_added(model)
     return factor_numbers(model, rank) + sum(
         weights[name][first:].numel() for name in _with_added_rows(model)
     )

@@ -188,12 +188,14 @@ class RowAdam(torch.optim.Adam):
             for table in group["params"]:
                 if table.grad is None or not table.grad.is_sparse:
                     continue
-                gradient, table.grad = table.grad.coalesce(), None
+                gradient = table.grad.coalesce()
+                table.grad = None
                 state = self.state[table]
                 if not state:
                     state |= {name: torch.zeros_like(table) for name in ("exp_avg", "exp_avg_sq")}
                     state["step"] = table.new_zeros(len(table))
-                rows, values = gradient.indices()[0], gradient.values()
+                rows = gradient.indices()[0]
+                values = gradient.values()
                 step_rows(table, state, rows, values, group["lr"], group["betas"], group["eps"])
         return super().step(closure)
 

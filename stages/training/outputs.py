@@ -46,7 +46,8 @@ def bytes_to_write(job: Job[TrainConfig]) -> int:
 
 def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     """Write weights, the journal, and settings."""
-    draft, progress = job.draft, trainer.progress
+    draft = job.draft
+    progress = trainer.progress
     save_weights(whole_weights(trainer.run.model), draft.add("last.safetensors"))
     best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
     shutil.copyfile(best, draft.add("model.safetensors"))
@@ -60,7 +61,8 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
         save_file(arrays, draft.add(KEPT))
     method.write_files(decoder(job.inputs["tokens"]), draft.add)
     training = job.config.stored()
-    order, labels = training.pop("order"), job.inputs["tokens"].metrics.get("labels")
+    order = training.pop("order")
+    labels = job.inputs["tokens"].metrics.get("labels")
     stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}
     architecture = training.pop("model")
     settings = {
@@ -145,9 +147,11 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
     """
     last = validations[-1:]
     before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
-    compared, still_falling = [*(before or validations[:-1])[-1:], *last], None
+    compared = [*(before or validations[:-1])[-1:], *last]
+    still_falling = None
     if len(compared) == 2:
-        earlier, lowest = compared[0], min(validations, key=lambda one: one.loss)
+        earlier = compared[0]
+        lowest = min(validations, key=lambda one: one.loss)
         fell_late = lowest.step > earlier.step and earlier.loss - lowest.loss > NOTABLE
         still_falling = fell_late and last[0].loss - lowest.loss <= NOTABLE
     return {

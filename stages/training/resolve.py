@@ -56,7 +56,8 @@ def validations(steps: int) -> int:
 
 def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     """The model to train: the initial model or the described one, with the additions of the method."""
-    model, tokens = config.model, inputs["tokens"]
+    model = config.model
+    tokens = inputs["tokens"]
     size = tokens.metrics["vocabulary_size"]
     if "init" in inputs:
         model = _taken_over(config, inputs["init"])

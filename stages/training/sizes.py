@@ -32,11 +32,9 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
         device: cpu or cuda.
     Raises: ResourceError with the needed and the available memory.
     """
-    memory, weights, a_segment = (
-        _memory(device),
-        _weight_bytes(config, model),
-        _hidden_bytes(config, model),
-    )
+    memory = _memory(device)
+    weights = _weight_bytes(config, model)
+    a_segment = _hidden_bytes(config, model)
     if device != "cpu" and (tables := _host_bytes(config, model)):
         if tables > memory_bytes():
             raise ResourceError(
@@ -161,7 +159,8 @@ def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> 
     """Bytes of a checkpoint: all weights, moments and copies of trained ones, and the carried state
     of streams.
     """
-    carried, beside = 0, MOST_MOMENTS + config.method_settings.copies
+    carried = 0
+    beside = MOST_MOMENTS + config.method_settings.copies
     if config.model.carries_state:
         batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
         carried = batch * config.model.state_bytes(config.segment_length)

@@ -80,7 +80,8 @@ def require_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     require(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
-    size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
+    size = init.config["model"]["vocab_size"]
+    types = tokens.metrics["vocabulary_size"]
     # Imported models may have embeddings for ids that their tokenizer never produces.
     rows_to_spare = init.config["model"]["backbone"] in (IMPORTED, ENCODER) and size > types
     if size != types and not rows_to_spare:
@@ -93,13 +94,15 @@ def require_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
 
 
 def _require_backbone(config: TrainConfig, init: Artifact) -> None:
-    has, named = init.config["model"]["backbone"], config.model.backbone
+    has = init.config["model"]["backbone"]
+    named = config.model.backbone
     if "backbone" in config.model.model_fields_set and named != has:
         raise UsageError(
             f"{init.reference} is a {has}, but the settings name the backbone {named!r}: leave that out, "
             f"or name a preset of a {has} (memlm presets)."
         )
-    own, named_model = model_of(init), config.model
+    own = model_of(init)
+    named_model = config.model
     if not isinstance(own, AttentionConfig) or not isinstance(named_model, AttentionConfig):
         return
     if (

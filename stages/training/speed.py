@@ -25,15 +25,18 @@ from stages.training.training_data import Run
 
 WARM_UP = 2
 """Updates before timing starts: the first ones take longer, while memory is allocated."""
-MIN_UPDATES, MAX_UPDATES = 6, 180
+MIN_UPDATES = 6
+MAX_UPDATES = 180
 """Minimum and maximum number of timed updates; a fast machine reaches the maximum before the time
 is over.
 """
-ENOUGH_SECONDS, MAX_SECONDS = 6.0, 20.0
+ENOUGH_SECONDS = 6.0
+MAX_SECONDS = 20.0
 """Seconds of timed updates that suffice; and seconds in all after which timing ends, even with too
 few updates.
 """
-SLOW_SECONDS, SLOW_FACTOR = 3.0, 2.0
+SLOW_SECONDS = 3.0
+SLOW_FACTOR = 2.0
 """Seconds of timed updates after which timing ends if the machine is slower than `least` by this
 factor.
 """
@@ -103,7 +106,8 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=MIN_UPDATES * config.batch_tokens)
     method = METHODS.load(timed.method)(timed.method_settings)
-    model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, timed.cutting))]
+    model = LanguageModel(timed.model)
+    tasks = [Task("train", Streams(ids, 0, timed.cutting))]
     stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:
         trainer = Trainer(

@@ -118,7 +118,8 @@ def read_corpus(tokens: Artifact, folder: Path) -> Corpus:
     """The splits that training reads: ids of the training split are mapped from `folder`, the rest
     is in memory.
     """
-    stored, arrays = Corpus.of(tokens), dict[str, Any]()
+    stored = Corpus.of(tokens)
+    arrays = dict[str, Any]()
     for split in splits_read(tokens):
         for name in stored.read:
             array = stored.arrays[f"{split}/{name}"]
@@ -145,7 +146,8 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     model = LanguageModel(config.method_settings.task_model(config.model, 0))
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
-        file, smaller = inputs["init"].file("model.safetensors"), model_of(inputs["init"])
+        file = inputs["init"].file("model.safetensors")
+        smaller = model_of(inputs["init"])
         if config.wider == config.deeper == 1:
             start_from(model, file)
         else:

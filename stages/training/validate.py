@@ -23,13 +23,13 @@ def validate(
     The ranks divide the windows, so the sum has every token once. A backbone that carries state
     reads one stream, which cannot be shared: every rank reads it all.
     """
-    borders, total, state = np.concatenate(([0], np.cumsum(examples.lengths))), 0.0, None
+    borders = np.concatenate(([0], np.cumsum(examples.lengths)))
+    total = 0.0
+    state = None
     rank, ranks = (0, 1) if model.config.carries_state else (fabric.global_rank, fabric.world_size)
     # Borders of blocks do not depend on the number of ranks.
-    size, end = (
-        max(1, READ_TOGETHER // segment_length) * segment_length,
-        int(examples.documents[-1]),
-    )
+    size = max(1, READ_TOGETHER // segment_length) * segment_length
+    end = int(examples.documents[-1])
     with torch.no_grad(), evaluating(model):
         for first in range(rank * size, end, ranks * size):
             for block in encode(model, examples.blocks(first, min(first + size, end), size), state):

@@ -38,7 +38,8 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     tokens = inputs["tokens"]
-    store, length = tokens.store.root, str(config.segment_length)
+    store = tokens.store.root
+    length = str(config.segment_length)
     given = [] if config.model.reads.source else ["--segment-length", length]
     packing = advised(store, "pack-batches", tokens.reference, *given)
     return (
@@ -90,7 +91,8 @@ def queries_of_memory_alone(config: TrainConfig) -> str | None:
     size = config.batch_segments * config.accumulate
     if settings.interval(size) > 1:
         return None
-    every, support = settings.every, settings.support
+    every = settings.every
+    support = settings.support
     return (
         f"every query of {config.method!r} is a draw from memory, and the stream is never one, since R_F = "
         f"⌈({every} / {size} + 1) / ({support} + 1)⌉ = 1 (in the paper 101). Set memory.every to more than "
@@ -135,7 +137,8 @@ def draws_of_memory(config: TrainConfig, inputs: Inputs) -> str | None:
         return None
     counts = inputs["tokens"].metrics["splits"][TRAIN]["task_documents"]
     size = config.accumulate * min(config.batch_segments, *counts)
-    draws, read = settings.draws(config.steps, size), config.steps * size
+    draws = settings.draws(config.steps, size)
+    read = config.steps * size
     return (
         f"{config.method} will draw {draws:,} times from memory, {settings.drawn:,} documents at most: "
         f"{draws * settings.drawn:,} in addition to the {read:,} that it reads"
@@ -148,7 +151,8 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
         return None
     chosen = model.attention
     # No list of the blocks: a model that is then refused for its size may have very many.
-    usual, taken = chosen.usual_blocks(model.layers), len(chosen.layers or range(model.layers))
+    usual = chosen.usual_blocks(model.layers)
+    taken = len(chosen.layers or range(model.layers))
     if usual is None or taken <= len(usual):
         return None
     return (

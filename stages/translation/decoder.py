@@ -126,7 +126,8 @@ class ModelDecoder:
                 f"The backbone {self.model.config.backbone!r} gives a state of {shapes} for {len(tokens)} rows: `read` "
                 "gives every tensor that the state had, with rows as the first dimension."
             )
-        hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)
+        hidden = encoding.hidden.flatten(0, 1)
+        key = encoding.key(self.key).flatten(0, 1)
         before = tokens.masked_fill(tokens == self.start, self.eos).flatten()
         log_z = self.model.log_prob(hidden, before)[1] if self.scores else None
         return Step(before, self.model.log_probs(hidden), log_z, key, after)

@@ -63,7 +63,9 @@ class StepMemory:
 
     def evidence(self, step: Step, sentences: Tensor, targets: Tensor) -> Evidence:
         """Evidence for the tokens `targets`, int64 [R], that follow each row."""
-        block, point, parts = self._retrieve(step, sentences, targets), self.policy.points[-1], []
+        block = self._retrieve(step, sentences, targets)
+        point = self.policy.points[-1]
+        parts = []
         for rows, retrieved in self.policy.reading_row.retrieve(block):
             log_p = self.policy.read(block, rows, retrieved).log_p
             last = retrieved[-1].parts[-1]
@@ -82,10 +84,8 @@ class StepMemory:
     ) -> ScoredRange:
         """Search for all rows together."""
         queries = search_keys(step.key.to(self.dtype))
-        context, where = (
-            self._context(step) if self.policy.needs.context else None,
-            self.policy.searches_where,
-        )
+        context = self._context(step) if self.policy.needs.context else None
+        where = self.policy.searches_where
         opened = None if where is None or context is None else where.worth(context.cpu()).numpy()
         self.searches += len(queries) if opened is None else int(opened.sum())
         found = self.search.search(queries, sentences.cpu().numpy(), opened)

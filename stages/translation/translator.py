@@ -16,7 +16,8 @@ from stages.translation.decoder import ModelDecoder
 from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
-SENTENCES, PROBABILITIES = (32, 128), 1 << 22
+SENTENCES = (32, 128)
+PROBABILITIES = 1 << 22
 """Minimum and maximum number of sentences in a batch, and the number of probabilities for a step in
 between.
 

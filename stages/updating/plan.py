@@ -115,10 +115,8 @@ class UpdatePlan(ShardPlan[Shard]):
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> UpdatePlan:
     """Plan a change of the rows; `encoder`: the model of their keys."""
-    carries, layouts = (
-        model_of(encoder).carries_state,
-        row_layouts(config, encoder, change.after.rows),
-    )
+    carries = model_of(encoder).carries_state
+    layouts = row_layouts(config, encoder, change.after.rows)
     tables = stored_tables(change.after)
     # None by document, and none with a state, which cannot be undone.
     reread = np.zeros(len(change.kept.ranges), np.int64)

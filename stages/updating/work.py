@@ -29,7 +29,8 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
     def plan(self, job: Job[UpdateConfig]) -> UpdatePlan:
         change = Change.of(job.config, job.inputs)
         plan = plan_change(job.config, job.inputs["encoder"], change)
-        before, forgotten = change.before, len(change.forgotten)
+        before = change.before
+        forgotten = len(change.forgotten)
         if forgotten:
             job.reporter.info(
                 f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept.rows:,} rows"
@@ -49,13 +50,15 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
         self, job: ShardJob[UpdateConfig], resources: ChangedRows, shard: Shard
     ) -> ShardOutput:
         started = time.perf_counter()
-        output, plan = ShardOutput(job.folder), resources.plan
+        output = ShardOutput(job.folder)
+        plan = resources.plan
         if shard.key == TABLES:
             for layout, table in plan.tables:
                 for number in range(layout.shards):
                     output.write(layout, number, table[layout.rows(number)])
             return output
-        number, layouts = int(shard.key), plan.layouts
+        number = int(shard.key)
+        layouts = plan.layouts
         rows = layouts.keys.rows(number)
         keys = np.empty((rows.stop - rows.start, layouts.dim), layouts.keys.dtype)
         values = np.empty(len(keys), VALUE_DTYPE)

@@ -58,7 +58,9 @@ class ShardActor:
             folder: working folder of the command; relative paths of the store start here.
             memlm: version of memlm that runs the command.
         """
-        self._task, self._folder, self._memlm = task, folder, memlm
+        self._task = task
+        self._folder = folder
+        self._memlm = memlm
         self._written: list[Written] = []
 
     def ready(self) -> Failed | None:
@@ -101,7 +103,8 @@ class Slot:
     """
 
     def __init__(self, name: str, start: Callable[[str], Any]) -> None:
-        self.name, self._start = name, start
+        self.name = name
+        self._start = start
         self.chain: deque[Shard] = deque()
         self.begin()
 
@@ -155,15 +158,15 @@ class RayExecutor(Executor):
                 missing -= 1
                 slot.chain.popleft()
             if message is not LOST:
-                slot.is_ready, slot.awaited = True, None
+                slot.is_ready = True
+                slot.awaited = None
             self._feed_idle()
 
     def _begin(self, wanted: int) -> None:
-        stage, job = self.task.stage, self.task.job
-        needs, place = (
-            resources(stage, job.config, job.inputs, job.execution),
-            (os.getcwd(), version("memlm")),
-        )
+        stage = self.task.stage
+        job = self.task.job
+        needs = resources(stage, job.config, job.inputs, job.execution)
+        place = (os.getcwd(), version("memlm"))
         task = ray.put(
             pickle.dumps(
                 replace(self.task, job=replace(job, execution=pinned(stage, job.execution)))

@@ -58,7 +58,8 @@ class ShardWorker:
         self._work = task.work
         self._deliver = deliver
         self._background = Background("write")
-        self.flush, self.close = self._background.flush, self._background.close
+        self.flush = self._background.flush
+        self.close = self._background.close
 
     @cached_property
     def _resources(self) -> Any:

@@ -104,7 +104,8 @@ class ProcessExecutor(Executor):
     """The workers, by their connections."""
 
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
-        left, missing = iter(chains), sum(map(len, chains))
+        left = iter(chains)
+        missing = sum(map(len, chains))
         while len(self._workers) < min(self.task.job.execution.workers, len(chains)):
             worker = Worker(self.task)
             self._workers[worker.connection] = worker

@@ -67,9 +67,11 @@ def find_frequencies(
         split: the scored split.
     Returns: None if there is no training split.
     """
-    corpora, counted = [read["tokens"]], split
+    corpora = [read["tokens"]]
+    counted = split
     if counted_in == "train":
-        corpora, counted = [read["model"].input("tokens"), read["tokens"]], "train"
+        corpora = [read["model"].input("tokens"), read["tokens"]]
+        counted = "train"
     for corpus in corpora:
         if counted in corpus.metrics["splits"]:
             ids: Any = corpus.zarr("tokens.zarr")[f"{counted}/ids"]
@@ -226,7 +228,8 @@ def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
     if tokens.metrics["eos_after"] != "document":
         return None
     opened = open_split(tokens.zarr("tokens.zarr"), split)
-    ids, offsets = np.asarray(opened.ids[:]), np.asarray(opened.doc_offsets[:])
+    ids = np.asarray(opened.ids[:])
+    offsets = np.asarray(opened.doc_offsets[:])
     last = offsets[1:] - 1
     # the last document of a split may be cut, and then has no end
     last = last[ids[last] == tokens.metrics["eos_id"]]

@@ -44,7 +44,8 @@ def condition_figures(
         precision: of the model, `fp32` or `bf16`.
         ranges: tokens of every range, in the order in which they were scored.
     """
-    allowed, rows = TOLERANCES[precision], []
+    allowed = TOLERANCES[precision]
+    rows = []
     for number, name in enumerate(names):
         largest: dict[str, float | None] = {}
         for kind in allowed:

@@ -200,7 +200,8 @@ class Counting:
         """The weight of the trigram of scored tokens that is best on the tuning split."""
         if tune_split is None:
             return EVEN
-        before, on = self._beforehand(tune_split, reads), self._counting_on(tune_split, reads)
+        before = self._beforehand(tune_split, reads)
+        on = self._counting_on(tune_split, reads)
         counts = self._that_count(tune_split)
         return best_weight(before[counts], on[counts])
 
@@ -384,7 +385,8 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
     >>> best_weight(np.array([0.1, 0.9]), np.array([0.9, 0.1]))
     0.5
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     # bisection, not Newton: no step leaves [0, 1], where the mixture is a probability
     for _ in range(HALVINGS):
         weight = (low + high) / 2

@@ -69,7 +69,8 @@ class Bootstrap:
     def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """Sums of values [U, C] of U units over the units of each resample, float64 [samples, C]."""
         # all means come from the same draws, so their differences are paired
-        random, units = np.random.default_rng(self.seed), len(values)
+        random = np.random.default_rng(self.seed)
+        units = len(values)
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
         for start in range(0, self.samples, at_once):
@@ -168,11 +169,9 @@ class UnitFiles:
         """
         if not has_scores(report):
             return None
-        scores, total, n = (
-            open_scores(report, "model"),
-            UnitSums.nothing(1, self.units.count),
-            len(self.units.places),
-        )
+        scores = open_scores(report, "model")
+        total = UnitSums.nothing(1, self.units.count)
+        n = len(self.units.places)
         total.add(*self._sums(self.units.places.read(0, n), scores.nll(0, n)[None]))
         return total
 
@@ -190,7 +189,8 @@ class UnitFiles:
         if not len(places):
             return 0, UnitSums.nothing(len(nll), 0)
         units = self.units.of(places)
-        first, count = int(units[0]), int(units[-1] - units[0]) + 1
+        first = int(units[0])
+        count = int(units[-1] - units[0]) + 1
         groups = (
             np.ones(len(places)),
             np.zeros(len(places)) if self.outside is None else self.outside[places],
@@ -222,13 +222,18 @@ def change_intervals(
         of its distance `above_lowest` row. Each is in shares of perplexity, or None. None alone if
         there is nothing to compare.
     """
-    first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
+    first = sums.nll[:, :1]
+    rows = sums.nll[:, 1:]
+    compared = names[1:]
     if baseline is not None:
-        first, rows, compared = baseline.nll, sums.nll, names
+        first = baseline.nll
+        rows = sums.nll
+        compared = names
     held = sums.tokens[0] > 0
     if not len(compared) or not held.any():
         return None
-    bootstrap, tokens = Bootstrap(), sums.tokens[:, held]
+    bootstrap = Bootstrap()
+    tokens = sums.tokens[:, held]
     everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
     # a row that is not a number anywhere cannot be the lowest
     lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())

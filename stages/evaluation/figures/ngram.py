@@ -61,7 +61,8 @@ class Ngrams:
         words = np.concatenate([nothing, *(text.ids for text in texts)]).astype(
             np.int64, copy=False
         )
-        orders, shorter = list[_Order](), np.zeros(len(words), np.int64)
+        orders = list[_Order]()
+        shorter = np.zeros(len(words), np.int64)
         for length in range(n):
             back = np.concatenate([nothing, *(text.back(length, start) for text in texts)])
             order, shorter = _Order.count(shorter * vocabulary + back, words, vocabulary)
@@ -70,10 +71,8 @@ class Ngrams:
 
     def p(self, scored: "Pieces") -> np.ndarray:
         """Probability of each token of a text after those before it in its piece, float64 [T]."""
-        p, shorter = (
-            np.full(len(scored.ids), 1 / self.vocabulary),
-            np.zeros(len(scored.ids), np.int64),
-        )
+        p = np.full(len(scored.ids), 1 / self.vocabulary)
+        shorter = np.zeros(len(scored.ids), np.int64)
         for length, order in enumerate(self.orders):
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
@@ -115,10 +114,8 @@ class _Order:
         known, places = np.unique(contexts, return_inverse=True)
         grams, counts = np.unique(places * vocabulary + words, return_counts=True)
         size = len(known) + 1
-        totals, types = (
-            np.bincount(places, None, size),
-            np.bincount(grams // vocabulary, None, size),
-        )
+        totals = np.bincount(places, None, size)
+        types = np.bincount(grams // vocabulary, None, size)
         return cls(known, grams, np.append(counts, 0), totals, types), places
 
 
@@ -144,7 +141,8 @@ def counting_on(
     >>> counting_on(Pieces(np.array([1, 1, 2])), 1, start=0, vocabulary=4).tolist()  # 1/4, (1 + 1/4) / 2, (0 + 1/4) / 3
     [0.25, 0.625, 0.08333333333333333]
     """
-    p, contexts = np.full(len(stream.ids), 1 / vocabulary), np.zeros(len(stream.ids), np.int64)
+    p = np.full(len(stream.ids), 1 / vocabulary)
+    contexts = np.zeros(len(stream.ids), np.int64)
     if anew and stream.first is not None:
         contexts = stream.first
     for length in range(n):

@@ -269,7 +269,8 @@ def grouped(offsets: np.ndarray) -> np.ndarray:
     >>> grouped(np.array([0, 300, 600, 900, 1200])).tolist()
     [0, 2, 4]
     """
-    first, last = [0], len(offsets) - 1
+    first = [0]
+    last = len(offsets) - 1
     while True:
         after = int(np.searchsorted(offsets, offsets[first[-1]] + SHORTEST_GROUP))
         if after >= last or offsets[last] - offsets[after] < SHORTEST_GROUP:

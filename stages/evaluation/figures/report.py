@@ -159,7 +159,9 @@ def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] |
     """
     if part not in totals.parts:
         return None
-    nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]
+    nll = totals.nll
+    left_out = totals.parts[part]["nll"]
+    tokens = totals.parts[part]["tokens"]
     return {
         "tokens": tokens,
         "rate": tokens / totals.tokens,
@@ -295,7 +297,9 @@ def _searches(
     """
     if gains is None:
         return None
-    places, nll, tokens = range(len(gains["shares"])), totals.nll, totals.tokens
+    places = range(len(gains["shares"]))
+    nll = totals.nll
+    tokens = totals.tokens
     sums = [
         [sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)]
         for place in places

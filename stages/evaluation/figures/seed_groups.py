@@ -34,7 +34,8 @@ def spread(values: Sequence[float], confidence: float) -> Spread:
     import numpy as np  # imported here, so that commands without groups start faster
     from scipy.special import stdtrit
 
-    n, mean = len(values), float(np.mean(values))
+    n = len(values)
+    mean = float(np.mean(values))
     if n < 2:
         return Spread(n, mean, None, None)
     deviation = float(np.std(values, ddof=1))

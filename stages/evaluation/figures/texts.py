@@ -284,7 +284,8 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     own = digests_of(read["tokens"], split)
     texts = [text for text in counted_texts(read["model"], memories) if text.ids != own]
     scored = open_split(read["tokens"].zarr("tokens.zarr"), split)
-    ids, offsets = np.asarray(scored.ids[:]), np.asarray(scored.doc_offsets[:])
+    ids = np.asarray(scored.ids[:])
+    offsets = np.asarray(scored.doc_offsets[:])
     if not texts or max(len(ids), sum(text.tokens for text in texts)) > MOST_TOKENS:
         return None
     vocabulary = int(read["tokens"].metrics["vocabulary_size"])
@@ -322,8 +323,10 @@ def longest_matches(
     >>> longest_matches(text, whole, np.array([2, 3, 1, 2]), np.array([0, 4]), 10).tolist()
     [1, 2, 2, 0, 1, 2]
     """
-    asked, held = _inclusive(ids, offsets, vocabulary), _inclusive(known, known_offsets, vocabulary)
-    places, longest = np.arange(1, len(ids) + 1), np.zeros(len(ids), np.uint8)
+    asked = _inclusive(ids, offsets, vocabulary)
+    held = _inclusive(known, known_offsets, vocabulary)
+    places = np.arange(1, len(ids) + 1)
+    longest = np.zeros(len(ids), np.uint8)
     for part in ranges(len(known)):  # sorted separately, so that only one range is in memory
         contexts = SortedContexts(held, *sort_contexts(held, part + 1))
         longest = np.maximum(longest, contexts.locate(asked, places).longest)

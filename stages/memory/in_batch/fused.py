@@ -24,7 +24,8 @@ from stages.memory.in_batch.visible import Visible
 
 BASE_2 = tl.constexpr(math.log2(math.e))
 """Factor from natural logarithms to base 2."""
-ROWS, KEYS = 64, {2: 64, 4: 32}
+ROWS = 64
+KEYS = {2: 64, 4: 32}
 """Number of queries in a tile, and of keys, by the bytes of a number."""
 BOUNDS = tl.constexpr(1024)
 """Number of queries whose bounds a program loads at a time, to find those that read its keys."""

@@ -34,8 +34,11 @@ class Classifying(Method[T]):
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         first = tasks[0].examples
         assert isinstance(first, Documents)
-        self._tasks, self._split = tasks, first.of(np.arange(len(first.labels)))
-        self._model, self._device, self._seed = model, next(model.parameters()).device, seed
+        self._tasks = tasks
+        self._split = first.of(np.arange(len(first.labels)))
+        self._model = model
+        self._device = next(model.parameters()).device
+        self._seed = seed
 
     def place(self, task: Task) -> int:
         """Place of a task in the stream, from 0."""

@@ -109,10 +109,8 @@ class BoundedSettings(TaskSettings):
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Raises: UsageError also for a size that no task has."""
-        most, usual = (
-            max(tokens.metrics["splits"][TRAIN]["task_documents"]),
-            type(self).model_fields["size"].default,
-        )
+        most = max(tokens.metrics["splits"][TRAIN]["task_documents"])
+        usual = type(self).model_fields["size"].default
         # A default size may be more than a task has.
         if self.size is not None and self.size > most and self.size != usual:
             raise UsageError(
@@ -380,7 +378,8 @@ def spelled_labels(tokens: "Artifact") -> tuple[tuple[int, ...], ...]:
     """Tokens of the name of each label. Raises: UsageError for words that are not in the
     vocabulary.
     """
-    names, tokenizer = tokens.metrics["labels"], tokenizer_of(tokens)
+    names = tokens.metrics["labels"]
+    tokenizer = tokenizer_of(tokens)
     found = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
     for name, spelled in zip(names, found, strict=True):
         if not spelled or tokenizer.unk_id in spelled:
@@ -442,7 +441,8 @@ class ElleConfig(TaskSettings):
         """
         from stages.models.growth import grown_config
 
-        names, types = tokens.metrics["tasks"], int(tokens.metrics["vocabulary_size"])
+        names = tokens.metrics["tasks"]
+        types = int(tokens.metrics["vocabulary_size"])
         for name, times in (("wider", self.wider), ("deeper", self.deeper)):
             if len(times) >= len(names):
                 raise UsageError(

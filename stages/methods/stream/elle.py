@@ -45,7 +45,8 @@ class Elle(KeepsDocuments[ElleConfig]):
 
     def end_task(self, task: Task) -> None:
         """Keep some documents of the domain."""
-        examples, random = task.examples, self.random(KEEP, self.task)
+        examples = task.examples
+        random = self.random(KEEP, self.task)
         assert isinstance(examples, Documents)
         chosen = random.choice(
             examples.count, math.ceil(self.settings.kept * examples.count), replace=False
@@ -68,7 +69,8 @@ class Elle(KeepsDocuments[ElleConfig]):
         return self._prompted(np.concatenate((examples.chosen[which], drawn)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:
-        batch, head = self._split.batch(rows), self._model.config.head
+        batch = self._split.batch(rows)
+        head = self._model.config.head
         assert isinstance(head, LanguageSettings)
         return (
             prompted(batch, head, self._split.task_numbers[rows]) if self.settings.prompt else batch
@@ -106,7 +108,9 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
     config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
     made = LanguageModel(config).to(next(model.parameters())).train(model.training)
     made.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
-    model.config, model.vocabulary, model.backbone = made.config, made.vocabulary, made.backbone
+    model.config = made.config
+    model.vocabulary = made.vocabulary
+    model.backbone = made.backbone
 
 
 def prompted(batch: LabelledBatch, head: LanguageSettings, domains: np.ndarray) -> LabelledBatch:

@@ -20,7 +20,8 @@ from stages.models.head_settings import MatcherSettings
 from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
-BESIDE, AGAIN = KEEP + 1, KEEP + 2
+BESIDE = KEEP + 1
+AGAIN = KEEP + 2
 """Purposes of random numbers, in addition to those of `memory`."""
 
 
@@ -50,7 +51,8 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
-        self._batches, self._ended = 0, 0
+        self._batches = 0
+        self._ended = 0
         examples = cast(Documents, task.examples)
         labels = np.unique(examples.labels[examples.chosen]).astype(np.int64)
         self._head.seen[torch.from_numpy(labels).to(self._device)] = True
@@ -91,7 +93,8 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def _beside_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
         """The mean loss of a batch and its share of M; one pass reads all of M once."""
-        loss, size = update.loss_of(batch), len(batch.labels)
+        loss = update.loss_of(batch)
+        size = len(batch.labels)
         place, within = divmod(self._batches, self._of_pass(size))
         order = self.random(BESIDE, self.task, place).permutation(self.memory.rows)
         first, stop = (len(order) * part // self._of_pass(size) for part in (within, within + 1))
@@ -150,7 +153,8 @@ class Emar(KeepsDocuments[EmarConfig]):
         """Prototypes p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y in memory with label
         y, [|Y|, d].
         """
-        rows, sums = self.memory.rows, self._head.weight.detach().clone()
+        rows = self.memory.rows
+        sums = self._head.weight.detach().clone()
         if not len(rows):
             return sums
         labels = torch.from_numpy(self._split.labels[rows].astype(np.int64)).to(self._device)
@@ -162,12 +166,14 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._batches, self._ended = state["batches"], state["ended"]
+        self._batches = state["batches"]
+        self._ended = state["ended"]
 
 
 def batch_of_names(names: Sequence[Sequence[int]], split: Documents) -> LabelledBatch:
     """Names of labels, as tokens, in a batch that is read like documents of a split."""
-    ended, numbers = [[*name, split.eos] for name in names], np.arange(len(names))
+    ended = [[*name, split.eos] for name in names]
+    numbers = np.arange(len(names))
     offsets = np.cumsum([0, *map(len, ended)])
     documents = replace(
         split,

@@ -18,7 +18,8 @@ from stages.models.backbone import named_below
 from stages.models.language_model import LanguageModel, evaluating
 
 A = TypeVar("A", bound=AnchorSettings)
-IMPORTANCE, OWN = "importance/", "own/"
+IMPORTANCE = "importance/"
+OWN = "own/"
 
 
 class Anchored(Classifying[A]):
@@ -32,7 +33,8 @@ class Anchored(Classifying[A]):
 
     def __init__(self, settings: A, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
-        self._importance, self._own = dict[str, Tensor](), dict[str, Tensor]()
+        self._importance = dict[str, Tensor]()
+        self._own = dict[str, Tensor]()
 
     @abstractmethod
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
@@ -93,7 +95,8 @@ class Anchored(Classifying[A]):
         return importance | {OWN + name: tensor for name, tensor in self._own.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._importance, self._own = named_below(state, IMPORTANCE), named_below(state, OWN)
+        self._importance = named_below(state, IMPORTANCE)
+        self._own = named_below(state, OWN)
 
 
 class Ewc(Anchored[EwcConfig]):

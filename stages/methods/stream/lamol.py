@@ -54,7 +54,8 @@ class Lamol(Classifying[LamolConfig]):
 
     def __init__(self, settings: LamolConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
-        self._samples, self._place = dict[int, Samples](), 0
+        self._samples = dict[int, Samples]()
+        self._place = 0
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
@@ -92,7 +93,8 @@ class Lamol(Classifying[LamolConfig]):
 
     def _written(self, begin: int, wanted: int) -> Samples:
         """Examples that the model writes; an invalid one is written again, a few times."""
-        kept, written = list[Example](), 0
+        kept = list[Example]()
+        written = 0
         for attempt in range(1 + self.settings.resample):
             if (missing := wanted - len(kept)) == 0:
                 break
@@ -107,7 +109,8 @@ class Lamol(Classifying[LamolConfig]):
 
     def _real(self, before: Sequence[Task], wanted: int) -> Samples:
         """Real examples of earlier tasks, in equal shares: an upper bound for samples."""
-        each, kept = math.ceil(wanted / len(before)), list[Example]()
+        each = math.ceil(wanted / len(before))
+        kept = list[Example]()
         for place, task in enumerate(before):
             random = self.random(REAL, self._place, place)
             chosen = random.choice(
@@ -158,7 +161,8 @@ class Lamol(Classifying[LamolConfig]):
         """Mean loss over all tokens; `<ans>` has a larger weight."""
         assert batch.mask is not None
         border = batch.mask & (batch.targets == self._spelling.answer)
-        others, weight = batch.mask & ~border, self.settings.ans_weight
+        others = batch.mask & ~border
+        weight = self.settings.ans_weight
         sums = [
             model.loss(hidden[part], batch.targets[part]) * part.sum() for part in (others, border)
         ]

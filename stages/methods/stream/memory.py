@@ -67,8 +67,10 @@ class KeepsDocuments(Classifying[T]):
         return {"rows": rows, "tasks": tasks, "read": self._read, "task": self.task}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.memory.rows, self.memory.tasks = state["rows"].numpy(), state["tasks"].numpy()
-        self._read, self.task = state["read"], state["task"]
+        self.memory.rows = state["rows"].numpy()
+        self.memory.tasks = state["tasks"].numpy()
+        self._read = state["read"]
+        self.task = state["task"]
 
     def kept_documents(self) -> KeptDocuments:
         return KeptDocuments(self.memory.rows, self.memory.tasks)
@@ -87,10 +89,8 @@ class DrawsDocuments(KeepsDocuments[R]):
         """Write the examples of an update, each with the probability `write`, until memory has
         `size` of the task.
         """
-        rows, random = (
-            np.concatenate([batch.documents for batch in batches]),
-            self.random(WRITE, update.number),
-        )
+        rows = np.concatenate([batch.documents for batch in batches])
+        random = self.random(WRITE, update.number)
         self.memory.write(rows, self.task, self.settings.write, random, self.settings.size)
 
     def draw(self, update: Update, number: int) -> np.ndarray:

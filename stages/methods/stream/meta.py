@@ -90,7 +90,8 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
         """Update θ by the gradients of a query; the episode ends, and W' is discarded."""
         update.change_weights()
         self._fast.clear()
-        self._support, self._episodes = 0, self._episodes + 1
+        self._support = 0
+        self._episodes = self._episodes + 1
 
     @contextmanager
     def _adapted(self) -> Iterator[None]:
@@ -111,7 +112,8 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._fast = named_below(state, FAST)
-        self._support, self._episodes = state["support"], state["episodes"]
+        self._support = state["support"]
+        self._episodes = state["episodes"]
 
 
 class AnmlEr(OmlEr):
@@ -127,7 +129,8 @@ class AnmlEr(OmlEr):
         super().begin_stream(model, tasks, seed)
         if not self._read:  # nothing is learnt yet: the copy is of the initial weights
             assert model.frozen is not None
-            own, copy = model.state_dict(), model.frozen.state_dict()
+            own = model.state_dict()
+            copy = model.frozen.state_dict()
             # A matrix with LoRA factors has another name here than in the initial model, which the
             # copy comes from.
             model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})

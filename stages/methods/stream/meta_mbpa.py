@@ -42,7 +42,8 @@ class _Loss(nn.Module):
 
     def __init__(self, method: "MetaMbpa", model: LanguageModel) -> None:
         super().__init__()
-        self.model, self._method = model, method
+        self.model = model
+        self._method = method
 
     def forward(self, batch: LabelledBatch) -> Tensor:
         return self._method.loss(self.model, batch, Carried()).mean
@@ -75,7 +76,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         }
 
     def step(self, update: Update) -> Tensor:
-        losses, read = [], []
+        losses = []
+        read = []
         for part in update.batches():
             assert isinstance(part.batch, LabelledBatch)
             losses.append(self._add_gradients(update, part.batch, 1 / update.accumulate))
@@ -113,7 +115,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         rows = self.neighbors(batch.documents)
         (beside,) = self.batches(rows, len(rows))
         rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]
-        weights, second = self._weights, self.settings.second_order
+        weights = self._weights
+        second = self.settings.second_order
         # The fused kernels of attention have no second derivative.
         with sdpa_kernel(SDPBackend.MATH) if second else nullcontext():
             loss = self._loss(beside)
@@ -131,7 +134,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         """The rows of memory that are among the k nearest of some documents, each once; one may be
         its own.
         """
-        keys, rows = self._keys[self.memory.rows], self.memory.rows
+        keys = self._keys[self.memory.rows]
+        rows = self.memory.rows
         found = [
             rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)]
             for one in documents
@@ -155,16 +159,15 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def _write_blocks(self, size: int, random: np.random.Generator) -> None:
         while len(self._waiting) >= size:
-            block, self._waiting = self._waiting[:size], self._waiting[size:]
+            block = self._waiting[:size]
+            self._waiting = self._waiting[size:]
             for document, task in self._chosen(block, random):
                 self.memory.write(np.array([document]), int(task), 1.0, random, self.settings.size)
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Examples of a block to write, [n, 2]: document and place of its task."""
-        count, stored = (
-            max(1, round(self.settings.write * len(block))),
-            self._keys[self.memory.rows],
-        )
+        count = max(1, round(self.settings.write * len(block)))
+        stored = self._keys[self.memory.rows]
         if not len(stored):
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]
         distances = np.array(
@@ -179,4 +182,5 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._waiting, self._beta = state["waiting"].numpy(), state["beta"]
+        self._waiting = state["waiting"].numpy()
+        self._beta = state["beta"]

@@ -149,7 +149,8 @@ class Spelling:
             or tokens[places[0]] != self.answer
         ):
             return None
-        text, answer = tokens[: places[0]], tokens[places[0] + 1 : -1]
+        text = tokens[: places[0]]
+        answer = tokens[places[0] + 1 : -1]
         return Example(text, answer, begin) if len(text) and len(answer) else None
 
 
@@ -184,7 +185,8 @@ def write(
     device = next(model.parameters()).device
     rows = np.full((len(begins), spelling.length + 1), spelling.eos, np.int64)
     rows[:, 0] = begins
-    ends, open_rows = np.full(len(begins), spelling.length), np.arange(len(begins))
+    ends = np.full(len(begins), spelling.length)
+    open_rows = np.arange(len(begins))
     with evaluating(model):
         for place in range(1, spelling.length + 1):
             read = torch.from_numpy(rows[open_rows, :place]).to(device)
@@ -211,7 +213,8 @@ def answers(
 
     Raises: ArtifactError if the probability of a token is not a number.
     """
-    longest, device = spelling.longest, next(model.parameters()).device
+    longest = spelling.longest
+    device = next(model.parameters()).device
     lengths = np.array([len(text) + 2 for text in texts])
     rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
     for row, text in zip(rows, texts, strict=True):

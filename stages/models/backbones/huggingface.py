@@ -26,7 +26,9 @@ from stages.models.backbones.window_configs import (
     TextEncoderConfig,
 )
 
-CAUSAL, TRANSLATES, ENCODES = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"
+CAUSAL = "AutoModelForCausalLM"
+TRANSLATES = "AutoModelForSeq2SeqLM"
+ENCODES = "AutoModel"
 """Auto classes of transformers, which select the class of a model by its settings."""
 
 
@@ -107,7 +109,8 @@ class HuggingFace(Backbone, JoinsRows):
     def __init__(self, config: HuggingFaceConfig) -> None:
         super().__init__()
         self.prefix = config.prefix
-        self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
+        self.last_ffn = config.last_ffn
+        self.input_scale = config.input_scale
         self.model = blocks_of(model_of_settings(config.architecture, CAUSAL))
         self._arguments = signature(self.model.forward).parameters
 
@@ -164,7 +167,8 @@ class HuggingFace(Backbone, JoinsRows):
         if not (state.is_padded and state.has_keys):
             return {}
         of_rows = {"attention_mask": state.mask, "position_ids": state.positions}
-        number, device = embedded.shape[1], embedded.device
+        number = embedded.shape[1]
+        device = embedded.device
         return {
             name: values(number, device)
             for name, values in of_rows.items()
@@ -204,8 +208,10 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
 
     def __init__(self, config: HuggingFaceEncoderDecoderConfig) -> None:
         super().__init__()
-        self.prompt, self.source_prefix = config.prompt, config.source_prefix
-        self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
+        self.prompt = config.prompt
+        self.source_prefix = config.source_prefix
+        self.last_ffn = config.last_ffn
+        self.input_scale = config.input_scale
         self.max_positions = config.max_positions
         self.model: Any = sides_of(model_of_settings(config.architecture, TRANSLATES))
         decoder: Any = self.model.decoder

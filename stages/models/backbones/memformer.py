@@ -62,7 +62,8 @@ class SlotWriter(nn.Module):
         self, config: BlockSizes, slots: int, temperature: float, forgetting: float
     ) -> None:
         super().__init__()
-        self.heads, self.temperature = config.heads, temperature
+        self.heads = config.heads
+        self.temperature = temperature
         self.query, self.key, self.value = (
             nn.Linear(config.width, config.width, bias=False) for _ in range(3)
         )
@@ -128,7 +129,9 @@ class Memformer(Backbone):
     def __init__(self, config: MemformerConfig) -> None:
         super().__init__()
         assert config.segment_length is not None, "the stage fills it in"
-        self.length, self.heads, self.scale = config.segment_length, config.heads, config.width**0.5
+        self.length = config.segment_length
+        self.heads = config.heads
+        self.scale = config.width**0.5
         self.dropout = Dropout(config.dropout)
         sizes = (self.length, self.length, config.summary_tokens)
         rows = (
@@ -155,8 +158,11 @@ class Memformer(Backbone):
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the
         state after them.
         """
-        carried, hidden, ffn_input = self._opened(inputs), list[Tensor](), list[Tensor]()
-        number, place = inputs.embedded.shape[1], carried.segment.shape[1]
+        carried = self._opened(inputs)
+        hidden = list[Tensor]()
+        ffn_input = list[Tensor]()
+        number = inputs.embedded.shape[1]
+        place = carried.segment.shape[1]
         for start, stop in pairwise([0, *range(self.length - place, number, self.length), number]):
             f, g, carried = self._read(inputs.embedded[:, start:stop], self._encoded(carried))
             hidden.append(f)
@@ -170,7 +176,8 @@ class Memformer(Backbone):
         return self._state(self._encoded(carried)._replace(before=inputs.embedded))
 
     def _opened(self, inputs: Inputs) -> Carried:
-        state, like = inputs.state, inputs.embedded
+        state = inputs.state
+        like = inputs.embedded
         if state is not None:
             past = [
                 Heads.of(state, f"block{number + 1}.past") for number in range(len(self.blocks))

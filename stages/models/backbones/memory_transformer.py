@@ -21,16 +21,16 @@ class Rows(nn.Module):
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__()
-        self.heads, width = config.heads, config.width
-        self.attention_norm, self.ffn_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads = config.heads
+        width = config.width
+        self.attention_norm = nn.LayerNorm(width)
+        self.ffn_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(config.heads, width // config.heads))
         self.out = nn.Linear(width, width)
         self.ffn = Dense(config, DenseSettings())
-        self.attention_dropout, self.dropout = (
-            Dropout(config.attention_dropout),
-            Dropout(config.dropout),
-        )
+        self.attention_dropout = Dropout(config.attention_dropout)
+        self.dropout = Dropout(config.dropout)
         initialize(self, self.out, config.layers)
         self.ffn.initialize(config.layers)
 
@@ -105,10 +105,8 @@ class Block(StreamBlock):
         self, config: MemoryTransformerConfig, number: int, controller: Rows | None
     ) -> None:
         super().__init__()
-        self.memory_tokens, self.bottleneck = (
-            config.memory_tokens,
-            config.memory_rows == "bottleneck",
-        )
+        self.memory_tokens = config.memory_tokens
+        self.bottleneck = config.memory_rows == "bottleneck"
         # Nothing reads the memory rows of the last block, except its own tokens with a bottleneck.
         self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
         self.tokens = TokenRows(config)

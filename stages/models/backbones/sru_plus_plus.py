@@ -51,7 +51,9 @@ class _Cells(torch.autograd.Function):
     def forward(
         ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor
     ) -> Tensor:
-        cell, gate, last = torch.empty_like(candidate), torch.empty_like(forget), before
+        cell = torch.empty_like(candidate)
+        gate = torch.empty_like(forget)
+        last = before
         rows = carry.expand_as(before)
         for u, z, f, c in zip(candidate, forget, gate, cell, strict=True):
             torch.addcmul(z, rows, last, out=f).sigmoid_()
@@ -91,7 +93,8 @@ class Projection(nn.Module):
     def __init__(self, config: SRUPlusPlusConfig, attends: bool) -> None:
         super().__init__()
         width = config.projected
-        self.heads, self.attention_dropout = config.heads, config.attention_dropout
+        self.heads = config.heads
+        self.attention_dropout = config.attention_dropout
         self.down = nn.Linear(config.width, width, bias=False)
         self.keys_values = nn.Linear(width, 2 * width, bias=False) if attends else None
         self.alpha = nn.Parameter(torch.zeros(1)) if attends else None

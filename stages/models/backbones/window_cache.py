@@ -175,7 +175,8 @@ def _stored(layer: Any, length: int) -> int:
 def _with_keys(layer: Any, keys: Tensor, values: Tensor, length: int) -> Any:
     """A layer with other keys and values, after `length` inputs."""
     changed = _copied(layer)
-    changed.keys, changed.values = keys, values
+    changed.keys = keys
+    changed.values = values
     if layer.is_sliding:
         changed.cumulative_length = length
     return changed

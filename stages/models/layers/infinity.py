@@ -213,7 +213,8 @@ class SignalReader(nn.Module):
 
     def __init__(self, width: int, heads: int, basis: Basis) -> None:
         super().__init__()
-        self.heads, self.basis = heads, basis
+        self.heads = heads
+        self.basis = basis
         self.focus = nn.Linear(basis.number, 2, bias=False)
         self.keys = nn.Linear(width, width, bias=False)
         self.values = nn.Linear(width, width, bias=False)
@@ -270,8 +271,10 @@ class SignalWriter(nn.Module):
 
     def __init__(self, width: int, basis: Basis, settings: InfinitySettings) -> None:
         super().__init__()
-        self.basis, self.samples = basis, settings.samples
-        self.ridge, self.contraction = settings.ridge, settings.contraction
+        self.basis = basis
+        self.samples = settings.samples
+        self.ridge = settings.ridge
+        self.contraction = settings.contraction
         self.gate = Gate(width)
 
     def forward(

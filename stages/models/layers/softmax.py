@@ -55,7 +55,8 @@ class SoftmaxAttention(ContinuedAttention[WindowKeys]):
 
     def __init__(self, config: AttentionConfig, settings: SoftmaxSettings) -> None:
         super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
 
@@ -79,7 +80,8 @@ class SoftmaxAttention(ContinuedAttention[WindowKeys]):
         q, k, v = self._projected(x)
         keys = torch.cat((memory.keys.to(k.dtype), k), 2)
         values = torch.cat((memory.values.to(v.dtype), v), 2)
-        number, total = q.shape[2], keys.shape[2]
+        number = q.shape[2]
+        total = keys.shape[2]
         # One position reads all; of several, each reads those up to its own.
         mask = q.new_ones(number, total, dtype=torch.bool).tril(total - number)
         y = F.scaled_dot_product_attention(q, keys, values, None if number == 1 else mask)

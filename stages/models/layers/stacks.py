@@ -162,8 +162,10 @@ class EncoderBlock(nn.Module):
     def __init__(self, config: BlockSizes, blocks: int, slots: int = 0) -> None:
         """`blocks`: number of blocks in the stack; `slots`: number of slots, 0 for none."""
         super().__init__()
-        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.ffn_norm = nn.LayerNorm(config.width)
+        self.attention = Attention(config)
+        self.ffn = Dense(config, DenseSettings())
         self.memory_norm = nn.LayerNorm(config.width) if slots else None
         self.memory = Attention(config) if slots else None
         self.dropout = Dropout(config.dropout)
@@ -195,7 +197,8 @@ class DecoderBlock(nn.Module):
         self.attention_norm, self.source_norm, self.ffn_norm = (
             nn.LayerNorm(config.width) for _ in range(3)
         )
-        self.attention, self.source_attention = Attention(config), Attention(config)
+        self.attention = Attention(config)
+        self.source_attention = Attention(config)
         self.ffn: FeedForward = Dense(config, DenseSettings()) if ffn is None else ffn
         self.dropout = Dropout(config.dropout)
         for attention in (self.attention, self.source_attention):
@@ -215,7 +218,8 @@ class DecoderBlock(nn.Module):
         """
         normalized = self.attention_norm(x)
         own = self.attention.of(normalized).after(past)
-        length, total = x.shape[1], own.keys.shape[2]
+        length = x.shape[1]
+        total = own.keys.shape[2]
         # The fused kernel masks a square itself, and a single position reads everything.
         mask = None if length in (1, total) else lower(length, total, x.device)
         x = x + self.dropout(self.attention(normalized, own, mask, causal=length == total))

@@ -60,7 +60,8 @@ def counting_control(report: Figures) -> Iterator[Finding]:
     """A model that hardly beats a trigram of its training text, and rows that do not beat their
     control, or perhaps by chance alone.
     """
-    rows, found = _fair_rows(report, report["rows"]), _trigram(report)
+    rows = _fair_rows(report, report["rows"])
+    found = _trigram(report)
     if found is not None:
         counted, limit, new = found
         first, *others = _fair_rows(report, counted)
@@ -208,13 +209,13 @@ def compared_with(report: Figures) -> Iterator[Finding]:
     """The row that every change is measured against, and whether it is a fair baseline."""
     baseline = report.get("baseline")
     if baseline is not None:
-        first, model, method = (
-            baseline["row"]["row"],
-            f"{baseline['model']} ({baseline['report']})",
-            baseline["method"],
-        )
+        first = baseline["row"]["row"]
+        model = f"{baseline['model']} ({baseline['report']})"
+        method = baseline["method"]
     elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
-        first, model, method = report["rows"][0]["row"], report["read"]["model"], report["method"]
+        first = report["rows"][0]["row"]
+        model = report["read"]["model"]
+        method = report["method"]
     else:
         return
     if baseline is not None and baseline.get("differs"):
@@ -305,7 +306,8 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
     figures = report.get("learned_weight")
     if not figures:
         return
-    gains, memory = figures["held_out_gains"], report["memories"][-1]
+    gains = figures["held_out_gains"]
+    memory = report["memories"][-1]
     values = {
         "name": figures["name"],
         "one": number(figures["one_for_all"]),
@@ -331,7 +333,8 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
         yield "searches-made", {"share": f"{points[-1]['searched']:.1%}"}
     else:
         half = next(point for point in points if point["asked"] == HALF)
-        perplexity, share = number(half["perplexity"]), f"{half['searched']:.0%}"
+        perplexity = number(half["perplexity"])
+        share = f"{half['searched']:.0%}"
         yield "worth-of-searches", {"share": share, "perplexity": perplexity, "searched": str(HALF)}
 
 

@@ -90,7 +90,8 @@ def word_perplexity(report: Figures) -> Iterator[Finding]:
 
 def document_ends(report: Figures) -> Iterator[Finding]:
     """A large share of ends of documents, which are easy to predict."""
-    share, ends = report.get("document_ends"), report.get("end_tokens")
+    share = report.get("document_ends")
+    ends = report.get("end_tokens")
     if share and ends and share > MANY_ENDS:
         lines = ", or its last line break" if ends["rate"] > share else ""
         yield (
@@ -107,10 +108,8 @@ def other_form(report: Figures) -> Iterator[Finding]:
 
 def training_text(report: Figures) -> Iterator[Finding]:
     """A scored split that is the model's own training text; unknown for models trained elsewhere."""
-    read, texts = (
-        report.get("read", {}),
-        (report.get("outside_repeated_paragraphs") or {}).get("texts", ()),
-    )
+    read = report.get("read", {})
+    texts = (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
     own = {
         text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]
     }
@@ -122,7 +121,8 @@ def uneven_valid(report: Figures) -> Iterator[Finding]:
     """A valid split, on which memories are tuned, that is notably harder or easier than the scored
     split.
     """
-    first, valid = report["rows"][0], report.get("valid_perplexity")
+    first = report["rows"][0]
+    valid = report.get("valid_perplexity")
     scored = first["perplexity"]
     if (
         valid
@@ -155,7 +155,8 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
     outside = report.get("outside_repeated_paragraphs")
     if outside is None:
         return
-    names, known = [], outside.get("texts", ())
+    names = []
+    known = outside.get("texts", ())
     for text in known:
         holder = text_words(text["read_by"])
         name = f"{holder}{text['split']} of {text['corpus']}" if holder else text["split"]
@@ -216,12 +217,15 @@ def own_text(report: Figures) -> Iterator[Finding]:
         for role in ("datastore", *memory_inputs(), MODELS_OWN)
         if role in report["read"]
     )
-    rows, others = "its own row", "rows of the tokens next to it"
+    rows = "its own row"
+    others = "rows of the tokens next to it"
     if exclude == "document":
-        rows, others = "the rows of its document", "those of other documents"
+        rows = "the rows of its document"
+        others = "those of other documents"
     elif exclude.startswith("window:"):
         near = exclude.removeprefix("window:")
-        rows, others = f"the rows of the {near} tokens before and after it", "those further away"
+        rows = f"the rows of the {near} tokens before and after it"
+        others = "those further away"
     yield (
         "scored-datastore-text",
         {"made": made, "exclude": exclude, "rows": rows, "others": others},
@@ -232,9 +236,11 @@ def _without(left_out: Figures) -> str:
     """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain
     was theirs)`.
     """
-    rows, before = [], left_out["rows"][0]["perplexity_without"]
+    rows = []
+    before = left_out["rows"][0]["perplexity_without"]
     for row in left_out["rows"]:
-        value, share = row["perplexity_without"], row["share_of_gain"]
+        value = row["perplexity_without"]
+        share = row["share_of_gain"]
         parts = (
             [f"{value / before - 1:+.1%}"]
             if value is not None and before and value != before

@@ -44,10 +44,8 @@ def tuned_numbers(report: Figures) -> Iterator[Finding]:
         if code is not None:
             weight = row["weights"][place]
             others = "the model alone" if len(memories) == 1 else "the others alone"
-            above, share = (
-                " above 0" if weight == "lambda" else "",
-                "" if gain is None else f"{gain:.1%}",
-            )
+            above = " above 0" if weight == "lambda" else ""
+            share = "" if gain is None else f"{gain:.1%}"
             words = {
                 "name": name,
                 "split": tuning["split"],
@@ -102,14 +100,13 @@ def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
     """Memories that still gained on the scored split, if nothing was tuned; that split must not
     decide settings.
     """
-    tuning, amounts_said = report.get("tuning"), set()
+    tuning = report.get("tuning")
+    amounts_said = set()
     if tuning is None or tuning["split"] is not None:
         return
     for curve in report["curves"]:
-        over, points = (
-            curve["over"],
-            [point for point in curve["points"] if point["perplexity"] is not None],
-        )
+        over = curve["over"]
+        points = [point for point in curve["points"] if point["perplexity"] is not None]
         largest = tuning["largest"].get(over)
         if largest is not None and over not in amounts_said:
             found = _still_gained(curve["row"], points, over, report["split"], largest)

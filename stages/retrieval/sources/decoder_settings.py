@@ -14,7 +14,8 @@ from stages.retrieval.sources.learned_settings import (
     LearnedSettings,
 )
 
-DECODER, CONTROL = "decoder", "decoder_control"
+DECODER = "decoder"
+CONTROL = "decoder_control"
 
 
 class DecoderModel(LearnedModel):

@@ -132,9 +132,11 @@ class ExternalSource(Source):
 
     def _scores(self, scored_range: ScoredRange) -> tuple[Tensor, Tensor]:
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
-        found, metric = scored_range.found, self.metric
+        found = scored_range.found
+        metric = self.metric
         assert found is not None
-        ids, distances = found.ids[:, : self.width], found.distances[:, : self.width]
+        ids = found.ids[:, : self.width]
+        distances = found.distances[:, : self.width]
         if self.recompute:
             stored = scored_range.stored_distances
             distances = stored.nearest(self.datastore.keys, metric, self.width).distances

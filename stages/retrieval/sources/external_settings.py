@@ -151,7 +151,8 @@ def _require_one_stream(
     Raises: ArtifactError for the datastore of another model; UsageError for the datastore's own
     split.
     """
-    datastore, model = read["datastore"], read["model"]
+    datastore = read["datastore"]
+    model = read["model"]
     if not is_own_datastore(read):
         raise ArtifactError(
             f"{shortest(reading)} compares recent positions with the keys of {datastore.reference}, which "

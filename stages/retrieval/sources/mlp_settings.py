@@ -14,7 +14,8 @@ from stages.retrieval.sources.learned_settings import (
     LearnedSettings,
 )
 
-MLP, MLP_CONTROL = "mlp", "mlp_control"
+MLP = "mlp"
+MLP_CONTROL = "mlp_control"
 BASE = "init"
 """Role, among the inputs of the model, of the model whose representations it reads."""
 

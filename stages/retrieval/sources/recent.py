@@ -92,11 +92,13 @@ class RecentSource(Source):
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve the positions before each token of a range, the nearest first."""
-        scored, carried = scored_range.lm, scored_range.carried
+        scored = scored_range.lm
+        carried = scored_range.carried
         keys = carried.joined_keys(scored, self._key)
         tokens = carried.joined_tokens(scored)
         origin = scored.stop - len(tokens)
-        first, window = self._first(scored_range, origin), self._window(scored_range, origin)
+        first = self._first(scored_range, origin)
+        window = self._window(scored_range, origin)
 
         def of(part: slice) -> Retrieved:
             # keys before the earliest position that any of these may read are left out of the
@@ -137,7 +139,8 @@ class RecentSource(Source):
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
         """Start of each token's window, int64 [n]; without `local` the token itself."""
-        start, stop = scored_range.lm.start, scored_range.lm.stop
+        start = scored_range.lm.start
+        stop = scored_range.lm.stop
         if not self._local:
             return np.arange(start, stop)
         return np.maximum(window_starts(scored_range.places.windows, start, stop), origin)

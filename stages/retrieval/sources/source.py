@@ -238,7 +238,8 @@ class UnionSource(Source):
     @property
     def about(self) -> About:
         """Descriptions of the parts, and the amounts read of parts other than the leader."""
-        leader, abouts = self._leader.about, [part.about for part in self.parts]
+        leader = self._leader.about
+        abouts = [part.about for part in self.parts]
         details = {name: value for about in abouts for name, value in about.details.items()}
         return About(
             leader.amount,

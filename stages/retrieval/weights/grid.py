@@ -208,7 +208,8 @@ def grid_nll(
 def _sweep(
     log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]
 ) -> Tensor:
-    grid, later = grids[0], grids[1:]
+    grid = grids[0]
+    later = grids[1:]
     sums = []
     for scale in range(len(grid.scales)):
         for cutoff in range(len(grid.cutoffs)):
@@ -322,7 +323,8 @@ def _sweep_part(
     part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[GridIndex], number: int
 ) -> np.ndarray:
     log_p, log_z, log_sums = part
-    grid, sums = grids[number], np.zeros(grids[number].shape)
+    grid = grids[number]
+    sums = np.zeros(grids[number].shape)
     others = list(zip(grids, log_sums, indices, strict=False))
     for other in others[:number]:
         log_p = _read(log_p, log_z, *other)
@@ -363,7 +365,8 @@ def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
 def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
     """A part of the tuning split, on the CPU, from the arrays that `arrays_of` returned."""
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    log_p, log_z = tensors.pop("log_p"), tensors.pop("log_z")
+    log_p = tensors.pop("log_p")
+    log_z = tensors.pop("log_z")
     readings = range(len(tensors) // len(LOG_SUMS))
     return (
         log_p,

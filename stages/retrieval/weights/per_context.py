@@ -62,7 +62,8 @@ class OnPositions(Grid):
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
     ) -> Tensor:
         """log p of the targets [n] with all readings but the last."""
-        log_p, weights = block.lm.log_p[rows], [point.weight for point in self.points[:-1]]
+        log_p = block.lm.log_p[rows]
+        weights = [point.weight for point in self.points[:-1]]
         return (
             compose(log_p, block.lm.log_z[rows], self.composition(retrieved, weights))[0]
             if weights
@@ -96,7 +97,8 @@ class OnPositions(Grid):
         """The readings with the best numbers for all contexts, and a note that the last has others
         for each.
         """
-        described, reading = super().describe(tune_split), self.row.sources[-1].reading
+        described = super().describe(tune_split)
+        reading = self.row.sources[-1].reading
         if self.model is not None:
             described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
         return described
@@ -145,7 +147,8 @@ class PerContext(OnPositions):
     def positions(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
     ) -> Positions:
-        read, log_sums = self.others(block, rows, retrieved), self._last_sums(retrieved)
+        read = self.others(block, rows, retrieved)
+        log_sums = self._last_sums(retrieved)
         found = Positions(
             self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
         )
@@ -155,7 +158,8 @@ class PerContext(OnPositions):
         """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows
         the rest.
         """
-        weight, off = self.best[-1].weight, self.grids[-1].off
+        weight = self.best[-1].weight
+        off = self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
         # compared with the better of both: otherwise a network could win against a harmful memory

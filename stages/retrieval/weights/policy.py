@@ -219,7 +219,8 @@ class WeightPolicy(ABC):
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
     ) -> Reads:
         """Read the targets of some rows of a range with the entries that the row retrieves."""
-        log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
+        log_p = block.lm.log_p[rows]
+        log_z = block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
         # without a curve one pass over the entries is enough
         if not self.curve:
@@ -256,9 +257,11 @@ class WeightPolicy(ABC):
         Args:
             log_p: by the model alone, [c, V].
         """
-        done, parts = 0, []
+        done = 0
+        parts = []
         for rows, retrieved in self.row.retrieve(block):
-            weights, log_z = self.weights(block, rows, retrieved), block.lm.log_z[rows]
+            weights = self.weights(block, rows, retrieved)
+            log_z = block.lm.log_z[rows]
             n = len(log_z)
             parts.append(
                 self.read_dense(log_p[done : done + n], log_z, retrieved, slice(0, n), weights)
@@ -270,7 +273,8 @@ class WeightPolicy(ABC):
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
     ) -> list[Shares]:
         """Shares of each reading's memory at some rows of a range, and of its entries."""
-        log_z, found = block.lm.log_z[rows], []
+        log_z = block.lm.log_z[rows]
+        found = []
         for one, grid, point, weight in self.composition(
             retrieved, self.weights(block, rows, retrieved)
         ):
@@ -394,7 +398,8 @@ def _describe_reading(
     interior: Mapping[str, bool],
     tune_split: str | None,
 ) -> dict[str, Any]:
-    reading, about = source.reading, source.about
+    reading = source.reading
+    about = source.about
     names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
     return {
         "sources": list(reading.sources),
