@@ -172,7 +172,7 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         keys = _stored_keys(job)
         held = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
         # missing keys would only lower recall unnoticed, so the number of keys is checked here
-        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
+        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), num_rows=held)
         kind, why = automatic_kind(
             described_keys(job.inputs["datastore"]), config.largest_gigabytes
         )

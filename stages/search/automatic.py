@@ -201,13 +201,20 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
     rows, dim, dtype = keys
     if config.index == "flat":
         return rows * dim * FLOAT
+
     if config.index == "hnsw":
-        return round(rows * (dim * FLOAT + _graph_bytes(int(config.links or 0))))
+        graph_bytes = _graph_bytes(int(config.links or 0))
+        return round(rows * (dim * FLOAT + graph_bytes))
+
     if config.index == "ivf-flat":
-        return rows * (dim * (2 if dtype == "float16" else FLOAT) + ID) + _lists_bytes(config, dim)
+        number_bytes = 2 if dtype == "float16" else FLOAT
+        key_bytes = dim * number_bytes + ID
+        return rows * key_bytes + _lists_bytes(config, dim)
+
     if config.index == "ivf-pq":
-        codes = 2 ** int(config.code_bits or 0) * dim * FLOAT
-        return rows * (int(config.code_bytes or 0) + ID) + codes + _lists_bytes(config, dim)
+        codebook_bytes = 2 ** int(config.code_bits or 0) * dim * FLOAT
+        code_bytes = int(config.code_bytes or 0) + ID
+        return rows * code_bytes + codebook_bytes + _lists_bytes(config, dim)
     return None
 
 
@@ -220,13 +227,13 @@ def cost_in_words(config: IndexConfig, keys: Keys) -> str:
     >>> cost_in_words(resolve(IndexConfig(), keys), keys)
     '265.1 MB; lists learnt from 131,072 keys; a query reads 64 of 2,048 lists, about 31,250 keys'
     """
-    taken = size(index_bytes(config, keys) or 0)
+    memory = size(index_bytes(config, keys) or 0)
     if not config.lists:
-        return f"{taken}; a query is compared with all keys"
+        return f"{memory}; a query is compared with all keys"
     probe = int(config.probe or 0)
     lists = int(config.lists)
     read = f"{probe:,} of {lists:,} lists, about {keys.rows * probe // lists:,} keys"
-    return f"{taken}; lists learnt from {config.train_keys:,} keys; a query reads {read}"
+    return f"{memory}; lists learnt from {config.train_keys:,} keys; a query reads {read}"
 
 
 def grows_whole(config: IndexConfig) -> bool:

@@ -69,10 +69,13 @@ class ListBlocks:
             numbers: numbers of the lists, rising; either all of these lists are kept or none.
         """
         if numbers[-1] < self.kept:
-            return self._kept(numbers, scratch)
+            return self._resident_lists(numbers, scratch)
+
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
+        starts = [0, *ends[:-1]]
+        places = list(map(slice, starts, ends))
+
         block = self._room_for(ends[-1], scratch)
-        places = list(map(slice, [0, *ends[:-1]], ends))
         for number, place in zip(numbers, places, strict=True):
             self._read(number, WHOLE, block.part(place), scratch)
         return block, places
@@ -91,16 +94,22 @@ class ListBlocks:
             self._read(numbers[0], part, block, scratch)
             yield block, [slice(0, len(block.rows))]
 
-    def _kept(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
+    def _resident_lists(
+        self, numbers: Sequence[int], scratch: Scratch
+    ) -> tuple[KeyBlock, list[slice]]:
+        """The keys of lists that stay in memory; a list is read when it is first asked for."""
         assert self._lengths is not None
-        first = int(self.lists.starts[numbers[0]])
-        stop = int(self.lists.starts[numbers[-1] + 1])
+        starts = self.lists.starts
+        first = int(starts[numbers[0]])
+        stop = int(starts[numbers[-1] + 1])
         rows, vectors = self._keys
         block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
-        places = [
-            slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers
-        ]
-        for number, place in zip(numbers, places, strict=True):
+
+        places = []
+        for number in numbers:
+            start, end = (starts[number : number + 2] - first).tolist()
+            place = slice(start, end)
+            places.append(place)
             # no lock: a list is in one group, and one thread works on a group
             if not self._is_read[number]:
                 self._read(number, WHOLE, block.part(place), scratch)
@@ -115,12 +124,12 @@ class ListBlocks:
             squared_lengths(block.vectors, self.origin, block.lengths, scratch)
             return
         first = int(self.lists.starts[number]) + (part.start or 0)
-        known = self._lengths[first : first + len(block.rows)]
+        lengths = self._lengths[first : first + len(block.rows)]
         # lengths of a list, or of a part, are computed together, so the first one shows whether all
         # are known
-        if np.isnan(known[0]):
-            squared_lengths(block.vectors, self.origin, known, scratch)
-        block.lengths[:] = known
+        if np.isnan(lengths[0]):
+            squared_lengths(block.vectors, self.origin, lengths, scratch)
+        block.lengths[:] = lengths
 
     def _room_for(self, keys: int, scratch: Scratch) -> KeyBlock:
         return KeyBlock(
@@ -147,23 +156,21 @@ class ListQueries:
 
     def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, pool: ThreadPool) -> None:
         parts = slices(len(nearest), QUERIES_SORTED)
+        # NumPy sorts 16-bit numbers by radix sort, which is several times faster
+        number_type = np.uint16 if lists < 1 << 16 else np.int32
+        list_numbers = np.arange(lists + 1)
         self._pairs = np.empty(nearest.size, np.int64)
         self._limits = np.zeros((len(parts), lists + 1), np.int64)
 
-        def sort(number: int) -> None:
-            own = nearest[parts[number]]
-            first = parts[number].start * nearest.shape[1]
-            # NumPy sorts 16-bit numbers by radix sort, which is several times faster
-            visited = (
-                np.where(own < 0, lists, own)
-                .ravel()
-                .astype(np.uint16 if lists < 1 << 16 else np.int32)
-            )
+        def sort(index: int) -> None:
+            part = nearest[parts[index]]
+            first = parts[index].start * nearest.shape[1]
+            # absent lists (-1) come last
+            visited = np.where(part < 0, lists, part).ravel().astype(number_type)
             order = np.argsort(visited, kind="stable")
-            self._limits[number] = (
-                np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first
-            )
-            np.add(order, first, out=self._pairs[first : first + own.size])
+            limits = np.searchsorted(visited, list_numbers, sorter=order)
+            self._limits[index] = limits + first
+            np.add(order, first, out=self._pairs[first : first + part.size])
 
         pool(sort, range(len(parts)))
         self.counts: np.ndarray = np.diff(self._limits, axis=1).sum(axis=0)

@@ -87,7 +87,7 @@ class FilledLists:
     def write(self, path: Path) -> None:
         save_arrays(path, self.sizes, self.ids, self.codes)
 
-    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def contents(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Codes and rows of a list with keys."""
         place = slice(self._ends[number] - self.sizes[number], self._ends[number])
         return self.codes[place], self.ids[place]
@@ -98,19 +98,19 @@ def write_part(
     keys: StoredKeys,
     shards: Iterable[int],
     path: Path,
-    wanted: Callable[[np.ndarray], np.ndarray] | None = None,
+    selects: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> int:
     """Sort the keys of some shards into lists, and write the lists; returns the number of keys.
 
     Args:
         trained: the trained index, empty before and after.
-        wanted: gives the mask bool [n] of rows [n] that are added; None: all are.
+        selects: gives the mask bool [n] of rows [n] that are added; None: all are.
     """
     # FAISS keeps the order of added keys, so rows rise within each list
     for first, block in keys.each(shards):
         rows = np.arange(first, first + len(block))
-        if wanted is not None:
-            rows = rows[wanted(rows)]
+        if selects is not None:
+            rows = rows[selects(rows)]
         trained.add_with_ids(widened(block[rows - first]), rows)
     part = FilledLists.of(faiss.extract_index_ivf(trained))
     part.write(path)
@@ -125,7 +125,7 @@ class Source(Protocol):
 
     sizes: np.ndarray
 
-    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def contents(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Codes and rows of a list with keys."""
 
 
@@ -151,7 +151,7 @@ def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> np.
 
 def _merged(sources: Sequence[Source], number: int) -> tuple[np.ndarray, np.ndarray]:
     """Codes and rows of a list, sorted by row since search relies on it."""
-    pieces = [source.one(number) for source in sources if source.sizes[number]]
+    pieces = [source.contents(number) for source in sources if source.sizes[number]]
     codes, ids = map(np.concatenate, zip(*pieces, strict=True))
     # rows that were encoded again may be out of order
     if (ids[1:] > ids[:-1]).all():

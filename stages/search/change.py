@@ -53,14 +53,14 @@ def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> b
     )
 
 
-def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
+def write_emptied(old: Path, kept_keys: KeptKeys, path: Path) -> None:
     """Write a trained index without its keys; centroids are moved to the means of the keys that
     stay.
     """
     index = read_index(old, mapped=True)
     ivf = faiss.extract_index_ivf(index)
-    if kept.rows < index.ntotal:
-        _move_centroids(faiss.downcast_index(ivf), kept)
+    if kept_keys.rows < index.ntotal:
+        _move_centroids(faiss.downcast_index(ivf), kept_keys)
     empty: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
     empty.this.disown()  # the index deletes it
     ivf.replace_invlists(empty, True)
@@ -68,7 +68,7 @@ def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
     write_index(index, path)
 
 
-def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
+def _move_centroids(ivf: Any, kept_keys: KeptKeys) -> None:
     """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the
     other centroids.
     """
@@ -79,7 +79,7 @@ def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
     lists = InvertedLists(ivf)
     emptied = []
     for number in lists.filled:
-        stays = kept.contains(lists.ids(number))
+        stays = kept_keys.contains(lists.ids(number))
         if stays.any() and not stays.all():
             centroids[number] = widened(lists.keys(number)[stays]).mean(axis=0)
         elif not stays.any():
@@ -91,7 +91,7 @@ def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
 
 
 def merge_changed(
-    old: Path, trained: Any, kept: KeptKeys, parts: list[Path], rows: int, path: Path
+    old: Path, trained: Any, kept_keys: KeptKeys, parts: list[Path], rows: int, path: Path
 ) -> dict[str, float]:
     """Write the changed index: keys of `old` that stay, and keys of the parts; memory holds some
     lists at a time.
@@ -104,7 +104,9 @@ def merge_changed(
     """
     index = read_index(old, mapped=True)
     stored = InvertedLists(faiss.extract_index_ivf(index))
-    sizes = merge(trained, [KeptLists(stored, kept), *map(FilledLists.read, parts)], rows, path)
+    sizes = merge(
+        trained, [KeptLists(stored, kept_keys), *map(FilledLists.read, parts)], rows, path
+    )
     return {"imbalance_before": imbalance(stored.sizes), "imbalance": imbalance(sizes)}
 
 
@@ -113,17 +115,17 @@ class KeptLists:
     still rise.
     """
 
-    def __init__(self, lists: InvertedLists, kept: KeptKeys) -> None:
+    def __init__(self, lists: InvertedLists, kept_keys: KeptKeys) -> None:
         self._lists = lists
-        self._kept = kept
+        self._kept = kept_keys
         self.sizes = np.zeros_like(lists.sizes)
         for number in lists.filled:
-            self.sizes[number] = kept.contains(lists.ids(number)).sum()
+            self.sizes[number] = kept_keys.contains(lists.ids(number)).sum()
 
-    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        own = self._lists.ids(number)
-        stays = self._kept.contains(own)
-        return self._lists.codes(number)[stays], self._kept.before(own[stays])
+    def contents(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = self._lists.ids(number)
+        stays = self._kept.contains(rows)
+        return self._lists.codes(number)[stays], self._kept.before(rows[stays])
 
 
 def imbalance(sizes: np.ndarray) -> float:
@@ -185,8 +187,8 @@ def no_longer_fits(
     >>> no_longer_fits(Learned(100, {}, 1.2), 200, {}, {}, 1.3)
     """
     lost = {
-        k: learned.recall[k] - found - SURE * error[k]
-        for k, found in recall.items()
+        k: learned.recall[k] - share - SURE * error[k]
+        for k, share in recall.items()
         if k in learned.recall
     }
     worst = max(lost, key=lost.__getitem__, default=None)

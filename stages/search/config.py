@@ -71,7 +71,7 @@ class IndexConfig(StageConfig):
     recall: Annotated[
         int,
         Field(ge=0),
-        BeforeValidator(lambda given: 0 if given == "none" else given),
+        BeforeValidator(lambda text: 0 if text == "none" else text),
         Spelling("none|SAMPLE"),
     ] = 1000
     """Keys whose neighbours are compared with exact search, which takes long for many keys; of a
@@ -82,10 +82,11 @@ class IndexConfig(StageConfig):
 
     @field_validator("index")
     @classmethod
-    def _known(cls, index: str) -> str:
+    def _check_kind(cls, index: str) -> str:
         """Check a kind's name; factory strings begin with a capital letter, and FAISS checks them."""
-        if index[:1].islower() and index not in (known := ("auto", *KINDS, EXACT)):
-            raise ValueError(f"there is no index {index!r}; {did_you_mean(index, known)}")
+        kinds = ("auto", *KINDS, EXACT)
+        if index[:1].islower() and index not in kinds:
+            raise ValueError(f"there is no index {index!r}; {did_you_mean(index, kinds)}")
         return index
 
 
@@ -117,12 +118,12 @@ EXCLUSIONS = ("self", "window:N", "document")
 
 def checked_exclusion(exclude: str, *others: str) -> str:
     """The exclusion, if it is legal or one of `others`. Raises: ValueError naming the legal values."""
-    known = (*EXCLUSIONS, *others)
-    if WINDOW.fullmatch(exclude) or (exclude in known and exclude != "window:N"):
+    legal = (*EXCLUSIONS, *others)
+    if WINDOW.fullmatch(exclude) or (exclude in legal and exclude != "window:N"):
         return exclude
-    near = nearest(exclude, known)
+    near = nearest(exclude, legal)
     meant = f"; did you mean {near!r}?" if near and near != exclude else ""
-    raise ValueError(f"expected {', '.join(known[:-1])} or {known[-1]}{meant}")
+    raise ValueError(f"expected {', '.join(legal[:-1])} or {legal[-1]}{meant}")
 
 
 def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np.ndarray | None":
@@ -208,16 +209,21 @@ def lists_to_read(
         figures: metrics of the index.
     Raises: UsageError if the index has fewer lists, or none.
     """
-    most = index["probe"]
+    max_probe = index["probe"]
     if isinstance(config.probe, int):
-        check_probe(config.probe, 0 if most is None else index["lists"], index["index"])
+        num_lists = 0 if max_probe is None else index["lists"]
+        check_probe(config.probe, num_lists, index["index"])
         return config.probe
+
     table = figures.get("recall_by_probe")
-    if most is None or table is None or str(most) not in table:
-        return most
-    measured = sorted(int(k) for k in table[str(most)])
-    k = str(next((at for at in measured if at >= config.k), measured[-1]))
-    enough = config.recall * table[str(most)][k]
+    if max_probe is None or table is None or str(max_probe) not in table:
+        return max_probe
+
+    # recall was measured for a few k: the next larger one is the safe choice
+    best_recall = table[str(max_probe)]
+    measured = sorted(int(k) for k in best_recall)
+    k = str(next((value for value in measured if value >= config.k), measured[-1]))
+    enough = config.recall * best_recall[k]
     return min(int(probe) for probe, recall in table.items() if recall[k] >= enough)
 
 
@@ -237,5 +243,5 @@ def exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:
         if config.candidates < config.k:
             raise UsageError(f"{config.candidates} candidates are fewer than k = {config.k}.")
         return {}
-    most = config.k + MOST_FURTHER_CANDIDATES
-    return {"candidates": min(max(FEWEST_CANDIDATES, 4 * config.k), most)}
+    max_candidates = config.k + MOST_FURTHER_CANDIDATES
+    return {"candidates": min(max(FEWEST_CANDIDATES, 4 * config.k), max_candidates)}

@@ -46,14 +46,17 @@ def _pair_scores(
     queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
     """Scores of pairs for keys in float32."""
-    score = getattr(
-        faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product"
-    )
+    product = "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product"
+    score = getattr(faiss, product)
+    # FAISS reads raw memory, so the arrays must be contiguous, and alive until it returns
+    arrays: list[np.ndarray] = [
+        np.ascontiguousarray(queries, np.float32),
+        np.ascontiguousarray(which, np.int64),
+        np.ascontiguousarray(keys, np.float32),
+        np.ascontiguousarray(rows, np.int64),
+    ]
     out = np.empty(len(which), np.float32)
-    vectors = [np.ascontiguousarray(one, np.float32) for one in (queries, keys)]
-    places = [np.ascontiguousarray(one, np.int64) for one in (which, rows)]
-    given: list[np.ndarray] = [vectors[0], places[0], vectors[1], places[1]]
-    score(keys.shape[1], len(which), *map(faiss.swig_ptr, given), faiss.swig_ptr(out))
+    score(keys.shape[1], len(which), *map(faiss.swig_ptr, arrays), faiss.swig_ptr(out))
     return out if metric == "l2" else -out
 
 
@@ -83,8 +86,8 @@ def exact_distances(
     scores = np.full(rows.shape, np.inf, np.float32)
     starts = np.arange(keys.shards + 1, dtype=np.int64) * keys.rows_per_shard
     limits = np.searchsorted(rows, starts)
-    wanted = np.flatnonzero(np.diff(limits)).tolist()
-    for shard, (first, block) in zip(wanted, keys.each(wanted), strict=True):
+    shards = np.flatnonzero(np.diff(limits)).tolist()
+    for shard, (first, block) in zip(shards, keys.each(shards), strict=True):
         part = slice(limits[shard], limits[shard + 1])
         owners = places[part] // ids.shape[1]
         scores[places[part]] = pair_scores(queries, owners, block, rows[part] - first, metric)

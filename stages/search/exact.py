@@ -103,7 +103,7 @@ HELD_BYTES = 1 << 28
 """Most bytes of keys that stay in memory between searches for few queries, as while a text is
 written.
 """
-KEPT = 2
+PAIRS_KEPT = 2
 """Times k: pairs of a query, on average, beyond which only the k best are kept."""
 
 
@@ -141,21 +141,25 @@ class ExactSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
-        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // pool.threads)))
-        parts = slices(len(queries), size)
-        narrowings = [
-            Narrowing(self.block(queries[part], pick(exclude, part)), k) for part in parts
-        ]
-        scratch = Scratch()
+        queries_per_thread = -(-len(queries) // pool.threads)
+        parts = slices(len(queries), min(QUERIES, max(FEWEST_QUERIES, queries_per_thread)))
+        narrowings = []
+        for part in parts:
+            block = self.block(queries[part], pick(exclude, part))
+            narrowings.append(Narrowing(block, k))
+
         # the outer loop is over shards, so each shard is read and widened once for all queries
+        scratch = Scratch()
         for keys in self._blocks(len(queries), pool, scratch):
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
             self.compared(int(keys.rows[-1]) + 1)
+
         scores = np.empty((len(queries), k), np.float32)
         rows = np.empty((len(queries), k), np.int64)
 
-        def finish(number: int) -> None:
-            scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
+        def finish(index: int) -> None:
+            part = parts[index]
+            scores[part], rows[part] = narrowings[index].buffer.best(k, in_turn)
 
         pool(finish, range(len(parts)))
         return scores, rows
@@ -166,14 +170,14 @@ class ExactSearcher(ScanningSearcher):
             yield from self._held
             return
         holds = self.is_small(queries) and 4 * self.rows * (self.dim + 3) <= HELD_BYTES
-        held = []
+        blocks = []
         for first, block in self.keys.each():
             keys = self._ready(first, block, pool, scratch)
             if holds:
-                held.append(keys)
+                blocks.append(keys)
             yield keys
         if holds:
-            self._held = held
+            self._held = blocks
 
     def _ready(self, first: int, block: np.ndarray, pool: ThreadPool, scratch: Scratch) -> KeyBlock:
         """Prepare the keys of a shard that begins at row `first`."""
@@ -201,11 +205,11 @@ class ExactSearcher(ScanningSearcher):
         return self._on_device.budget
 
     def comparisons(self, queries: TensorQueries, effort: int) -> Iterator[Comparison]:
-        seen = 0
+        num_compared = 0
         for keys in self._on_device:
             yield WithAll(queries, keys, self.memory.scores)
-            seen += len(keys.rows)
-            self.compared(seen)
+            num_compared += len(keys.rows)
+            self.compared(num_compared)
 
 
 class Narrowing:
@@ -219,21 +223,24 @@ class Narrowing:
         self.everyone = np.arange(len(queries))
         self.bounds = np.full(len(queries), np.inf, np.float32)
         self.radius = np.float32(0)
-        self.found = TopKBuffer(len(queries))
+        self.buffer = TopKBuffer(len(queries))
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
         self.radius = max(self.radius, keys.radius)
-        for part in slices(len(keys.rows), max(KEYS, KEPT * self.k)):
+        for part in slices(len(keys.rows), max(KEYS, PAIRS_KEPT * self.k)):
             self._scan(keys.part(part), scratch)
 
     def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:
         if np.isinf(self.bounds).any():
             self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
+
         everything = [(self.everyone, slice(0, len(piece.rows)))]
-        for some in self.queries.within(everything, piece, self.bounds, scratch):
-            self.found.add(*some)
+        for pairs in self.queries.within(everything, piece, self.bounds, scratch):
+            self.buffer.add(*pairs)
+
         # a narrower bound lets fewer pairs through, but ranking costs as much time as a few pieces
-        if self.found.number > KEPT * self.k * len(self.queries):
+        max_pairs = PAIRS_KEPT * self.k * len(self.queries)
+        if self.buffer.number > max_pairs:
             # rough scores lack the constant of the query, exact scores include it
-            kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
+            kth = self.buffer.keep_best(self.k, in_turn) - self.queries.constant
             self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))

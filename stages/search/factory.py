@@ -94,9 +94,10 @@ def refusals() -> Iterator[None]:
 def _refusal(factory: str, dim: int, reason: str) -> str:
     code = re.search(r"(?<!O)PQ(\d+)", factory)
     if "multiple of the number of subquantizers" in reason and code:
-        wanted = int(code[1])
-        near = min((m for m in range(1, dim + 1) if dim % m == 0), key=lambda m: abs(m - wanted))
-        return f"{factory!r}: PQ{wanted} does not divide keys of width {dim}; PQ{near} does."
+        num_codes = int(code[1])
+        divisors = [number for number in range(1, dim + 1) if dim % number == 0]
+        near = min(divisors, key=lambda number: abs(number - num_codes))
+        return f"{factory!r}: PQ{num_codes} does not divide keys of width {dim}; PQ{near} does."
     if "could not parse" in reason:
         return f"{factory!r} is neither a kind of index nor a FAISS factory string; {did_you_mean(factory, KINDS)}."
     return f"FAISS refuses {factory!r} for keys of width {dim}: {reason.split('Error: ')[-1]}"
@@ -143,8 +144,8 @@ def _seed(index: Any, seed: int) -> None:
     """Seed k-means, and stop it from sampling the keys that it is given."""
     ivf = faiss.try_extract_index_ivf(index)
     product = getattr(faiss.downcast_index(index if ivf is None else ivf), "pq", None)
-    for quantiser, most in ((ivf, 1 << 24), (product, KEYS_PER_CODE)):
+    for quantiser, max_keys in ((ivf, 1 << 24), (product, KEYS_PER_CODE)):
         if quantiser is not None:
             quantiser.cp.seed = seed
             quantiser.cp.min_points_per_centroid = 1
-            quantiser.cp.max_points_per_centroid = most
+            quantiser.cp.max_points_per_centroid = max_keys

@@ -11,10 +11,12 @@ from typing import Any, Literal
 import faiss
 import numpy as np
 
-from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
+from stages.search.blocks import ListBlocks, ListQueries
+from stages.search.bounds import ScoreBounds
 from stages.search.exact import ScanningSearcher
 from stages.search.faiss_lists import CANDIDATE_BYTES, FaissLists
 from stages.search.keys import widened
+from stages.search.list_groups import list_groups, list_tiles
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.ranking import pick
@@ -23,14 +25,8 @@ from stages.search.searcher import block_bytes
 from stages.search.tensor_lists import TensorLists
 from stages.search.tensor_search import Comparison, TensorQueries
 from stages.search.tensors import MemoryBudget
-from stages.search.tiles import Tile, smallest_of
-from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
+from stages.search.top_k import TooMany, TopKBuffer
 from stages.threads import ThreadPool, slices, thread_pool
-
-BOUND_KEYS = 4
-"""Times k: number of keys of the nearest lists that are ranked to bound the scores of the
-neighbours.
-"""
 
 MOST_PAIRS = 1 << 26
 PAIR_BYTES = 8
@@ -60,18 +56,6 @@ TRIED_QUERIES = 128
 """Lists, and queries of each, in which short vectors are tried first: a group of lists costs too
 much if they fail.
 """
-
-GROUP_SCORES = 1 << 22
-GROUP_KEYS = 8192
-GROUPS = 2
-"""Most scores and most keys of a group of lists, and groups per thread that the remaining work must
-allow.
-
-Large groups need few calls of NumPy; smaller ones at the end keep all threads busy."""
-
-KEY_SCORES = 16
-"""Scores that can be computed in the time it takes to decode a key."""
-
 
 Engine = Literal["auto", "lists", "faiss"]
 """Comparison of queries with keys: matrix products list by list, FAISS's loops, or the faster one."""
@@ -205,7 +189,7 @@ class GroupedSearcher(ScanningSearcher):
         probe = self._probed(effort)
         scratch = Scratch()
         nearest_lists = self._nearest_lists(queries.vectors, probe, pool)
-        bounds = self._bounds(queries, nearest_lists, k, pool, scratch)
+        bounds = ScoreBounds(self.blocks).of(queries, nearest_lists, k, pool, scratch)
         visits = ListQueries(nearest_lists, self.ivf.nlist, pool)
 
         max_pairs = int(visits.counts @ self.lists.sizes)
@@ -224,16 +208,18 @@ class GroupedSearcher(ScanningSearcher):
             counts = visits.counts[numbers]
             if blocks is not None and short is not None and blocks.pays:
                 short_keys, places = blocks.short(numbers, scratch)
-                tiles = _tiles(which, counts, places)
+                tiles = list_tiles(which, counts, places)
                 for pairs in short.within(tiles, short_keys, scratch):
                     buffer.add(*pairs)
                 return
             for keys, places in self.blocks.each(numbers, scratch):
-                tiles = _tiles(which, counts, places)
+                tiles = list_tiles(which, counts, places)
                 for pairs in queries.within(tiles, keys, bounds, scratch):
                     buffer.add(*pairs)
 
-        pool(scan, self._groups(visits, pool, more=1 if blocks is None else SHORT_GROUPS))
+        pool(
+            scan, list_groups(self.blocks, visits, pool, more=1 if blocks is None else SHORT_GROUPS)
+        )
         if blocks is not None and not blocks.pays:
             self._short = None
         return buffer
@@ -253,45 +239,6 @@ class GroupedSearcher(ScanningSearcher):
             keys, places = blocks.short([number], scratch)
             queries = visits.of([number])[:TRIED_QUERIES] // probe
             short.try_out(queries, places[0], keys, scratch)
-
-    def _groups(self, visits: ListQueries, pool: ThreadPool, more: int = 1) -> list[list[int]]:
-        """Groups of visited lists with keys; a thread compares the lists of a group together.
-
-        All lists of a group are kept, or none is. A long list is alone in its group.
-
-        Args:
-            more: factor on the keys of a group.
-        """
-        sizes = self.lists.sizes
-        is_visited = visits.counts > 0
-        work = np.where(is_visited, sizes * (visits.counts + KEY_SCORES), 0)
-        remaining_work = int(work.sum())
-
-        groups: list[list[int]] = []
-        group_work = 0
-        group_keys = 0
-        group_kind = 0
-        for number in np.flatnonzero(work).tolist():
-            list_work = int(work[number])
-            list_keys = int(sizes[number])
-            # a long list has a kind of its own, so no other list joins it
-            is_long = self.blocks.parts[number] > 1
-            kind = -1 - number if is_long else 1 + (number < self.blocks.kept)
-
-            max_work = min(GROUP_SCORES, remaining_work // (GROUPS * pool.threads))
-            has_room = group_work + list_work <= max_work
-            has_room = has_room and group_keys + list_keys <= more * GROUP_KEYS
-            if kind != group_kind or not has_room:
-                groups.append([])
-                remaining_work -= group_work
-                group_work = 0
-                group_keys = 0
-                group_kind = kind
-
-            groups[-1].append(number)
-            group_work += list_work
-            group_keys += list_keys
-        return groups
 
     def _nearest_lists(self, queries: np.ndarray, probe: int, pool: ThreadPool) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
@@ -337,110 +284,6 @@ class GroupedSearcher(ScanningSearcher):
             ranks[query] = rank_of_list[list_of_row[rows[query]]]
         return ranks
 
-    def _bounds(
-        self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool, scratch: Scratch
-    ) -> np.ndarray:
-        """Upper bounds [n] on the rough scores of the k best rows of each query.
-
-        Enough rows of the nearest lists have scores within the bound. Only the nearest lists are
-        ranked, until they hold BOUND_KEYS * depth allowed rows. Each query keeps at most
-        (BOUND_KEYS + 1) * depth of their best scores.
-        """
-        depth = queries.depth(k)
-        radii = [np.float32(0)]
-        sizes = self._scores_to_rank(queries, nearest, depth, pool)
-        table = ScoreTable(sizes, depth)
-        num_ranked = sizes.shape[1]
-        # lists without a score are left out, so that none is compared in vain
-        ranked_lists = np.where(sizes > 0, nearest[:, :num_ranked], -1)
-        visits = ListQueries(ranked_lists, self.ivf.nlist, pool)
-
-        def score(numbers: list[int]) -> None:
-            pairs = visits.of(numbers)
-            which = pairs // num_ranked
-            counts = visits.counts[numbers]
-            smallest = self._smallest(queries, numbers, which, counts, depth, radii, scratch)
-            for part, scores in smallest:
-                table.put(pairs[part], scores)
-
-        pool(score, self._groups(visits, pool))
-        return queries.reach(table.ranked(pool), max(radii))
-
-    def _scores_to_rank(
-        self, queries: QueryBlock, nearest: np.ndarray, depth: int, pool: ThreadPool
-    ) -> np.ndarray:
-        """Number of scores [n, m] that `_bounds` ranks from each of the m nearest lists of a query."""
-        seen = self._rows_to_see(queries, nearest, pool)
-
-        def choose(part: slice) -> None:
-            visible = seen[part]
-            visible_before = np.cumsum(visible, axis=1) - visible
-            is_ranked = visible_before < BOUND_KEYS * depth
-            seen[part] = np.where(is_ranked, np.minimum(visible, depth), 0)
-
-        pool(choose, slices(len(seen), QUERIES_SORTED))
-        ranked = np.flatnonzero(seen.any(axis=0))
-        num_ranked = ranked[-1] + 1 if len(ranked) else 1
-        return seen[:, :num_ranked]
-
-    def _smallest(
-        self,
-        queries: QueryBlock,
-        numbers: list[int],
-        which: np.ndarray,
-        counts: np.ndarray,
-        depth: int,
-        radii: list[np.float32],
-        scratch: Scratch,
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """The smallest rough scores of queries in some lists, as `QueryBlock.smallest` has them.
-
-        Args:
-            which: queries, list by list; `counts` is the number for each list.
-            radii: receives the radius of each block of keys.
-        """
-        best = np.empty((len(which), 0), np.float32)
-        for keys, places in self.blocks.each(numbers, scratch):
-            radii.append(max(keys.part(place).radius for place in places))
-            smallest = queries.smallest(_tiles(which, counts, places), keys, depth, scratch)
-            if self.blocks.parts[numbers[0]] == 1:
-                yield from smallest
-                return
-            # a long list comes in parts: the smallest scores of those before are joined
-            part_scores = np.concatenate([scores.copy() for _, scores in smallest])
-            scores = np.concatenate([best, part_scores], axis=1)
-            best = smallest_of(scores, depth, rising=queries.hides)
-        yield slice(None), best
-
-    def _rows_to_see(
-        self, queries: QueryBlock, nearest: np.ndarray, pool: ThreadPool
-    ) -> np.ndarray:
-        """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are
-        not subtracted.
-        """
-        seen = np.empty(nearest.shape, np.int64)
-        exclude = queries.exclude
-
-        def count(part: slice) -> None:
-            sizes = self.lists.sizes[nearest[part]]
-            seen[part] = np.where(nearest[part] < 0, 0, sizes)
-
-        pool(count, slices(len(nearest), QUERIES_SORTED))
-        if not queries.hides or exclude is None:
-            return seen
-
-        visits = ListQueries(nearest, self.ivf.nlist, pool)
-
-        def subtract_hidden(number: int) -> None:
-            pairs = visits.of([number])
-            # rows rise within a list, so a range of them is a slice
-            limits = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
-            seen.reshape(-1)[pairs] -= (limits[:, 1] - limits[:, 0]).clip(0)
-
-        visited = np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0))
-        pool(subtract_hidden, visited.tolist())
-        return seen
-
     # On another device
 
     @cached_property
@@ -465,12 +308,3 @@ class GroupedSearcher(ScanningSearcher):
         ):
             return None
         return np.asarray(quantizer.reconstruct_n(0, self.ivf.nlist))
-
-
-def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
-    """Tiles of the queries of each list (`counts` of them) and the slice of its keys."""
-    ends = np.cumsum(counts).tolist()
-    return [
-        (which[first:stop], place)
-        for first, stop, place in zip([0, *ends], ends, places, strict=False)
-    ]

@@ -43,15 +43,15 @@ class StoredKeys:
 
     def each(self, shards: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """(first row, keys) shard by shard; the next shard is read while the caller works."""
-        wanted = iter(range(self.shards) if shards is None else shards)
+        numbers = iter(range(self.shards) if shards is None else shards)
         with ThreadPoolExecutor(1) as pool:
-            shard = next(wanted, None)
+            shard = next(numbers, None)
             ahead = None if shard is None else pool.submit(self.read, shard)
             while shard is not None and ahead is not None:
                 block = ahead.result()
                 first = self.bounds(shard)[0]
                 # requested before the caller works, so that reading and computing overlap
-                shard = next(wanted, None)
+                shard = next(numbers, None)
                 ahead = None if shard is None else pool.submit(self.read, shard)
                 yield first, block
 
@@ -104,7 +104,7 @@ def _by_shard(rows: np.ndarray, per_shard: int) -> Iterator[tuple[int, np.ndarra
     """(shard, places in `rows` of the rows that it holds) for each shard that is needed."""
     owner = rows // per_shard
     order = np.argsort(owner, kind="stable")
-    wanted, counts = np.unique(owner, return_counts=True)
+    shards, counts = np.unique(owner, return_counts=True)
     ends = np.cumsum(counts)
-    for shard, start, end in zip(wanted.tolist(), ends - counts, ends, strict=True):
+    for shard, start, end in zip(shards.tolist(), ends - counts, ends, strict=True):
         yield shard, order[start:end]

@@ -37,9 +37,8 @@ class InvertedLists:
         self.ivf = ivf
         self._lists = faiss.downcast_InvertedLists(ivf.invlists)
         self.mapped = not isinstance(self._lists, faiss.ArrayInvertedLists)
-        self.sizes = np.array(
-            [self._lists.list_size(number) for number in range(ivf.nlist)], np.int64
-        )
+        sizes = [self._lists.list_size(number) for number in range(ivf.nlist)]
+        self.sizes = np.array(sizes, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self._views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -63,9 +62,14 @@ class InvertedLists:
             return codes.view(np.float32)
         if holds_whole_keys(self.ivf):
             return codes.view(np.float16)
-        quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
+
+        is_product = isinstance(self.ivf, faiss.IndexIVFPQ)
+        quantizer: Any = self.ivf.pq if is_product else self.ivf.sq
         decoded: np.ndarray = quantizer.decode(codes)
-        return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
+        if self.ivf.by_residual:
+            # codes are of the difference from the list's centroid
+            return decoded + self.ivf.quantizer.reconstruct(number)
+        return decoded
 
     def _view(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows and codes of a list; kept, since making the views takes longer than using them."""

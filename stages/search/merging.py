@@ -47,10 +47,11 @@ def merged_rows(
         for place in np.flatnonzero(same.any(axis=1)).tolist():
             if not counts[first + place]:
                 continue
-            found = neighbors[place][same[place]]
-            taken = found[counts[found] == 1]
-            counts[taken] = 0
-            counts[first + place] += len(taken)
+            alike = neighbors[place][same[place]]
+            # a row that absorbed others, or is absorbed, stays as it is
+            absorbed = alike[counts[alike] == 1]
+            counts[absorbed] = 0
+            counts[first + place] += len(absorbed)
     return counts
 
 

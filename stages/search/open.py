@@ -19,6 +19,7 @@ from stages.search.grouped import Engine, GroupedSearcher
 from stages.search.keys import StoredKeys
 from stages.search.lists import KINDS_OF_KEYS, InvertedLists, holds_whole_keys
 from stages.search.ranking import allowed_rows, best_first, score_to_distance, slack, without
+from stages.search.scan import widest
 from stages.search.searcher import Attempt, Searcher
 
 REFINE_FACTOR = 8
@@ -48,21 +49,23 @@ class PlainSearcher(Searcher):
     def attempt(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
     ) -> Attempt:
-        width = (
-            0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
-        )
-        size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
+        # FAISS fetches excluded rows too, so as many more are asked for
+        num_excluded = min(widest(exclude), WIDEST_FIRST)
+        size = min(self.rows, (k + num_excluded + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
+
         # the last attempt must end the search, so it must reach every row
         with self._every_list_found() if exhausted else nullcontext():
             # a graph may not reach all of its keys
             is_graph = isinstance(self.index, faiss.IndexHNSW)
             index = self.index.storage if exhausted and is_graph else self.index
             distances, ids = index.search(queries, size)
+
         scores = score_to_distance(distances, self.metric)
         scores, ids = best_first(scores, without(ids, exclude), k)
         enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
-        return Attempt(scores, ids, exhausted | ((ids >= 0).sum(1) >= enough))
+        num_found = (ids >= 0).sum(1)
+        return Attempt(scores, ids, exhausted | (num_found >= enough))
 
     def _set_breadth(self, size: int, effort: int) -> bool:
         """Set the lists and links that the next search visits; returns whether it visits all lists."""
@@ -111,7 +114,7 @@ def open_searcher(
     settings: Mapping[str, Any],
     keys: tuple[int, int],
     device: str = "cpu",
-    held: int | None = None,
+    num_rows: int | None = None,
 ) -> Searcher:
     """Open a built index.
 
@@ -120,13 +123,15 @@ def open_searcher(
         keys: rows and width of the datastore that it was built from.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
-        held: number of rows that it holds; None: all.
+        num_rows: number of rows that it holds; None: all.
     Raises: ArtifactError if FAISS cannot read the file, or the index is not valid for these keys.
     """
-    found = read_index(index, mapped=stays_on_disk(index))
+    faiss_index = read_index(index, mapped=stays_on_disk(index))
     with content_of(index):
-        _require_sound(found, keys, settings["metric"], keys[0] if held is None else held)
-    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device))
+        _require_sound(
+            faiss_index, keys, settings["metric"], keys[0] if num_rows is None else num_rows
+        )
+    return searcher_of(faiss_index, settings["metric"], settings["probe"], _resolved(device))
 
 
 def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu") -> Searcher:
@@ -158,14 +163,14 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
         )
 
 
-def _require_sound(index: Any, keys: tuple[int, int], metric: str, held: int) -> None:
+def _require_sound(index: Any, keys: tuple[int, int], metric: str, num_rows: int) -> None:
     """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS
     would not check.
     """
     rows, dim = keys
-    if (index.ntotal, index.d) != (held, dim):
+    if (index.ntotal, index.d) != (num_rows, dim):
         raise ValueError(
-            f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}"
+            f"an index of {index.ntotal} keys of width {index.d}, not {num_rows} of width {dim}"
         )
     if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
         raise ValueError(f"an index of another metric than {metric}")

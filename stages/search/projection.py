@@ -23,7 +23,7 @@ from stages.search.scan import (
     Scratch,
     squared_lengths,
 )
-from stages.search.tiles import Tile, hide, small_tiles
+from stages.search.tiles import Tile, hide, num_scores, small_tiles
 
 SAMPLE = 4096
 """Keys from which axes are learnt."""
@@ -63,16 +63,19 @@ def learn_axes(
     """
     if len(keys) < WIDTH or keys.shape[1] < NARROWER * WIDTH:
         return None
-    moved = (keys - origin).astype(np.float64)
-    variances, directions = np.linalg.eigh(moved.T @ moved)
-    most = slice(None, -WIDTH + 2, -1)
-    if variances[most].sum() < VARIANCE * variances.sum():
+    centred = (keys - origin).astype(np.float64)
+    variances, directions = np.linalg.eigh(centred.T @ centred)
+
+    # eigenvalues rise, so the last columns have the largest
+    largest = slice(None, -WIDTH + 2, -1)
+    if variances[largest].sum() < VARIANCE * variances.sum():
         return None
-    axes = directions[:, most]
+    axes = directions[:, largest]
+
     # the sign of a direction is arbitrary; it is fixed, so that the same keys give the same axes
-    return np.ascontiguousarray(
-        axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])]), np.float32
-    )
+    longest = np.abs(axes).argmax(axis=0)
+    signs = np.sign(axes[longest, np.arange(axes.shape[1])])
+    return np.ascontiguousarray(axes * signs, np.float32)
 
 
 def shortened(moved: Float32[np.ndarray, "n d"], axes: Float32[np.ndarray, "d c"]) -> np.ndarray:
@@ -110,23 +113,23 @@ class ShortBlocks(ListBlocks):
     """
 
     def __init__(self, lists: InvertedLists, origin: np.ndarray, axes: np.ndarray) -> None:
-        super().__init__(
-            lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH
-        )
+        num_keys = int(lists.starts[-1])
+        # eight bytes of a row's number, and as many numbers of four bytes as a vector and its length
+        kept_bytes = 8 * num_keys * (1 + WIDTH)
+        super().__init__(lists, origin, kept_bytes=kept_bytes, width=WIDTH)
         self.axes = axes
-        number = int(lists.sizes.argmax())
-        self.compared = self.left = 0
-        self._stored = np.empty(
-            (int(lists.starts[-1]), len(origin)), lists.keys(number, slice(1)).dtype
-        )
+        self.compared = 0
+        self.left = 0
+        longest = int(lists.sizes.argmax())
+        dtype = lists.keys(longest, slice(1)).dtype
+        self._stored = np.empty((num_keys, len(origin)), dtype)
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
         """The keys of some lists, whose numbers rise, and the slice of each list."""
         block, places = self.together(numbers, scratch)
         first = int(self.lists.starts[numbers[0]])
-        return ShortKeys(
-            block.rows, block.vectors, self._stored[first : first + len(block.rows)]
-        ), places
+        stored = self._stored[first : first + len(block.rows)]
+        return ShortKeys(block.rows, block.vectors, stored), places
 
     @property
     def pays(self) -> bool:
@@ -140,13 +143,18 @@ class ShortBlocks(ListBlocks):
         self.left += int(np.count_nonzero(flags))
 
     def _read(self, number: int, part: slice, block: KeyBlock, scratch: Scratch) -> None:
-        stored = self._stored[self.lists.starts[number] : self.lists.starts[number + 1]]
+        first = self.lists.starts[number]
+        stop = self.lists.starts[number + 1]
+        stored = self._stored[first:stop]
         stored[:] = self.lists.keys(number)
         keys = widened(stored)
+
         block.rows[:] = self.lists.ids(number)
         squared_lengths(keys, self.origin, block.lengths, scratch)
         block.vectors[:, : WIDTH - 2] = shortened(keys - self.origin, self.axes)
-        block.vectors[:, -2], block.vectors[:, -1] = block.lengths, 1
+        # the last two turn a product with a query into a score
+        block.vectors[:, -2] = block.lengths
+        block.vectors[:, -1] = 1
 
 
 def short_bytes(keys: int, dim: int) -> int:
@@ -168,19 +176,24 @@ class ShortQueries:
     ) -> None:
         self.queries = queries
         self.blocks = blocks
-        farthest = bounds + queries.constant  # squared distances
-        slack = np.float32(SLACK) * (queries.magnitude(np.float32(0)) + farthest)
+        max_distances = bounds + queries.constant  # squared
+        terms = queries.magnitude(np.float32(0)) + max_distances
+        slack = np.float32(SLACK) * terms
+
         self.factors = np.empty((len(queries), WIDTH), np.float32)
-        # factors of whole keys are −2 (x − o), so the length of the rest has to change its sign
         self.factors[:, : WIDTH - 2] = shortened(queries.factors, blocks.axes)
+        # factors of whole keys are −2 (x − o), so the length of the rest has to change its sign
         self.factors[:, WIDTH - 3] *= -1
-        self.factors[:, -2], self.factors[:, -1] = 1, queries.lengths**2 - farthest - slack
+        self.factors[:, -2] = 1
+        self.factors[:, -1] = queries.lengths**2 - max_distances - slack
 
     def within(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[Pairs]:
         """Pairs like those of `QueryBlock.within`, with more of them beyond the bounds."""
-        few = sum(len(which) * (part.stop - part.start) for which, part in tiles) <= SCORES
-        for some in [tiles] if few else small_tiles(tiles, SCORES):
-            yield from self.queries.pairs(some, keys, self._near(some, keys, scratch))
+        fits = sum(map(num_scores, tiles)) <= SCORES
+        groups = [tiles] if fits else small_tiles(tiles, SCORES)
+        for group in groups:
+            flags = self._near(group, keys, scratch)
+            yield from self.queries.pairs(group, keys, flags)
 
     def try_out(
         self, which: Int64[np.ndarray, " q"], part: slice, keys: ShortKeys, scratch: Scratch
@@ -194,20 +207,23 @@ class ShortQueries:
         self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs that may lie within the bounds, of all tiles end to end."""
-        which = np.concatenate([which for which, _ in tiles])
-        own = self.factors.take(
-            which, axis=0, out=scratch.array("queries", (len(which), WIDTH)), mode="clip"
-        )
-        sizes = [len(which) * (part.stop - part.start) for which, part in tiles]
+        which = np.concatenate([queries for queries, _ in tiles])
+        factors = scratch.array("queries", (len(which), WIDTH))
+        # with the mode "raise", NumPy would fill a copy of `out` first
+        self.factors.take(which, axis=0, out=factors, mode="clip")
+
+        sizes = [num_scores(tile) for tile in tiles]
         scores = scratch.array("scores", (sum(sizes),))
-        multiply(own, keys.vectors, tiles, scores)
+        multiply(factors, keys.vectors, tiles, scores)
         flags = np.less_equal(scores, 0, out=scratch.array("flags", scores.shape, bool))
+
         exclude = self.queries.exclude
         if self.queries.hides and exclude is not None:
             first = 0
-            for (which, part), size in zip(tiles, sizes, strict=True):
-                table = flags[first : first + size].reshape(len(which), -1)
-                hide(table, np.asarray(np.searchsorted(keys.rows[part], exclude[which])), False)
+            for (queries, part), size in zip(tiles, sizes, strict=True):
+                table = flags[first : first + size].reshape(len(queries), -1)
+                columns = np.searchsorted(keys.rows[part], exclude[queries])
+                hide(table, np.asarray(columns), False)
                 first += size
         self.blocks.count(flags)
         return flags
@@ -228,24 +244,22 @@ def multiply(
     >>> out.tolist()
     [1.0, 2.0, 1.0]
     """
-    exactly = (
-        torch.get_float32_matmul_precision() == "highest"
-    )  # else PyTorch may round float32 to fewer digits
-    left = torch.from_numpy(queries)
-    right = torch.from_numpy(keys).T
-    into = torch.from_numpy(out)
-    row = first = 0
+    # PyTorch is faster, but may round float32 to fewer digits
+    exactly = torch.get_float32_matmul_precision() == "highest"
+    query_matrix = torch.from_numpy(queries)
+    key_matrix = torch.from_numpy(keys).T
+    products = torch.from_numpy(out)
+
+    row = 0
+    first = 0
     for which, part in tiles:
-        count = len(which)
-        width = part.stop - part.start
-        stop = first + count * width
+        shape = (len(which), part.stop - part.start)
+        rows = slice(row, row + shape[0])
+        places = slice(first, first + shape[0] * shape[1])
         if exactly:
-            torch.mm(
-                left[row : row + count], right[:, part], out=into[first:stop].view(count, width)
-            )
+            table = products[places].view(shape)
+            torch.mm(query_matrix[rows], key_matrix[:, part], out=table)
         else:
-            np.matmul(
-                queries[row : row + count], keys[part].T, out=out[first:stop].reshape(count, width)
-            )
-        row = row + count
-        first = stop
+            np.matmul(queries[rows], keys[part].T, out=out[places].reshape(shape))
+        row = rows.stop
+        first = places.stop

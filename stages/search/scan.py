@@ -275,7 +275,7 @@ class QueryBlock:
         Rows in long excluded ranges are +inf, too; rows in short ones keep their scores.
         """
         which = np.concatenate([queries for queries, _ in tiles])
-        factors = self._taken(which, scratch)
+        factors = self._factors_of(which, scratch)
         width = max(part.stop - part.start for _, part in tiles)
         table = scratch.array("scores", (len(which), width))
 
@@ -291,7 +291,7 @@ class QueryBlock:
             first = rows.stop
         return table
 
-    def _taken(
+    def _factors_of(
         self, which: Int64[np.ndarray, " q"], scratch: Scratch
     ) -> Float32[np.ndarray, "q d"]:
         """Factors of some of the queries, copied to working memory."""
@@ -321,7 +321,7 @@ class QueryBlock:
         first = 0
         for queries, part in tiles:
             scores = scratch.array("scores", (len(queries), part.stop - part.start))
-            self._score(self._taken(queries, scratch), keys.part(part), scores)
+            self._score(self._factors_of(queries, scratch), keys.part(part), scores)
             near = flags[first : first + scores.size].reshape(scores.shape)
             np.less_equal(scores, bounds[queries, None], out=near)
             if self.hides and self.exclude is not None:
@@ -366,7 +366,8 @@ class QueryBlock:
         rows = keys.rows.take(places)
         scores = pair_scores(self.vectors, owners, *keys.whole(places), self.metric)
         if self.exclude is not None:
-            scores[(rows >= self.exclude[owners, 0]) & (rows < self.exclude[owners, 1])] = np.inf
+            first, stop = self.exclude[owners].T
+            scores[(rows >= first) & (rows < stop)] = np.inf
         return packed(scores, rows)
 
 

@@ -95,8 +95,8 @@ class Searcher(ABC):
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for block in slices(len(queries), step):
-            found = self._search_block(queries[block], k, pick(exclude_ranges, block))
-            _put(found, scores[block], ids[block])
+            result = self._search_block(queries[block], k, pick(exclude_ranges, block))
+            _put(result, scores[block], ids[block])
         return ids, score_to_distance(scores, self.metric)
 
     def _search_block(
@@ -106,17 +106,15 @@ class Searcher(ABC):
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending = np.flatnonzero(~complete)
         effort = 1
-        # these queries hold more candidates each, so fewer of them fit into a block
         while len(pending):
-            step = max(
-                1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort)
-            )
-            for some in slices(len(pending), step):
-                part = pending[some]
-                again = self.attempt(queries[part], k, pick(exclude, part), effort)
-                scores[part], ids[part], complete[part] = again
+            # these queries hold more candidates each, so fewer of them fit into a block
+            query_bytes = 8 * self.dim + self.candidate_bytes * k * GROWTH**effort
+            for part in slices(len(pending), max(1, block_bytes() // query_bytes)):
+                which = pending[part]
+                result = self.attempt(queries[which], k, pick(exclude, which), effort)
+                scores[which], ids[which], complete[which] = result
             pending = pending[~complete[pending]]
-            effort = effort + 1
+            effort += 1
         return scores, ids
 
     @abstractmethod
@@ -126,13 +124,15 @@ class Searcher(ABC):
         """Search a block; the caller raises the effort (0, 1, …) until every query is complete."""
 
 
-def _put(found: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarray) -> None:
+def _put(result: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarray) -> None:
     """Copy scores and rows of a block into the result; one thread alone would take a tenth of the
     search's time.
     """
+    best_scores, best_ids = result
 
     def put(part: slice) -> None:
-        scores[part], ids[part] = found[0][part], found[1][part]
+        scores[part] = best_scores[part]
+        ids[part] = best_ids[part]
 
     with thread_pool() as pool:
         pool(put, slices(len(ids), COPIED_QUERIES))

@@ -34,9 +34,9 @@ def block_width(sizes: np.ndarray) -> int:
     return _power_of_two(int(filled.mean()) // BLOCKS_OF_A_LIST if len(filled) else 0, WIDTHS)
 
 
-def _power_of_two(wanted: int, limits: tuple[int, int]) -> int:
+def _power_of_two(size: int, limits: tuple[int, int]) -> int:
     """The largest power of two that is at most `wanted`, clipped to the limits."""
-    return min(max(1 << max(wanted, 1).bit_length() - 1, limits[0]), limits[1])
+    return min(max(1 << max(size, 1).bit_length() - 1, limits[0]), limits[1])
 
 
 class BlocksOnDevice:
@@ -267,9 +267,9 @@ class TensorLists:
 
         self._total = int((-(-lists.sizes // self.width)).sum())
         block_bytes = self.width * (dim * key.dtype.itemsize + 12)
-        self._staying = min(self._total, self.budget.held // block_bytes)
+        self._num_resident = min(self._total, self.budget.resident // block_bytes)
         self._step = max(1, self.budget.piece // (self.width * dim))
-        self._held: BlocksOnDevice | None = None
+        self._resident: BlocksOnDevice | None = None
 
         self._centres: TensorKeys | None = None
         if centres is not None:
@@ -283,14 +283,14 @@ class TensorLists:
             yield WithLists(queries, lists, blocks, self.budget.scores)
 
     def _blocks(self, like: TensorQueries) -> Iterator[BlocksOnDevice]:
-        if self._staying and self._held is None:
-            self._held = self._brought(range(self._staying), like)
-        if self._held is not None:
-            yield self._held
-        for part in slices(self._total, self._step, self._staying):
-            yield self._brought(range(part.start, part.stop), like)
+        if self._num_resident and self._resident is None:
+            self._resident = self._copied(range(self._num_resident), like)
+        if self._resident is not None:
+            yield self._resident
+        for part in slices(self._total, self._step, self._num_resident):
+            yield self._copied(range(part.start, part.stop), like)
 
-    def _brought(self, blocks: range, like: TensorQueries) -> BlocksOnDevice:
+    def _copied(self, blocks: range, like: TensorQueries) -> BlocksOnDevice:
         return BlocksOnDevice(self.lists, blocks, self.width, self._dtype, like)
 
     def _probed(self, queries: TensorQueries, probe: int) -> Tensor:

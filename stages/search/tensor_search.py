@@ -39,6 +39,10 @@ FINISHED = 1 << 20
 """Neighbours that are sorted and copied to the host at a time: 8 MB."""
 
 
+ROW_BYTES = 8
+"""Bytes of a row's number."""
+
+
 class TensorQueries:
     """Queries [n, d] on a device, like `QueryBlock`; a rough score is the key's bias plus its
     product with factors.
@@ -68,10 +72,13 @@ class TensorQueries:
         self.origin = moved(origin, device)
         self.exclude = None if exclude is None else moved(exclude, device)
         self.widest = widest(exclude)
+
+        # |k - q|² = |k - o|² - 2 (k - o)·(q - o) + |q - o|²: the last term is the same for all keys
         centred = self.vectors - self.origin
         self.factors = -2 * centred if self.l2 else -self.vectors
         self.constant = centred.square().sum(dim=1) if self.l2 else -(self.vectors @ self.origin)
-        self._lengths, self._far = self.vectors.norm(dim=1), self.origin.norm()
+        self._lengths = self.vectors.norm(dim=1)
+        self._origin_length = self.origin.norm()
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -82,10 +89,10 @@ class TensorQueries:
 
     def seeing_all(self) -> "TensorQueries":
         """The same queries without excluded rows."""
-        one = copy(self)
-        one.exclude = None
-        one.widest = 0
-        return one
+        queries = copy(self)
+        queries.exclude = None
+        queries.widest = 0
+        return queries
 
     def depth(self, k: int) -> int:
         """See `QueryBlock.depth`."""
@@ -109,12 +116,11 @@ class TensorQueries:
 
         It allows for rounding like `QueryBlock.reach` and `QueryBlock.allowed`.
         """
-        rough = kth - self.constant[which]
-        times = 2 * ROUNDING
-        magnitude = (
-            self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
-        )
-        return rough + times * (magnitude + rough.abs())
+        constant = self.constant[which]
+        rough = kth - constant
+        max_product = self._lengths[which] * (radius + self._origin_length)
+        magnitude = constant if self.l2 else 2 * max_product
+        return rough + 2 * ROUNDING * (magnitude + rough.abs())
 
 
 class Comparison(Protocol):
@@ -166,70 +172,87 @@ class TensorSearch:
         """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they
         are final.
         """
-        number = -1
+        num_queries = len(self.queries)
         step = max(1, FINISHED // self.k)
-        most = max(1, self.queries.numbers // self.count)
-        for number, (some, last) in enumerate(_with_last(comparisons)):
-            self._radius = torch.maximum(self._radius, some.radius)
-            for which in slices(len(self.queries), min(some.step, most)):
-                self._offer(which, some, fresh=number == 0)
-                # results are copied while later queries are compared, so copying takes no extra
-                # time
-                for part in slices(which.stop, step, which.start) if last else ():
-                    put(part, self.best(part))
-        for part in slices(len(self.queries), step) if number < 0 else ():
-            put(part, self.best(part))
+        max_queries = max(1, self.queries.numbers // self.count)
+
+        index = -1
+        for index, (comparison, is_last) in enumerate(_with_last(comparisons)):
+            self._radius = torch.maximum(self._radius, comparison.radius)
+            for which in slices(num_queries, min(comparison.step, max_queries)):
+                self._offer(which, comparison, fresh=index == 0)
+                if is_last:
+                    # results are copied while later queries are compared, so copying takes no extra
+                    # time
+                    for part in slices(which.stop, step, which.start):
+                        put(part, self.best(part))
+
+        # without keys, nothing was compared and no result was put
+        if index < 0:
+            for part in slices(num_queries, step):
+                put(part, self.best(part))
 
     def best(self, which: slice) -> Tensor:
         """The k best of some queries, `packed`, best first, [q, k]."""
         pairs = self._pairs[which].sort(dim=1).values[:, : self.k]
-        pairs = torch.cat(
-            (pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1
-        )
-        limit = self.queries.limit(scores_of(pairs[:, -1]), which, self._radius)
+        num_missing = self.k - pairs.shape[1]
+        padding = pairs.new_full((len(pairs), num_missing), MISSING)
+        pairs = torch.cat((pairs, padding), dim=1)
+
+        kth = scores_of(pairs[:, -1])
+        limit = self.queries.limit(kth, which, self._radius)
         last = self._rough[which].amax(dim=1)
         # the negation makes nan complete, so that the search ends for such queries
         self.complete[which] = ~(last <= limit) | (last == torch.inf)
         return pairs
 
-    def _offer(self, which: slice, some: Comparison, fresh: bool) -> None:
+    def _offer(self, which: slice, comparison: Comparison, fresh: bool) -> None:
         """Merge the candidates of some queries among these keys with earlier ones, and keep the
         nearest.
+
+        Args:
+            fresh: whether these are the first keys, so that there is nothing to merge with.
         """
-        rough, places = some.nearest(which, self.count)
-        pairs = self._compared(which, places, some.keys).masked_fill_(rough == torch.inf, MISSING)
+        rough, places = comparison.nearest(which, self.count)
+        pairs = self._compared(which, places, comparison.keys)
+        pairs = pairs.masked_fill_(rough == torch.inf, MISSING)
         if fresh:
-            self._rough[which, : rough.shape[1]], self._pairs[which, : rough.shape[1]] = (
-                rough,
-                pairs,
-            )
+            width = rough.shape[1]
+            self._rough[which, :width] = rough
+            self._pairs[which, :width] = pairs
             return
+
         rough = torch.cat((self._rough[which], rough), dim=1)
         pairs = torch.cat((self._pairs[which], pairs), dim=1)
-        found = rough.topk(self.count, dim=1, largest=False, sorted=False)
-        self._rough[which], self._pairs[which] = found.values, pairs.gather(1, found.indices)
+        best = rough.topk(self.count, dim=1, largest=False, sorted=False)
+        self._rough[which] = best.values
+        self._pairs[which] = pairs.gather(1, best.indices)
 
     def _compared(self, which: slice, places: Tensor, keys: TensorKeys) -> Tensor:
         """Exact scores and rows of the keys at `places` [q, c], `packed`."""
         rows = keys.rows[places]
         scores = self._scores(which, places, keys.vectors)
         hidden = self.queries.hidden(which, rows)
-        return packed(scores if hidden is None else scores.masked_fill_(hidden, torch.inf), rows)
+        if hidden is not None:
+            scores = scores.masked_fill_(hidden, torch.inf)
+        return packed(scores, rows)
 
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
         """Scores of pairs, like `pair_scores`: squared distances are computed from differences."""
         out = torch.empty(places.shape, device=self.queries.device)
         queries = self.queries.vectors[which]
-        wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
-        high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
-        for rows in slices(len(places), high):
-            own = queries[rows, None]
-            for columns in slices(places.shape[1], wide):
+        # the keys of a tile of queries and places are copied, so their elements limit its size
+        dim = vectors.shape[1]
+        max_columns = max(1, min(places.shape[1], self.queries.numbers // dim))
+        max_rows = max(1, self.queries.numbers // (max_columns * dim))
+        for rows in slices(len(places), max_rows):
+            tile_queries = queries[rows, None]
+            for columns in slices(places.shape[1], max_columns):
                 keys = rows_at(vectors, places[rows, columns])
                 if self.queries.l2:
-                    out[rows, columns] = (own - keys).square_().sum(dim=2)
+                    out[rows, columns] = (tile_queries - keys).square_().sum(dim=2)
                 else:
-                    out[rows, columns] = -(own * keys).sum(dim=2)
+                    out[rows, columns] = -(tile_queries * keys).sum(dim=2)
         return out
 
 
@@ -273,41 +296,48 @@ def search_on_device(
     rows = searcher.rows
     numbers = searcher.memory.numbers
 
-    def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
+    def on_device(which: slice | np.ndarray) -> TensorQueries:
         return TensorQueries(
-            some, searcher.origin, searcher.metric, exclude, searcher.device, numbers
+            queries[which],
+            searcher.origin,
+            searcher.metric,
+            pick(exclude, which),
+            searcher.device,
+            numbers,
         )
 
-    asked = ready(queries, exclude)
-    with AsyncResults(len(queries), k, rows, asked.device) as found:
+    with AsyncResults(len(queries), k, rows, searcher.device) as results:
         spare = max(SPARE, slack(k))
-        search = TensorSearch(asked, k, spare, rows)
-        search.run(searcher.comparisons(asked, effort), found.put)
+        block = on_device(slice(None))
+        search = TensorSearch(block, k, spare, rows)
+        search.run(searcher.comparisons(block, effort), results.put)
         pending = np.flatnonzero(~search.complete.cpu().numpy())
+
         while len(pending):
-            found.wait()
+            # a query's earlier result is replaced, so its copy must have ended
+            results.wait()
             spare *= GROWTH
-            left = []
             step = max(1, numbers // min(rows + 1, k + spare))
-            for some in np.split(pending, range(step, len(pending), step)):
-                search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
-                search.run(
-                    searcher.comparisons(search.queries, effort), partial(found.put, among=some)
-                )
-                left.append(some[~search.complete.cpu().numpy()])
-            pending = np.concatenate(left)
-        found.wait()
-    return found.scores, found.rows
+            incomplete = []
+            for which in np.split(pending, range(step, len(pending), step)):
+                block = on_device(which)
+                search = TensorSearch(block, k, spare, rows)
+                put = partial(results.put, among=which)
+                search.run(searcher.comparisons(block, effort), put)
+                incomplete.append(which[~search.complete.cpu().numpy()])
+            pending = np.concatenate(incomplete)
+        results.wait()
+    return results.scores, results.rows
 
 
 def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]:
     """Items, each with a flag for the last one; an item is yielded once the next exists."""
     items = iter(items)
-    one = next(items, None)
-    while one is not None:
+    item = next(items, None)
+    while item is not None:
         following = next(items, None)
-        yield one, following is None
-        one = following
+        yield item, following is None
+        item = following
 
 
 class KeysOnDevice:
@@ -317,26 +347,25 @@ class KeysOnDevice:
         self.keys = keys
         self.device = device
         self.budget = memory_budget(device)
-        self._staying = min(
-            keys.shards,
-            self.budget.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8)),
-        )
-        self._held: TensorKeys | None = None
+        row_bytes = keys.dim * keys.dtype.itemsize + ROW_BYTES
+        shard_bytes = keys.rows_per_shard * row_bytes
+        self._num_resident = min(keys.shards, self.budget.resident // shard_bytes)
+        self._resident: TensorKeys | None = None
 
     def __iter__(self) -> Iterator[TensorKeys]:
         """All keys, in blocks for one matrix product each."""
-        if self._staying and self._held is None:
-            self._held = self._brought(self._staying)
-        step = max(1, self.budget.piece // self.keys.dim)
-        others = range(self._staying, self.keys.shards)
-        if self._held is not None:
-            yield from _cut(self._held, step)
-        for first, block in self.keys.each(others):
-            yield from _cut(
-                TensorKeys(self._rows(first, len(block)), moved(block, self.device)), step
-            )
+        if self._num_resident and self._resident is None:
+            self._resident = self._copied(self._num_resident)
 
-    def _brought(self, shards: int) -> TensorKeys:
+        step = max(1, self.budget.piece // self.keys.dim)
+        if self._resident is not None:
+            yield from _cut(self._resident, step)
+        other_shards = range(self._num_resident, self.keys.shards)
+        for first, block in self.keys.each(other_shards):
+            keys = TensorKeys(self._rows(first, len(block)), moved(block, self.device))
+            yield from _cut(keys, step)
+
+    def _copied(self, shards: int) -> TensorKeys:
         """Copy the keys of the first shards to the device."""
         rows = self.keys.bounds(shards - 1)[1]
         vectors = None
@@ -369,5 +398,8 @@ class WithAll:
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
         rough = torch.addmm(self._bias, self._queries.factors[which], self._centred.T)
-        hidden = self._queries.hidden(which, self.keys.rows) if self._queries.hides else None
-        return smallest(rough if hidden is None else rough.masked_fill_(hidden, torch.inf), count)
+        if self._queries.hides:
+            hidden = self._queries.hidden(which, self.keys.rows)
+            if hidden is not None:
+                rough = rough.masked_fill_(hidden, torch.inf)
+        return smallest(rough, count)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stages.search.ranking import MISSING, NO_ROW
 
-BESIDE = 1 << 30
+RESERVED = 1 << 30
 """Bytes of a GPU reserved for queries and their candidates. The limits below are shares of the
 rest.
 """
@@ -28,13 +28,13 @@ free memory.
 """
 PIECE_NUMBERS = 1 << 28
 """Elements of keys in one product: 1 GB in float32, or a 32nd of the free memory."""
-HELD_SHARE = 0.5
+RESIDENT_SHARE = 0.5
 ROOM = 24 << 30
 """Keys may take this share of a GPU's free memory. If it is more, they may take all but ROOM bytes.
 
 The rest of a search needs a fixed amount of memory, whatever the GPU.
 """
-HELD_ELSEWHERE = 128 << 20
+RESIDENT_ELSEWHERE = 128 << 20
 """Bytes of keys that stay on a device that is no GPU."""
 FEWEST_OF_A_GROUP = 3
 """Smallest group of columns for which it pays to compute the minimum first."""
@@ -56,35 +56,35 @@ class MemoryBudget(NamedTuple):
     """Memory budget of a device.
 
     Attributes:
-        held: bytes of keys that stay on the device.
+        resident: bytes of keys that stay on the device.
         scores: rough scores at a time.
         numbers: elements of keys that are compared pair by pair at a time.
         piece: elements of keys in one product. Memory holds two pieces at once.
     """
 
-    held: int
+    resident: int
     scores: int
     numbers: int
     piece: int
 
 
-def held_bytes(free: int) -> int:
+def resident_bytes(free: int) -> int:
     """Bytes of a GPU's free memory that keys may stay in.
 
-    >>> held_bytes(16 << 30) >> 30, held_bytes(140 << 30) >> 30
+    >>> resident_bytes(16 << 30) >> 30, resident_bytes(140 << 30) >> 30
     (8, 116)
     """
-    return max(int(HELD_SHARE * free), free - ROOM)
+    return max(int(RESIDENT_SHARE * free), free - ROOM)
 
 
 def memory_budget(device: str) -> MemoryBudget:
     if torch.device(device).type != "cuda":
-        return MemoryBudget(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
+        return MemoryBudget(RESIDENT_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
     free = torch.cuda.mem_get_info(device)[0]
-    free = max(free // 4, free - BESIDE)
+    free = max(free // 4, free - RESERVED)
     numbers = min(NUMBERS, free // 256)
     piece = min(PIECE_NUMBERS, free // 128)
-    return MemoryBudget(held_bytes(free), min(SCORES, free // 32), numbers, piece)
+    return MemoryBudget(resident_bytes(free), min(SCORES, free // 32), numbers, piece)
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:
@@ -110,20 +110,26 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     [[1, 2]]
     """
     queries, keys = scores.shape
+    device = scores.device
     if count >= keys:
-        return scores, torch.arange(keys, device=scores.device).expand(queries, keys)
+        return scores, torch.arange(keys, device=device).expand(queries, keys)
+
     group = isqrt(keys // count)
     if group < FEWEST_OF_A_GROUP:
-        found = scores.topk(count, dim=1, largest=False, sorted=False)
-        return found.values, found.indices
+        best = scores.topk(count, dim=1, largest=False, sorted=False)
+        return best.values, best.indices
+
     width = keys // group
     minima = scores[:, : group * width].unflatten(1, (group, width)).amin(dim=1)
-    best = minima.topk(count, dim=1, largest=False, sorted=False).indices
-    columns = best[:, None, :] + width * torch.arange(group, device=scores.device)[:, None]
-    rest = torch.arange(group * width, keys, device=scores.device)
-    columns = torch.cat((columns.flatten(1), rest.expand(queries, -1)), dim=1)
-    found = scores.gather(1, columns).topk(count, dim=1, largest=False, sorted=False)
-    return found.values, columns.gather(1, found.indices)
+    best_groups = minima.topk(count, dim=1, largest=False, sorted=False).indices
+    # the columns of the best groups, and those beyond the last whole group
+    group_offsets = width * torch.arange(group, device=device)
+    columns = best_groups[:, None, :] + group_offsets[:, None]
+    remainder = torch.arange(group * width, keys, device=device)
+    columns = torch.cat((columns.flatten(1), remainder.expand(queries, -1)), dim=1)
+
+    best = scores.gather(1, columns).topk(count, dim=1, largest=False, sorted=False)
+    return best.values, columns.gather(1, best.indices)
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
@@ -191,25 +197,30 @@ class AsyncResults:
         """Start copying the result of some queries, or of those `among` others, `packed`, best
         first, [q, k].
         """
-        into = which if among is None else among[which]
-        found = scores_of(pairs), rows_of(pairs, self._all_rows)
+        places = which if among is None else among[which]
+        scores = scores_of(pairs)
+        rows = rows_of(pairs, self._all_rows)
         if self._stream is None:
-            self._keep(into, *found)
+            self._keep(places, scores, rows)
             return
+
         # the copy must start after the scores are computed, and must not delay the next ones
         self._stream.wait_stream(torch.cuda.current_stream(pairs.device))
         with torch.cuda.stream(self._stream):
-            scores, rows = map(_on_its_way, found)
+            host_scores = _on_its_way(scores)
+            host_rows = _on_its_way(rows)
             arrived = self._stream.record_event()
         # otherwise PyTorch would reuse this memory while it is copied
-        for one in found:
-            one.record_stream(self._stream)
-        self._under_way.append(self._pool.submit(self._keep, into, scores, rows, arrived))
+        scores.record_stream(self._stream)
+        rows.record_stream(self._stream)
+        self._under_way.append(
+            self._pool.submit(self._keep, places, host_scores, host_rows, arrived)
+        )
         self.wait(UNDER_WAY)
 
-    def wait(self, most: int = 0) -> None:
-        """Wait until at most `most` parts are still being copied."""
-        while len(self._under_way) > most:
+    def wait(self, max_parts: int = 0) -> None:
+        """Wait until at most `max_parts` parts are still being copied."""
+        while len(self._under_way) > max_parts:
             self._under_way.popleft().result()
 
     def _keep(
@@ -221,7 +232,8 @@ class AsyncResults:
     ) -> None:
         if arrived is not None:
             arrived.synchronize()
-        self.scores[which], self.rows[which] = scores.numpy(), rows.numpy()
+        self.scores[which] = scores.numpy()
+        self.rows[which] = rows.numpy()
 
 
 def _on_its_way(tensor: Tensor) -> Tensor:

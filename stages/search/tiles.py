@@ -24,18 +24,18 @@ def cut_tile(whole: Tile) -> Iterator[Tile]:
         yield queries[rows], part
 
 
-def side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
+def side_by_side(tiles: Iterable[Tile], min_width: int) -> Iterator[list[Tile]]:
     """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay
     alone.
     """
-    # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
+    # a table is as wide as its widest tile: tiles narrower than `min_width` would be mostly padding
     group: list[Tile] = []
     num_queries = 0
     width = 0
     for queries, part in tiles:
         tile_width = part.stop - part.start
         table_scores = (num_queries + len(queries)) * max(tile_width, width)
-        is_padding = min(tile_width, width) < least
+        is_padding = min(tile_width, width) < min_width
         if group and (is_padding or table_scores > TILE_SCORES):
             yield group
             group = []
@@ -53,14 +53,14 @@ def num_scores(tile: Tile) -> int:
     return len(tile[0]) * (tile[1].stop - tile[1].start)
 
 
-def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
-    """Groups of small tiles with at most `most` scores together, or of a single tile."""
+def small_tiles(tiles: Iterable[Tile], max_scores: int) -> Iterator[list[Tile]]:
+    """Groups of small tiles with at most `max_scores` scores together, or of a single tile."""
     group: list[Tile] = []
     group_scores = 0
     for whole in tiles:
         for tile in cut_tile(whole):
             tile_scores = num_scores(tile)
-            if group and group_scores + tile_scores > most:
+            if group and group_scores + tile_scores > max_scores:
                 yield group
                 group = []
                 group_scores = 0

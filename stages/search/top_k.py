@@ -47,17 +47,17 @@ class TopKBuffer:
     threads.
 
     Args:
-        most: largest number of pairs; None: any number, but only one thread may add them.
+        max_pairs: largest number of pairs; None: any number, but only one thread may add them.
 
     Attributes:
         number: number of pairs in the buffer.
     """
 
-    def __init__(self, queries: int, most: int | None = None) -> None:
+    def __init__(self, queries: int, max_pairs: int | None = None) -> None:
         self.queries = queries
-        self._most = most
+        self._max_pairs = max_pairs
         # pages take memory only once they are written; `take` refuses an empty array
-        self._pairs = np.empty(max(1, most or 0), np.int64)
+        self._pairs = np.empty(max(1, max_pairs or 0), np.int64)
         self._adding = Lock()
         self._forget()
 
@@ -80,7 +80,7 @@ class TopKBuffer:
         with self._adding:
             start = self.number
             stop = start + len(pairs)
-            if self._most is not None and stop > self._most:
+            if self._max_pairs is not None and stop > self._max_pairs:
                 raise TooMany
             if stop > len(self._pairs):
                 larger = np.empty(2 * stop, np.int64)
@@ -144,8 +144,8 @@ class TopKBuffer:
         return scores[:, -1]
 
 
-def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
-    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and
+def _alike(counts: np.ndarray, k: int, max_rows: int) -> list[np.ndarray]:
+    """All queries in groups with similar numbers of pairs; a table has at most `max_rows` rows and
     TABLE_PAIRS pairs.
     """
     order = np.argsort(counts, kind="stable")
@@ -154,7 +154,7 @@ def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
     stop = len(order)
     while stop:
         # the last query has the most pairs, so it decides on the width of the table
-        num_rows = max(1, min(most, TABLE_PAIRS // int(widths[stop - 1])))
+        num_rows = max(1, min(max_rows, TABLE_PAIRS // int(widths[stop - 1])))
         start = max(0, stop - num_rows)
         groups.append(order[start:stop])
         stop = start

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from stages.indexing.layouts import FOUND_BYTES, MOST_QUERIES, QUERY_BYTES, ROW_BYTES
 from stages.search.automatic import KEYS_PER_LIST, PROBE
-from stages.search.tensors import held_bytes
+from stages.search.tensors import resident_bytes
 from tests.benchmarks.bench_machine import PEAKS
 
 DATA = Path(__file__).resolve().parents[2] / "docs/results/data/speed"
@@ -164,7 +164,7 @@ def today(work: Work, way: Way, gpu: Gpu) -> dict[str, float]:
     """
     least, pace = phases(work, way, gpu), paces()["lists" if way.lists else "exact"]
     blocks = ceil(work.keys / (work.at_once or queries_at_once(work.dim, work.k)))
-    passing = max(0.0, work.bytes - held_bytes(int(GPU_BYTES)))
+    passing = max(0.0, work.bytes - resident_bytes(int(GPU_BYTES)))
     return least | {
         "overhead": pace * work.keys * way.compared(work),
         "link": least["link"] + blocks * passing / (OF_PRODUCTS * LINK),

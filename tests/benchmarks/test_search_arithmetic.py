@@ -76,7 +76,7 @@ def test_today_takes_longer_and_passes_again_what_a_gpu_does_not_hold(
     work, way, gpu = Work(), WAYS[3], reached("H200")
     own, least = today(work, way, gpu), phases(work, way, gpu)
     assert own["link"] == least["link"] and own["filling"] > 60 * least["filling"]
-    monkeypatch.setattr(module, "held_bytes", lambda free: free // 2)
+    monkeypatch.setattr(module, "resident_bytes", lambda free: free // 2)
     blocks = -(-KEYS // queries_at_once(work.dim, work.k))
     assert today(work, way, gpu)["link"] - least["link"] == pytest.approx(
         blocks * (work.bytes - 70.5e9) / (0.77 * LINK)

@@ -9,6 +9,7 @@ import pytest
 
 from stages.search import blocks
 from stages.search import grouped as module
+from stages.search.bounds import ScoreBounds
 from stages.search.grouped import GroupedSearcher
 from stages.search.open import searcher_of
 from stages.search.scan import Scratch
@@ -69,7 +70,7 @@ def test_bounds_take_little_memory_however_long_the_lists_are() -> None:
     queries = searcher.block(keys[:2000], None)
     nearest_lists = searcher._nearest_lists(queries.vectors, 2, in_turn)
     tracemalloc.start()
-    bounds = searcher._bounds(queries, nearest_lists, 5, in_turn, Scratch())
+    bounds = ScoreBounds(searcher.blocks).of(queries, nearest_lists, 5, in_turn, Scratch())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.isfinite(bounds).all()

@@ -342,7 +342,7 @@ def test_long_lists_in_pieces_give_what_whole_ones_give(
     keys, rows = integer_keys(300), np.arange(0, 300, 6)
     ranges = np.stack([rows - width // 2, rows - width // 2 + width], axis=1)
     monkeypatch.setattr("stages.search.blocks.PIECE_BYTES", 7 * 4 * DIM)
-    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", 0)
+    monkeypatch.setattr("stages.search.tensors.RESIDENT_ELSEWHERE", 0)
     monkeypatch.setattr("stages.search.tensors.PIECE_NUMBERS", 40 * DIM)
     ids, distances = make(keys, metric).search(keys[rows], k, ranges)
     want_ids, want_distances = nearest(keys[rows], keys, k, metric, ranges)
@@ -405,7 +405,7 @@ def test_a_device_computes_the_same_in_small_pieces(
         "tensors.SCORES": 500,
         "tensors.NUMBERS": 30,
         "tensors.PIECE_NUMBERS": 40 * DIM,
-        "tensors.HELD_ELSEWHERE": 100 * DIM * 4,
+        "tensors.RESIDENT_ELSEWHERE": 100 * DIM * 4,
         "tensor_lists.BATCH": 300,
         "tensor_lists.BROUGHT": 10,
         "tensor_search.FINISHED": 2,

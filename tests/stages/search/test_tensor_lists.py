@@ -130,7 +130,7 @@ def test_lists_that_fit_stay_and_each_query_probes_the_nearest(
     middles = np.random.default_rng(2).standard_normal((5, DIM)).astype(np.float32)
     asked = queries(40)
     order = ((asked.vectors.numpy()[:, None] - middles) ** 2).sum(axis=2).argsort(axis=1)
-    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", held * 16 * (2 * DIM + 12))
+    monkeypatch.setattr("stages.search.tensors.RESIDENT_ELSEWHERE", held * 16 * (2 * DIM + 12))
     monkeypatch.setattr("stages.search.tensors.PIECE_NUMBERS", 16 * DIM)
     on_device = TensorLists(
         lists, middles if centres else None, lambda _, probe: order[:, :probe], "cpu"

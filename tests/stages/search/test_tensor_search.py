@@ -122,7 +122,7 @@ class Counted(StoredKeys):
 def test_shards_stay_on_a_device_while_there_is_room(
     held: int, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.search.tensors.HELD_ELSEWHERE", 10 * held * KEY_BYTES)
+    monkeypatch.setattr("stages.search.tensors.RESIDENT_ELSEWHERE", 10 * held * KEY_BYTES)
     monkeypatch.setattr("stages.search.tensors.PIECE_NUMBERS", 3 * step)
     keys = np.random.default_rng(0).standard_normal((25, 3)).astype(np.float16)
     stored = Counted(keys)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stages.search import ranking
 from stages.search.ranking import MISSING
 from stages.search.tensors import (
-    BESIDE,
+    RESERVED,
     AsyncResults,
     memory_budget,
     moved,
@@ -84,7 +84,11 @@ def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
     # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with
     # their differences
     assert (
-        budget.held + BESIDE + (4 + 16 / 3) * budget.scores + 8 * budget.piece + 8 * budget.numbers
+        budget.resident
+        + RESERVED
+        + (4 + 16 / 3) * budget.scores
+        + 8 * budget.piece
+        + 8 * budget.numbers
         < free
     )
     assert min(budget.scores, budget.numbers, budget.piece) > 1 << 20

@@ -101,7 +101,7 @@ def test_the_score_of_a_rank_is_found_among_those_of_a_query(
 
 
 def test_more_pairs_than_it_holds_are_refused() -> None:
-    found = TopKBuffer(2, most=3)
+    found = TopKBuffer(2, max_pairs=3)
     found.add(np.array([1]), np.array([2]), np.array([7, 8]))
     with pytest.raises(TooMany):
         found.add(np.array([0]), np.array([2]), np.array([7, 8]))
@@ -109,7 +109,7 @@ def test_more_pairs_than_it_holds_are_refused() -> None:
 
 
 def test_pieces_without_pairs_take_no_memory() -> None:
-    found, everyone = TopKBuffer(1000, most=10), np.arange(1000)
+    found, everyone = TopKBuffer(1000, max_pairs=10), np.arange(1000)
     found.add(everyone, np.eye(1, 1000, 7, dtype=np.int64)[0], np.array([3]))
     tracemalloc.start()
     for _ in range(200):
