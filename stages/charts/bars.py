@@ -1,5 +1,6 @@
 """Drawing of groups of bars, and of histograms."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from matplotlib.axes import Axes
@@ -29,9 +30,13 @@ def bars_axes(plot: Bars) -> Axes:
     has_room = _has_room_for_values(plot)
     for place, series in enumerate(plot.series):
         middle = (place - (len(plot.series) - 1) / 2) * bar
-        _draw_series(axes, series, SERIES[place % len(SERIES)], middle, bar)
+        colours = [
+            LIGHT["strong-rule"] if group in plot.muted else SERIES[place % len(SERIES)]
+            for group in plot.groups
+        ]
+        _draw_series(axes, series, colours, middle, bar)
         if has_room:
-            _write_values(axes, series, middle, plot.signed)
+            _write_values(axes, series, middle, plot)
 
     axes.axhline(0, color=LIGHT["strong-rule"], linewidth=1)
     axes.spines["bottom"].set_visible(False)
@@ -54,11 +59,18 @@ def bars_axes(plot: Bars) -> Axes:
     return axes
 
 
-def _draw_series(axes: Axes, series: Series, colour: str, middle: float, width: float) -> None:
-    """Draw the bars of one series at `middle` of each group, in widths of a group."""
+def _draw_series(
+    axes: Axes, series: Series, colours: Sequence[str], middle: float, width: float
+) -> None:
+    """Draw the bars of one series, each in its group's colour, at `middle` in widths of a group."""
     groups = [group for group, value in enumerate(series.values) if value is not None]
     values = [value for value in series.values if value is not None]
-    axes.bar([group + middle for group in groups], values, width, color=colour)
+    axes.bar(
+        [group + middle for group in groups],
+        values,
+        width,
+        color=[colours[group] for group in groups],
+    )
 
     ends: list[tuple[float, float]] = []
     for group, interval in enumerate(series.intervals):
@@ -74,12 +86,12 @@ def _draw_series(axes: Axes, series: Series, colour: str, middle: float, width: 
 def _has_room_for_values(plot: Bars) -> bool:
     """Whether the values of neighbouring bars would not touch."""
     values = [value for series in plot.series for value in series.values if value is not None]
-    longest = max(len(value_text(value, plot.signed)) for value in values)
+    longest = max(len(_text_at_bar(value, plot)) for value in values)
     width = GROUP * WIDTH / (len(plot.groups) * len(plot.series))
     return LETTER * SMALL / 11 * (longest + 0.5) <= width
 
 
-def _write_values(axes: Axes, series: Series, middle: float, signed: bool) -> None:
+def _write_values(axes: Axes, series: Series, middle: float, plot: Bars) -> None:
     """Write each value beyond its bar and whisker."""
     for group, value in enumerate(series.values):
         if value is None:
@@ -88,7 +100,7 @@ def _write_values(axes: Axes, series: Series, middle: float, signed: bool) -> No
         low, high = interval or (value, value)
         upward = value >= 0
         axes.annotate(
-            value_text(value, signed),
+            _text_at_bar(value, plot),
             (group + middle, max(value, high, 0) if upward else min(value, low, 0)),
             (0, 4 if upward else -4),
             textcoords="offset points",
@@ -99,8 +111,14 @@ def _write_values(axes: Axes, series: Series, middle: float, signed: bool) -> No
         )
 
 
+def _text_at_bar(value: float, plot: Bars) -> str:
+    if plot.decimals is None:
+        return value_text(value, plot.signed)
+    return f"{value:,.{plot.decimals}f}"
+
+
 def value_text(value: float, signed: bool) -> str:
-    """A value at its bar: `+0.25`, `-1.2`, `0`; without a sign `1,234`."""
+    """A value at its bar or on the axis: `+0.25`, `-1.2`, `0`; without a sign `1,234`."""
     if not signed:
         return number(value)
     return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -98,6 +98,10 @@ class Bars:
     up: str
     signed: bool = True
     """Whether values are changes, written with their sign."""
+    decimals: int | None = None
+    """Decimals of the values at bars, as in the table beside; None: 4 digits."""
+    muted: Collection[str] = ()
+    """Groups that others are compared with: their bars are grey."""
 
     @property
     def empty(self) -> bool:

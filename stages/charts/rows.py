@@ -17,6 +17,8 @@ class Bar(NamedTuple):
     row: str
     perplexity: float
     interval: Interval | None
+    is_control: bool = False
+    """Whether memories are compared with it."""
 
 
 def rows_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
@@ -31,7 +33,7 @@ def rows_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     yield Chart(
         "perplexity-by-row",
         f"{measure(metrics)} of {scored(metrics)}",
-        f"{measure(metrics)}: {', '.join(f'{bar.row} {bar.perplexity:.4g}' for bar in bars)}. "
+        f"{measure(metrics)}: {', '.join(f'{bar.row} {bar.perplexity:,.2f}' for bar in bars)}. "
         f"Whiskers are 95 % intervals of the difference to {bars[0].row}; shorter is better.",
         Bars(
             [bar.row for bar in bars],
@@ -45,6 +47,8 @@ def rows_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
             "",
             measure(metrics).lower(),
             signed=False,
+            decimals=2,
+            muted=[bar.row for bar in bars if bar.is_control],
         ),
     )
 
@@ -55,11 +59,11 @@ def _bars(metrics: Mapping[str, Any]) -> Sequence[Bar]:
         return []
     first, *memories = rows
     changes = _change_intervals(metrics)
-    bars = [Bar(first["row"], first["perplexity"], None)]
+    bars = [Bar(first["row"], first["perplexity"], None, is_control=True)]
 
     controls = [row["control"]["perplexity"] for row in memories if row.get("control")]
     if controls:
-        bars.append(Bar("counting", min(controls), None))
+        bars.append(Bar("counting", min(controls), None, is_control=True))
 
     for row in memories:
         interval = changes.get(row["row"])

@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
 
+from stages.charts.bars import bars_axes
 from stages.charts.data import Bars
+from stages.charts.palette import LIGHT, SERIES
 from stages.charts.rows import MAX_BARS, rows_charts
 
 
@@ -29,6 +32,16 @@ def test_the_best_control_stands_between_the_model_alone_and_its_memories() -> N
     assert plot.groups == ["plain", "counting", "knn-lm", "neural-cache"]
     assert plot.series[0].values == [40.0, 34.0, 30.0, 35.0]
     assert plot.series[0].intervals == [None, None, pytest.approx((28.0, 32.0)), None]
+
+
+def test_what_memories_are_compared_with_is_grey_and_values_are_those_of_the_table() -> None:
+    plot = bars(report())
+    assert plot.muted == ["plain", "counting"]
+
+    axes = bars_axes(plot)
+    colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
+    assert colours == [LIGHT["strong-rule"]] * 2 + [SERIES[0]] * 2
+    assert [text.get_text() for text in axes.texts] == ["40.00", "34.00", "30.00", "35.00"]
 
 
 def test_intervals_against_another_report_are_not_those_of_the_bars() -> None:
