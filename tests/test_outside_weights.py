@@ -27,9 +27,9 @@ from stages.retrieval.reading import Reading, WeightRule
 from stages.retrieval.registries import WEIGHTS
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
+from stages.retrieval.weights.composition import Weight
 from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import PerContext
-from stages.retrieval.weights.policy import Weight
 from stages.search.config import IndexConfig
 from tests.cli.conftest import Memlm, logs, memlm
 from tests.oracles import knn_lm as oracle

@@ -200,7 +200,7 @@ class RangeReader:
         keys = [part.queries for part in parts if part.queries is not None]
         neighbors = self.external.retrieval.find_each(split, ranges, keys)
         return [
-            replace(part, found=of_part) for part, of_part in zip(parts, neighbors, strict=True)
+            replace(part, neighbors=of_part) for part, of_part in zip(parts, neighbors, strict=True)
         ]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:

@@ -20,7 +20,8 @@ from stages.metrics import finite
 from stages.models.computing import Stopwatch
 from stages.models.language_model import LanguageModel
 from stages.retrieval.scored_range import Retrieved, ScoredRange
-from stages.retrieval.weights.policy import Weight, WeightPolicy
+from stages.retrieval.weights.composition import Weight
+from stages.retrieval.weights.policy import WeightPolicy
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def score_range(
     alone = {"log_p": scored.log_p[counted], "log_z": scored.log_z[counted]}
     if scored.hidden is not None:
         alone["correct"] = _correct(reader.model, scored.hidden, targets, alone["log_z"])
-    searches = None if scored_range.found is None else scored_range.found.searches
+    searches = None if scored_range.neighbors is None else scored_range.neighbors.searches
     return RangeScores(targets, RowScores(alone), rows, seconds, result.observations, searches)
 
 

@@ -123,7 +123,7 @@ class MemoryMixer:
                 lm=scored,
                 carried=text.past,
                 places=Places(np.zeros(len(scored), np.int64), text.windows),
-                found=None if neighbors is None else _neighbors_of(neighbors, part),
+                neighbors=None if neighbors is None else _neighbors_of(neighbors, part),
                 queries=None if queries is None else queries[part],
                 context=None if context is None else context[part],
                 split=PASSAGE,

@@ -72,12 +72,12 @@ class Shares(NamedTuple):
 
 def _shares(each: Sequence[OfReading]) -> Shares:
     """The shares of the model and of each reading's memory in the final distribution."""
-    left = torch.ones_like(each[0].kept)
+    left = torch.ones_like(each[0].factor)
     memories = []
     # Backwards from the last reading: each leaves the rest of its share to the readings before it.
     for one in reversed(each):
-        memories.append((1 - one.kept) * left)
-        left = left * one.kept
+        memories.append((1 - one.factor) * left)
+        left = left * one.factor
     return Shares(left, torch.stack(memories[::-1], -1))
 
 

@@ -4,17 +4,23 @@ Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h
 vocabulary.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, Integer
 from torch import Tensor
+
+from stages.memory.span_sums import (
+    exponentials,
+    finite,
+    sums_of_entries,
+    sums_of_matches,
+    times_counts,
+)
 
 
 @dataclass(frozen=True)
@@ -177,13 +183,13 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     # The best score of each entry's token, and the sum of the token's entries relative to it: both
     # [n, k], equal at all entries of a token.
     peaks = absent.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
-    weights = _times_counts(_exponentials(scores - _finite(peaks), scale), entries.counts)
+    weights = times_counts(exponentials(scores - finite(peaks), scale), entries.counts)
     sums = torch.zeros_like(absent).scatter_add_(1, tokens, weights).gather(1, tokens)
 
     # Sums become relative to the best score of the position. Logarithms and powers are only taken
     # of the few tokens that entries hold, not of the vocabulary.
-    best = _finite(peaks.amax(-1, keepdim=True))
-    shift = _finite(peaks - best) * scale
+    best = finite(peaks.amax(-1, keepdim=True))
+    shift = finite(peaks - best) * scale
     masses = torch.zeros_like(absent).scatter_(1, tokens, sums * shift.exp())
     total = masses.sum(-1, keepdim=True)
     target = absent.scatter_(1, tokens, sums.log() + shift)
@@ -241,9 +247,13 @@ def join_log_sums(parts: Sequence[LogSums]) -> LogSums:
 
     # All parts are relative to one peak: otherwise a part with much larger scores would overflow.
     peaks = [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]
-    best = _finite(reduce(torch.maximum, peaks))
-    targets = [part.target + (part.max_score - best) for part in parts]
-    totals = [part.total + (part.max_score - best) for part in parts]
+    best = finite(reduce(torch.maximum, peaks))
+    targets = []
+    totals = []
+    for part in parts:
+        shift = part.max_score - best
+        targets.append(part.target + shift)
+        totals.append(part.total + shift)
     return LogSums(reduce(torch.logaddexp, targets), reduce(torch.logaddexp, totals), best)
 
 
@@ -275,28 +285,6 @@ def _with_minimum(
     )
 
 
-class _Sums(NamedTuple):
-    """Σ exp((s - peak) scale), [S, C, n], and the peaks before scaling, [C, n]; -inf for an empty
-    sum.
-    """
-
-    sums: Tensor
-    peaks: Tensor
-
-    def running(self, scales: Tensor) -> "_Sums":
-        """Turn sums over the spans between cut-offs into sums over all entries before each cut-off."""
-        sums = [self.sums[:, 0]]
-        peaks = [self.peaks[0]]
-        for span_sum, span_peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
-            peak = torch.maximum(peaks[-1], span_peak)
-            # Both sums are relative to peaks of their own: the factors make them relative to `peak`.
-            factor = torch.exp(_finite(peaks[-1] - peak) * scales)
-            span_factor = torch.exp(_finite(span_peak - peak) * scales)
-            sums.append(sums[-1] * factor + span_sum * span_factor)
-            peaks.append(peak)
-        return _Sums(torch.stack(sums, dim=1), torch.stack(peaks))
-
-
 def _prefix_log_sums(
     scores: Tensor,
     counts: Tensor | None,
@@ -312,95 +300,22 @@ def _prefix_log_sums(
     distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
     scores = scores[:, : distinct[-1]].float()
     factors = scores.new_tensor(scales)[:, None]
-    total = _sums_of_entries(scores, counts, scales, distinct).running(factors)
-    target = _sums_of_matches(scores, counts, matches, factors, distinct).running(factors)
+    total = sums_of_entries(scores, counts, scales, distinct).running(factors)
+    target = sums_of_matches(
+        scores, counts, matches.rows, matches.columns, factors, distinct
+    ).running(factors)
 
     # The target's sum is relative to the best score of its own entries, the total to that of all.
-    shift = _finite(target.peaks - total.peaks) * factors[..., None]
-    max_score = _finite(total.peaks) * factors[..., None]
+    shift = finite(target.peaks - total.peaks) * factors[..., None]
+    max_score = finite(total.peaks) * factors[..., None]
     log_sums = LogSums(target.sums.log() + shift, total.sums.log(), max_score)
     if len(distinct) == len(cutoffs):
         return log_sums
 
-    indices = torch.tensor(
-        [distinct.index(min(cutoff, k)) for cutoff in cutoffs], device=scores.device
-    )
+    places = [distinct.index(min(cutoff, k)) for cutoff in cutoffs]
+    indices = torch.tensor(places, device=scores.device)
     return LogSums(
         log_sums.target.index_select(1, indices),
         log_sums.total.index_select(1, indices),
         log_sums.max_score.index_select(1, indices),
     )
-
-
-def _sums_of_entries(
-    scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]
-) -> _Sums:
-    """Sums over the entries of each span between cut-offs; scores [n, k]."""
-    spans = [slice(start, stop) for start, stop in pairwise((0, *cutoffs))]
-    peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
-    differences = torch.empty(scores.shape, device=scores.device)
-    for span, peak in zip(spans, _finite(peaks), strict=True):
-        torch.sub(scores[:, span], peak[:, None], out=differences[:, span])
-
-    # One scale may overwrite the differences; several need them again.
-    weights = torch.empty_like(differences) if len(scales) > 1 else differences
-    if counts is not None:
-        counts = counts[:, : cutoffs[-1]]
-    sums = []
-    for scale in scales:
-        _times_counts(_exponentials(differences, scale, out=weights), counts)
-        sums.append(torch.stack([weights[:, span].sum(-1) for span in spans]))
-    return _Sums(torch.stack(sums), peaks)
-
-
-def _sums_of_matches(
-    scores: Tensor, counts: Tensor | None, matches: Matches, scales: Tensor, cutoffs: Sequence[int]
-) -> _Sums:
-    """Sums over the entries that hold the target, for each span between cut-offs; scales [S, 1].
-
-    The matches have peaks of their own: relative to the best of all entries, a distant target would
-    vanish in float32.
-    """
-    in_reach = matches.columns < cutoffs[-1]
-    rows = matches.rows[in_reach]
-    columns = matches.columns[in_reach]
-    match_scores = scores[rows, columns]
-
-    # Each span of each position is a cell; its matches are reduced to one number.
-    spans = torch.bucketize(columns, torch.tensor(cutoffs, device=columns.device), right=True)
-    cells = spans * len(scores) + rows
-    empty = scores.new_full((len(cutoffs) * len(scores),), -torch.inf)
-    peaks = empty.scatter_reduce_(0, cells, match_scores, "amax")
-
-    weights = ((match_scores - peaks[cells])[:, None] * scales.T).exp_()
-    match_counts = None if counts is None else counts[rows, columns][:, None]
-    _times_counts(weights, match_counts)
-    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, cells, weights)
-
-    shape = (len(cutoffs), len(scores))
-    return _Sums(sums.T.reshape(-1, *shape), peaks.view(shape))
-
-
-def _exponentials(differences: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(differences · scale); 0 where a difference is -inf, even at scale 0.
-
-    Uses exp2, which takes half the time of exp.
-    """
-    # At scale 0 the product of -inf and 0 would be NaN.
-    if scale == 0:
-        if out is None:
-            return (differences != -torch.inf).float()
-        return torch.ne(differences, -torch.inf, out=out)
-    return torch.mul(differences, scale * math.log2(math.e), out=out).exp2_()
-
-
-def _times_counts(weights: Tensor, counts: Tensor | None) -> Tensor:
-    """Multiply weights by counts, in place; None: leave them as they are."""
-    return weights if counts is None else weights.mul_(counts)
-
-
-def _finite(values: Tensor) -> Tensor:
-    """Replace -inf and NaN by 0: peaks of empty sums, and differences from them. Those sums are 0
-    and need no peak.
-    """
-    return values.nan_to_num(nan=0.0, neginf=0.0)

@@ -81,7 +81,7 @@ class ReadingOptions(Settings):
         return result
 
     @classmethod
-    def own(cls, values: Mapping[str, V]) -> dict[str, V]:
+    def select(cls, values: Mapping[str, V]) -> dict[str, V]:
         """Keep the values whose keys belong to these settings."""
         return {key: value for key, value in values.items() if key in cls.names()}
 

@@ -131,13 +131,13 @@ class Index:
         Raises: UsageError naming what is wrong, and its row.
         """
         searcher = self.searcher
-        wanted = _queries(queries, searcher.dim, self.datastore.keys.dtype)
+        vectors = _queries(queries, searcher.dim, self.datastore.keys.dtype)
         # The answer has room for all k.
         if arguments.count(k, "k") > searcher.rows:
             raise UsageError(
                 f"k is the {searcher.rows:,} rows of the datastore at the most, not {k:,}."
             )
-        return searcher.search(wanted, k, _ranges(exclude_ranges, len(wanted)))
+        return searcher.search(vectors, k, _ranges(exclude_ranges, len(vectors)))
 
     def entries(self, queries: Any, k: int, exclude_ranges: Any = None) -> "Entries":
         """Scores and tokens of the nearest rows of each query, to be read as memory; arguments as

@@ -45,16 +45,16 @@ class GateReader(HiddenReader):
 
     def neighbors(self, block: EncodedBlock) -> Tensor:
         """Tokens of all neighbours of a block's tokens, int64 [n, K], -1 where one is missing."""
-        found = self.read()[block.start - self.start : block.stop - self.start]
-        return torch.from_numpy(found).to(block.targets.device)
+        tokens = self.read()[block.start - self.start : block.stop - self.start]
+        return torch.from_numpy(tokens).to(block.targets.device)
 
 
 @dataclass(frozen=True)
 class GateMemory(HiddenMemory):
     """Neighbours for a model's gate: the `k` nearest of every token of a split.
 
-    `ids`: rows of the `most` nearest neighbours of tokens [start, stop) of a split, best first,
-    int64 [n, most]. `values`: the token of each row of their datastore, int32 [N].
+    `ids`: rows of the `max_neighbors` nearest neighbours of tokens [start, stop) of a split, best first,
+    int64 [n, max_neighbors]. `values`: the token of each row of their datastore, int32 [N].
     """
 
     name: ClassVar[str] = "gate"
@@ -63,7 +63,7 @@ class GateMemory(HiddenMemory):
     ids: Callable[[str, int, int], np.ndarray]
     values: np.ndarray
     k: int
-    most: int
+    max_neighbors: int
 
     @classmethod
     def open(cls, neighbors: Artifact, numbers: tuple[int, ...], values: np.ndarray | None) -> Self:
@@ -74,16 +74,16 @@ class GateMemory(HiddenMemory):
             are loaded.
             values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
-        most = max(1, *numbers)
+        max_neighbors = max(1, *numbers)
         stored = neighbors.zarr("neighbors.zarr")
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)
 
         def ids(split: str, start: int, stop: int) -> np.ndarray:
-            return stored[f"{split}/ids"][start:stop][:, :most]
+            return stored[f"{split}/ids"][start:stop][:, :max_neighbors]
 
-        return cls(neighbors, ids, values, numbers[0], most)
+        return cls(neighbors, ids, values, numbers[0], max_neighbors)
 
     @property
     def datastore(self) -> Artifact:
@@ -100,7 +100,7 @@ class GateMemory(HiddenMemory):
         return ids, neighbor_tokens(ids, self.values)
 
     def of_text(self, reader: SplitReader) -> Self:
-        return replace(self, ids=SearchedNeighbors(self.neighbors, reader, self.most).find)
+        return replace(self, ids=SearchedNeighbors(self.neighbors, reader, self.max_neighbors).find)
 
 
 def nearest(neighbors: Tensor, k: int) -> Tensor:
@@ -141,13 +141,13 @@ class SearchedNeighbors:
         """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next
         call.
         """
-        asked = split, start, stop
-        if self._last is None or self._last[0] != asked:
+        place = split, start, stop
+        if self._last is None or self._last[0] != place:
             keys = self._keys(split, start, stop)
-            found, _ = search_with_candidates(
+            ids, _ = search_with_candidates(
                 self._searcher, self._stored, keys, max(1, self._k), self._candidates
             )
-            self._last = asked, found[:, : self._k]
+            self._last = place, ids[:, : self._k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:

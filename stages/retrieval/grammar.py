@@ -62,12 +62,12 @@ NAMED = {
 
 def owners() -> dict[str, list[str]]:
     """Keys that only some sources or readers have -> those sources and readers."""
-    found: dict[str, list[str]] = {}
+    owners_of_key: dict[str, list[str]] = {}
     for registry in (READERS, SOURCES):
         for name in registry.names():
             for key in registry.settings(name).names():
-                found.setdefault(key, []).append(name)
-    return found
+                owners_of_key.setdefault(key, []).append(name)
+    return owners_of_key
 
 
 def parse_reading(spec: str) -> Reading:
@@ -121,7 +121,8 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")
-    specs = tuple(one for spec in specs if spec != NONE for one in NAMED.get(spec, (spec,)))
+    # a paper's name stands for one reading or more
+    specs = tuple(part for spec in specs if spec != NONE for part in NAMED.get(spec, (spec,)))
     readings = tuple(map(parse_reading, specs))
     for spec, reading in zip(specs[1:], readings[1:], strict=False):
         if reading.reader_settings.needs_scores:
@@ -175,12 +176,14 @@ def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
         trained: whether the model was trained with memory; only then are rows called after methods
         that train with it.
     """
-    named = {
-        tuple((reading.sources, reading.reader) for reading in parse_readings((name,))): name
-        for name, specs in reversed(NAMED.items())
-        if trained or not any(TRAINED in spec for spec in specs)
-    }
-    return named.get(tuple(kinds))
+    # the first of several names of the same readings counts
+    for name, specs in NAMED.items():
+        if not trained and any(TRAINED in spec for spec in specs):
+            continue
+        readings = parse_readings((name,))
+        if [(reading.sources, reading.reader) for reading in readings] == list(kinds):
+            return name
+    return None
 
 
 def shortest(reading: Reading) -> str:
@@ -200,12 +203,17 @@ def shortest(reading: Reading) -> str:
 
 def require_few_points(reading: Reading) -> None:
     """Raises: UsageError for a grid with too many points to compute."""
-    numbers = {name: reading.value(name) for name in reading.tunable}
-    counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
-    if prod(counts.values()) > LARGEST_GRID:
+    counts = {}
+    for name in reading.tunable:
+        values = reading.value(name)
+        if isinstance(values, tuple):
+            counts[name] = len(values)
+
+    num_points = prod(counts.values())
+    if num_points > LARGEST_GRID:
         sizes = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
         raise UsageError(
-            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({sizes}); at most "
+            f"--memory {'+'.join(reading.sources)}: a grid of {num_points:,} points ({sizes}); at most "
             f"{LARGEST_GRID:,} are tuned in one go: give fewer numbers, and refine about the best."
         )
 
@@ -227,7 +235,7 @@ def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, Any])
     """
 
     def parsed(keys: type[K]) -> K:
-        return keys.model_validate(keys.own(settings))
+        return keys.model_validate(keys.select(settings))
 
     reading = Reading(
         sources=sources,
@@ -242,18 +250,20 @@ def _checked(sources: tuple[str, ...], reader: str, settings: Mapping[str, Any])
     return reading
 
 
-def key_values(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+def key_values(spec: str, tail: str, legal_keys: Sequence[str]) -> Iterator[tuple[str, str]]:
     """`a=1,b=2` -> ("a", "1"), ("b", "2")."""
-    seen = set()
+    earlier_keys = set()
     for pair in tail.split(",") if tail else ():
         key, equals, value = pair.partition("=")
-        if key not in known:
-            raise UsageError(f"--memory {spec}: unknown key {key!r}; {did_you_mean(key, known)}")
+        if key not in legal_keys:
+            raise UsageError(
+                f"--memory {spec}: unknown key {key!r}; {did_you_mean(key, legal_keys)}"
+            )
         if not equals or not value:
             raise UsageError(f"--memory {spec}: {key!r} has no value; write {key}=VALUE.")
-        if key in seen:
+        if key in earlier_keys:
             raise UsageError(f"--memory {spec}: {key!r} is given twice.")
-        seen.add(key)
+        earlier_keys.add(key)
         yield key, value
 
 
@@ -284,9 +294,16 @@ def _suggestion(spec: str) -> str:
     name, _, tail = spec.partition(":")
     if len(NAMED[name]) != 1 or not tail:
         return ""
-    sources, _, own = NAMED[name][0].partition(":")
-    keys = dict(pair.partition("=")[::2] for pair in f"{own},{tail}".split(",") if pair)
-    return f": --memory {sources}:{','.join(f'{key}={value}' for key, value in keys.items())}"
+    sources, _, default_keys = NAMED[name][0].partition(":")
+
+    # a key of the command takes the place of a default
+    values = {}
+    for pair in f"{default_keys},{tail}".split(","):
+        if pair:
+            key, _, value = pair.partition("=")
+            values[key] = value
+    keys = ",".join(f"{key}={value}" for key, value in values.items())
+    return f": --memory {sources}:{keys}"
 
 
 def explained(error: ValidationError) -> str:
@@ -294,5 +311,5 @@ def explained(error: ValidationError) -> str:
     first = error.errors()[0]
     place = next((str(part) for part in first["loc"]), "")
     reason = first["msg"].removeprefix("Value error, ").rstrip(".")
-    given = "" if isinstance(first["input"], dict | Reading) else f" (given: {first['input']})"
-    return f"{place}: {reason}{given}" if place else reason
+    value_text = "" if isinstance(first["input"], dict | Reading) else f" (given: {first['input']})"
+    return f"{place}: {reason}{value_text}" if place else reason

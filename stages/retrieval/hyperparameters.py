@@ -41,13 +41,18 @@ def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
     >>> memory_words([["external"], ["long"]]), memory_words([["local", "long"], ["long"], ["long"]])
     (['datastore', 'cache'], ['window+cache', 'cache 1', 'cache 2'])
     """
-    words = ["+".join(SOURCES.settings(source).word for source in sources) for sources in readings]
-    of_a_kind = Counter(words)
-    seen = Counter[str]()
-    for place, word in enumerate(words):
-        seen[word] += 1
-        words[place] = word if of_a_kind[word] == 1 else f"{word} {seen[word]}"
-    return words
+    names = []
+    for sources in readings:
+        words = [SOURCES.settings(source).word for source in sources]
+        names.append("+".join(words))
+
+    totals = Counter(names)
+    counts = Counter[str]()
+    for index, name in enumerate(names):
+        counts[name] += 1
+        if totals[name] > 1:
+            names[index] = f"{name} {counts[name]}"
+    return names
 
 
 def quotes(sources: Iterable[str]) -> bool:
@@ -88,8 +93,8 @@ def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
     if not switched_off(memory):
         return memory
     tuned = memory.get("tuned") or ()
-    kept = {name: value for name, value in memory.items() if name not in tuned or name == "lambda"}
-    return {**kept, "tuned": [name for name in tuned if name == "lambda"]}
+    fixed = {name: value for name, value in memory.items() if name not in tuned or name == "lambda"}
+    return {**fixed, "tuned": [name for name in tuned if name == "lambda"]}
 
 
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -100,15 +105,15 @@ def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \
 'lambda λ': 'weight of the memory'}
     """
-    found: dict[str, str] = {}
+    meaning_of: dict[str, str] = {}
     for memory in memories:
-        for parts, named in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
-            found |= {name: parts.settings(name).means for name in named if name in parts.names()}
-        numbers = {
-            name: number for name, number in settable().items() if memory.get(name) is not None
-        }
-        found |= {
-            f"{name} {number.symbol}".removesuffix(f" {name}"): number.means
-            for name, number in numbers.items()
-        }
-    return {word: means for word, means in found.items() if means}
+        for registry, names in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
+            for name in names:
+                # a report may name a part from outside that is not installed here
+                if name in registry.names():
+                    meaning_of[name] = registry.settings(name).means
+        for name, hyperparameter in settable().items():
+            if memory.get(name) is not None:
+                word = f"{name} {hyperparameter.symbol}".removesuffix(f" {name}")
+                meaning_of[word] = hyperparameter.means
+    return {word: meaning for word, meaning in meaning_of.items() if meaning}

@@ -116,10 +116,10 @@ def find_artifacts(
     read = artifacts_read(model, memory, references, store)
     if split is not None:
         require_split(read["tokens"], split)
-    for role, (known, settings) in declared.items():
+    for role, (memory_input, settings) in declared.items():
         before = None if report is None or role not in recorded else report.input(role)
         search = InputSearch(store, model, read["tokens"], claimed.get(role), before)
-        artifact = known.find(search, settings)
+        artifact = memory_input.find(search, settings)
         if artifact is not None:
             read[role] = artifact
     return read

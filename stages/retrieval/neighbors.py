@@ -166,22 +166,23 @@ class StoredNeighbors(Retrieval):
         distances = self.arrays[f"{split}/distances"][start:stop][:, : self.k]
         if rows is None:
             return FoundNeighbors(ids, distances)
-        found = FoundNeighbors.none(len(rows), self.k, self.metric)
-        found.ids[rows], found.distances[rows] = ids[rows], distances[rows]
-        return found
+        neighbors = FoundNeighbors.none(len(rows), self.k, self.metric)
+        neighbors.ids[rows] = ids[rows]
+        neighbors.distances[rows] = distances[rows]
+        return neighbors
 
 
 @dataclass(frozen=True)
 class IndexSearch(Retrieval):
     """Searches an index.
 
-    `own`: the splits that the datastore was made from, with their rows. A token of these does not
+    `own_rows`: the splits that the datastore was made from, with their rows. A token of these does not
     find the rows that `exclude` names.
     """
 
     searcher: Searcher
     k: int
-    own: Mapping[str, OwnRows]
+    own_rows: Mapping[str, OwnRows]
     exclude: str
 
     def find(
@@ -203,15 +204,19 @@ class IndexSearch(Retrieval):
         """
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
-        found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
-        found.ids[rows], found.distances[rows] = self.at(keys, rows, forbidden)
-        return found
+        neighbors = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
+        neighbors.ids[rows], neighbors.distances[rows] = self.at(keys, rows, forbidden)
+        return neighbors
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
         """Rows that tokens [start, stop) may not find, int64 [n, 2]: first <= row < last; None:
         they may find all.
         """
-        return self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
+        return (
+            self.own_rows[split].forbidden(self.exclude, start, stop)
+            if split in self.own_rows
+            else None
+        )
 
     def at(
         self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None
@@ -242,19 +247,19 @@ class IndexSearch(Retrieval):
         return self.search(keys, None, rows)
 
     def steps(self, split: str | None = None) -> "IndexSteps":
-        return IndexSteps(self, None if split is None else self.own.get(split))
+        return IndexSteps(self, None if split is None else self.own_rows.get(split))
 
 
 @dataclass
 class IndexSteps:
     """Step search of an index, for the rows of all sentences together.
 
-    `own`: rows of the translated split, if the datastore was built from it: a sentence must not
+    `own_rows`: rows of the translated split, if the datastore was built from it: a sentence must not
     find its own rows.
     """
 
     index: IndexSearch
-    own: OwnRows | None = None
+    own_rows: OwnRows | None = None
     _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
@@ -263,10 +268,10 @@ class IndexSteps:
     def search(
         self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None
     ) -> FoundNeighbors:
-        if self.own is None:
+        if self.own_rows is None:
             return self.index.search(queries, None, rows)
-        firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
-        limits = [self.own.forbidden("document", first, first + 1) for first in firsts]
+        firsts = self.own_rows.doc_offsets[self._numbers[sentences]].tolist()
+        limits = [self.own_rows.forbidden("document", first, first + 1) for first in firsts]
         forbidden = np.concatenate([limit for limit in limits if limit is not None])
         return self.index.search(queries, forbidden, rows)
 
@@ -313,27 +318,39 @@ class PointerSearch(Retrieval):
         tokens = self.tokens(split, start, stop)
         values = self.datastore.values[:-1].cpu().numpy()
         forbidden = self.search.forbidden(split, start, stop)
-        found = FoundNeighbors.none(stop - start, self.search.k, self.datastore.metric)
-        searched = np.zeros(stop - start, bool)
+        neighbors = FoundNeighbors.none(stop - start, self.search.k, self.datastore.metric)
+        is_searched = np.zeros(stop - start, bool)
+
+        # positions STREAM apart do not follow each other, so one search serves all of them
         for step in range(STREAM):
-            at = np.arange((step - start) % STREAM, stop - start, STREAM)
-            ahead = followed(found.ids[at - 1], tokens[at - 1], values)
+            positions = np.arange((step - start) % STREAM, stop - start, STREAM)
+            pointers = followed(neighbors.ids[positions - 1], tokens[positions - 1], values)
             # streams and ranges begin without pointers, so that they do not wait for each other
-            ahead[(at == 0) | (step == 0)] = -1
+            pointers[(positions == 0) | (step == 0)] = -1
             if forbidden is not None:
-                ahead[(ahead >= forbidden[at, :1]) & (ahead < forbidden[at, 1:])] = -1
-            searched[at] = (ahead >= 0).sum(1) < self.fewest
-            found.ids[at], asked = ahead, at[searched[at]]
-            found.ids[asked], found.distances[asked] = self.search.at(keys, asked, forbidden)
-        nearest = exact_order(
+                first = forbidden[positions, :1]
+                last = forbidden[positions, 1:]
+                pointers[(pointers >= first) & (pointers < last)] = -1
+            neighbors.ids[positions] = pointers
+
+            num_pointers = (pointers >= 0).sum(1)
+            is_searched[positions] = num_pointers < self.fewest
+            searched = positions[is_searched[positions]]
+            ids, distances = self.search.at(keys, searched, forbidden)
+            neighbors.ids[searched] = ids
+            neighbors.distances[searched] = distances
+
+        # pointers come without distances
+        ids, distances = exact_order(
             self.datastore.keys,
-            keys[~searched],
-            found.ids[~searched],
+            keys[~is_searched],
+            neighbors.ids[~is_searched],
             self.datastore.metric,
             self.search.k,
         )
-        found.ids[~searched], found.distances[~searched] = nearest
-        return FoundNeighbors(found.ids, found.distances, searches=int(searched.sum()))
+        neighbors.ids[~is_searched] = ids
+        neighbors.distances[~is_searched] = distances
+        return FoundNeighbors(neighbors.ids, neighbors.distances, searches=int(is_searched.sum()))
 
     def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
         # A single position has no neighbours before it, whose pointers it could follow.
@@ -353,6 +370,9 @@ def followed(
     >>> followed(np.array([[3, 0, 2]]), np.array([7]), np.array([7, 8, 9, 7, 5])).tolist()
     [[4, 1, -1]]
     """
-    holds = (rows >= 0) & (values[rows] == tokens[:, None]) & (rows + 1 < len(values))
-    ahead = np.where(holds, rows + 1, -1)
-    return np.take_along_axis(ahead, np.argsort(~holds, axis=1, kind="stable"), 1)
+    has_next = (rows >= 0) & (rows + 1 < len(values))
+    is_pointer = has_next & (values[rows] == tokens[:, None])
+    pointers = np.where(is_pointer, rows + 1, -1)
+    # a stable sort of the mask brings pointers to the front and keeps their order
+    order = np.argsort(~is_pointer, axis=1, kind="stable")
+    return np.take_along_axis(pointers, order, 1)

@@ -45,27 +45,27 @@ class SimilarSentences:
         self._index = Bm25Index(_counts(ids, offsets, vocabulary), SCORINGS["lucene"])
 
     def find(
-        self, sentences: Sequence[np.ndarray], count: int, own: np.ndarray | None = None
+        self, sentences: Sequence[np.ndarray], count: int, own_numbers: np.ndarray | None = None
     ) -> np.ndarray:
         """The sentences most similar to each given one, best first; ties go to the smaller number.
 
         Args:
             sentences: tokens of each, the last of which ends it.
-            own: int64 [n], the number of each sentence itself, which it may not find; None: each
-            may find all.
+            own_numbers: int64 [n], the number of each sentence itself, which it may not find; None:
+                each may find all.
         Returns: numbers, int64 [n, count], -1 where fewer share a token.
 
-        >>> held = SimilarSentences(np.array([1, 2, 0, 3, 0, 2, 0]), np.array([0, 3, 5, 7]), 4)
-        >>> held.find([np.array([2, 0]), np.array([3, 0])], 2).tolist()
+        >>> similar = SimilarSentences(np.array([1, 2, 0, 3, 0, 2, 0]), np.array([0, 3, 5, 7]), 4)
+        >>> similar.find([np.array([2, 0]), np.array([3, 0])], 2).tolist()
         [[2, 0], [1, -1]]
         """
-        offsets = np.append(0, np.cumsum([len(one) for one in sentences]))
+        lengths = [len(sentence) for sentence in sentences]
+        offsets = np.append(0, np.cumsum(lengths))
         counts = _counts(np.concatenate(sentences), offsets, self._vocabulary)
-        hidden = (
-            np.zeros((len(sentences), 2), np.int64)
-            if own is None
-            else own[:, None] + np.array([0, 1])
-        )
+        # an empty range hides nothing
+        hidden = np.zeros((len(sentences), 2), np.int64)
+        if own_numbers is not None:
+            hidden = own_numbers[:, None] + np.array([0, 1])
         return self._index.find(counts, count, hidden)[0]
 
 
@@ -73,9 +73,9 @@ def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array
     """Token counts [D, V] of sentences without their ends."""
     from stages.text.bm25 import term_counts
 
-    kept = np.ones(len(ids), bool)
-    kept[offsets[1:] - 1] = False
-    return term_counts(ids[kept], offsets - np.arange(len(offsets)), vocabulary)
+    is_counted = np.ones(len(ids), bool)
+    is_counted[offsets[1:] - 1] = False
+    return term_counts(ids[is_counted], offsets - np.arange(len(offsets)), vocabulary)
 
 
 SENTENCES = 64
@@ -115,29 +115,33 @@ class PairSearch(Retrieval):
         """Neighbours of tokens [start, stop); see `Retrieval`."""
         assert keys is not None and rows is None, "all tokens are searched for, with their keys"
         reader = self.encoder.reader
-        parts = []
-        scored = reader.corpus.examples(
-            split, self.encoder.model.config.cutting(reader.windows, reader.by_document)
-        )
+        cutting = self.encoder.model.config.cutting(reader.windows, reader.by_document)
+        scored = reader.corpus.examples(split, cutting)
         assert isinstance(scored, Pairs), "sentences have sources"
+
+        ids = []
+        distances = []
         first, last = scored.documents_of(start, stop)
         for begin in range(first, last, SENTENCES):
             numbers = np.arange(begin, min(begin + SENTENCES, last))
-            bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
-            tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
-            found = self.open(
-                [scored.source(number) for number in numbers.tolist()],
-                numbers if split == PAIRS_SPLIT else None,
-            )
+            part_start = max(start, scored.documents[numbers[0]])
+            part_stop = min(stop, scored.documents[numbers[-1] + 1])
+            tokens = np.arange(part_start, part_stop)
+
+            sources = [scored.source(number) for number in numbers.tolist()]
+            pair_keys = self.open(sources, numbers if split == PAIRS_SPLIT else None)
             sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
-            parts.append(self.nearest(keys[tokens - start], sentence, found))
-        ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return FoundNeighbors(ids, distances)
+            nearest = self.nearest(keys[tokens - start], sentence, pair_keys)
+            ids.append(nearest[0])
+            distances.append(nearest[1])
+        return FoundNeighbors(np.concatenate(ids), np.concatenate(distances))
 
     def steps(self, split: str | None = None) -> "PairSteps":
         return PairSteps(self, split == PAIRS_SPLIT)
 
-    def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
+    def open(
+        self, sources: Sequence[np.ndarray], own_numbers: np.ndarray | None = None
+    ) -> list[PairKeys]:
         """Keys of the pairs found for each of some sentences.
 
         A pair that several sentences find is encoded once; pairs of similar length are encoded
@@ -145,63 +149,80 @@ class PairSearch(Retrieval):
 
         Args:
             sources: tokens of each, `<eos>` at the end.
-            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are not
-            of that split.
+            own_numbers: numbers of the sentences in the split of the pairs, int64 [n]; None: they are
+                not of that split.
         """
-        each = [np.sort(found[found >= 0]) for found in self.similar.find(sources, self.count, own)]
-        numbers = np.unique(np.concatenate(each))
+        similar = self.similar.find(sources, self.count, own_numbers)
+        pairs_of_sentence = [np.sort(row[row >= 0]) for row in similar]
+
+        # the tokens of all pairs stand end to end, each pair once
+        numbers = np.unique(np.concatenate(pairs_of_sentence))
         ends = np.cumsum(self.pairs.lengths[numbers])
         keys = self._keys(numbers, ends)
 
-        def of(wanted: np.ndarray) -> PairKeys:
-            at = np.searchsorted(numbers, wanted)
-            starts = self.pairs.starts(wanted)
-            lengths = self.pairs.lengths[wanted]
-            return PairKeys(runs(starts, lengths), keys[runs(ends[at] - lengths, lengths)])
-
-        return [of(wanted) for wanted in each]
+        result = []
+        for pairs in pairs_of_sentence:
+            lengths = self.pairs.lengths[pairs]
+            rows = runs(self.pairs.starts(pairs), lengths)
+            firsts = ends[np.searchsorted(numbers, pairs)] - lengths
+            result.append(PairKeys(rows, keys[runs(firsts, lengths)]))
+        return result
 
     def nearest(
-        self, queries: np.ndarray, sentences: np.ndarray, found: Sequence[PairKeys]
+        self, queries: np.ndarray, sentences: np.ndarray, pair_keys: Sequence[PairKeys]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest tokens among each query's own pairs; ties go to the smaller row.
 
         Args:
             queries: float32 [n, d].
             sentences: number of the sentence of each query, int64 [n].
-            found: `open` of the sentences.
+            pair_keys: `open` of the sentences.
         Returns: rows int64 [n, k], -1 where missing, and distances float32 [n, k].
         """
-        sizes = np.array([len(one.rows) for one in found])
-        begins = np.cumsum(sizes) - sizes
-        lengths = sizes[sentences]
-        which = np.repeat(np.arange(len(queries)), lengths)
-        place = np.arange(len(which)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        at = np.repeat(begins[sentences], lengths) + place
-        shape = len(queries), int(lengths.max(initial=1))
+        rows = np.concatenate([part.rows for part in pair_keys])
+        keys = np.concatenate([part.keys for part in pair_keys])
+        sizes = np.array([len(part.rows) for part in pair_keys])
+        firsts = np.cumsum(sizes) - sizes
+
+        # every query is compared with all tokens of its sentence's pairs: one (query, column) each
+        widths = sizes[sentences]
+        which = np.repeat(np.arange(len(queries)), widths)
+        first_of_query = np.repeat(np.cumsum(widths) - widths, widths)
+        columns = np.arange(len(which)) - first_of_query
+        places = np.repeat(firsts[sentences], widths) + columns
+
+        shape = (len(queries), int(widths.max(initial=1)))
         scores = np.full(shape, np.inf, np.float32)
         ids = np.full(shape, -1, np.int64)
-        rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
-        scores[which, place] = pair_scores(queries, which, keys, at, self.metric)
-        ids[which, place] = rows[at]
+        scores[which, columns] = pair_scores(queries, which, keys, places, self.metric)
+        ids[which, columns] = rows[places]
         best, nearest = best_first(scores, ids, self.k)
         return nearest, score_to_distance(best, self.metric)
 
     def _keys(self, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Keys, float32 [m, d], of all tokens of some pairs; `ends`: where each pair ends among
-        them.
+        """Keys, float32 [m, d], of all tokens of some pairs.
+
+        Args:
+            numbers: of the pairs.
+            ends: where each pair ends among the m tokens.
         """
         device = self.encoder.reader.device
         model = self.encoder.model
-        order = np.argsort(self.pairs.sizes[numbers], kind="stable")
-        keys = np.empty((int(ends[-1]) if len(ends) else 0, model.config.width), np.float32)
-        for begin, end in token_batches(self.pairs.sizes[numbers[order]], BATCH_TOKENS):
+        num_tokens = int(ends[-1]) if len(ends) else 0
+        keys = np.empty((num_tokens, model.config.width), np.float32)
+
+        # pairs of similar length waste little padding
+        sizes = self.pairs.sizes[numbers]
+        order = np.argsort(sizes, kind="stable")
+        for begin, end in token_batches(sizes[order], BATCH_TOKENS):
             which = order[begin:end]
             batch = self.pairs.batch(numbers[which]).to(device)
             with torch.no_grad(), autocast(device, self.encoder.reader.precision):
-                encoded = batch.rows(model.read(batch).key(self.encoder.key))
+                encoding = model.read(batch)
+                encoded = batch.rows(encoding.key(self.encoder.key))
             lengths = self.pairs.lengths[numbers[which]]
-            keys[runs(ends[which] - lengths, lengths)] = search_keys(self.encoder.rounded(encoded))
+            places = runs(ends[which] - lengths, lengths)
+            keys[places] = search_keys(self.encoder.rounded(encoded))
         return keys
 
 
@@ -209,15 +230,17 @@ class PairSearch(Retrieval):
 class PairSteps:
     """Step search of the similar pairs of each row's sentence.
 
-    `own`: whether sentences come from the split of the pairs; then a sentence must not find itself.
+    `is_own_split`: whether sentences come from the split of the pairs; then a sentence must not find itself.
     """
 
     pairs: PairSearch
-    own: bool = False
+    is_own_split: bool = False
     _pairs: Sequence[PairKeys] = field(default=(), init=False)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        self._pairs = self.pairs.open(sources, np.asarray(numbers, np.int64) if self.own else None)
+        self._pairs = self.pairs.open(
+            sources, np.asarray(numbers, np.int64) if self.is_own_split else None
+        )
 
     def search(
         self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None

@@ -256,7 +256,7 @@ class Reading(Settings):
         """The reading with other values of some keys, unchecked; keys that it does not have are
         dropped.
         """
-        comparison, reader, *sources = (part.changed(part.own(values)) for part in self.parts)
+        comparison, reader, *sources = (part.changed(part.select(values)) for part in self.parts)
         parts = {
             "comparison": comparison,
             "reader_settings": reader,
@@ -345,13 +345,14 @@ class Reading(Settings):
     @property
     def spelled(self) -> str:
         """The one way to write this reading: keys in their order, defaults left out."""
-        given = {} if self.reader == default_reader() else {"reader": self.reader}
+        values = {} if self.reader == default_reader() else {"reader": self.reader}
         for part in self.parts:
-            given |= part.model_dump(by_alias=True, exclude_defaults=True)
+            values |= part.model_dump(by_alias=True, exclude_defaults=True)
+        sources = "+".join(self.sources)
         settings = [
-            f"{key}={spelled_value(value)}" for key, value in given.items() if value is not None
+            f"{key}={spelled_value(value)}" for key, value in values.items() if value is not None
         ]
-        return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
+        return f"{sources}:{','.join(settings)}" if settings else sources
 
 
 SpelledReading = Annotated[Reading, PlainSerializer(lambda reading: reading.spelled, str)]

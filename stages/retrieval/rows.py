@@ -44,55 +44,58 @@ class MemoryRow:
 
     @property
     def _name(self) -> str:
-        named = composition_name(
-            [(one.reading.sources, one.reading.reader) for one in self.sources], self.trained
-        )
-        if named is None or len(self.sources) == 1:
-            names = (
-                reading_name(one.reading, self.trained) + one.about.distinction
-                for one in self.sources
-            )
+        kinds = [(source.reading.sources, source.reading.reader) for source in self.sources]
+        composition = composition_name(kinds, self.trained)
+        if composition is None or len(self.sources) == 1:
+            names = []
+            for source in self.sources:
+                name = reading_name(source.reading, self.trained)
+                names.append(name + source.about.distinction)
             return " then ".join(names) + self.distinction
-        return (
-            named
-            + "".join(dict.fromkeys(one.about.distinction for one in self.sources))
-            + self.distinction
-        )
+
+        distinctions = dict.fromkeys(source.about.distinction for source in self.sources)
+        return composition + "".join(distinctions) + self.distinction
 
     @property
     def needs(self) -> Needs:
         """Requirements of `retrieve`."""
-        return Needs.of_all(one.needs for one in self.sources)
+        return Needs.of_all(source.needs for source in self.sources)
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
         """The row, computing only as many entries as each reading's chosen cut-off reads."""
-        return replace(
-            self,
-            sources=tuple(one.narrowed(c) for one, c in zip(self.sources, cutoffs, strict=True)),
+        sources = tuple(
+            source.narrowed(cutoff) for source, cutoff in zip(self.sources, cutoffs, strict=True)
         )
+        return replace(self, sources=sources)
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
         """The grid of each reading; a lone reading's also serves the curve over entries read."""
         alone = len(self.sources) == 1
-        return [one.grid(spread, alone) for one, spread in zip(self.sources, spreads, strict=True)]
+        return [
+            source.grid(spread, alone) for source, spread in zip(self.sources, spreads, strict=True)
+        ]
 
     def retrieve(
         self, scored_range: ScoredRange
     ) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """Retrieve for the counted tokens, for a few rows of the range at a time."""
-        found = [one.retrieve(scored_range) for one in self.sources]
+        retrievals = [source.retrieve(scored_range) for source in self.sources]
         # the keys of a position differ between windows, so a part must lie in one window
-        borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
-        step = min(one.positions_at_once for one in self.sources)
-        for part in evenly(len(scored_range.lm), step, borders if self.needs.window_keys else []):
+        borders = []
+        if self.needs.window_keys:
+            windows = scored_range.places.windows
+            borders = [window.scored_from - scored_range.lm.start for window in windows]
+
+        step = min(source.positions_at_once for source in self.sources)
+        for part in evenly(len(scored_range.lm), step, borders):
             rows = scored_range.rows(part)
             if isinstance(rows, Tensor) and not len(rows):
                 continue
-            retrieved = [of(part) for of in found]
+            retrieved = [retrieve(part) for retrieve in retrievals]
             if isinstance(rows, Tensor):
-                retrieved = [
-                    one.taken(rows - part.start, scored_range.lm.targets[rows]) for one in retrieved
-                ]
+                counted = rows - part.start
+                targets = scored_range.lm.targets[rows]
+                retrieved = [memory.select(counted, targets) for memory in retrieved]
             yield rows, retrieved
 
 

@@ -64,7 +64,7 @@ class MatchedEntries(NamedTuple):
         counts = self.entries.counts
         return scaled if counts is None else scaled + counts.log()
 
-    def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
+    def select(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
         """The part for some of the positions."""
         entries = self.entries[rows]
         ids = None if self.ids is None else self.ids[rows]
@@ -95,14 +95,14 @@ class Retrieved:
             [part.entries.values.long() for part in self.parts], -1
         )
 
-    def held(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
+    def stored_tokens(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
         """Tokens held by the entries of all parts together, for some of the positions; see
         `log_sums_of_stored_tokens`.
         """
         scores = [part.scores_read(cutoff)[rows] for part in self.parts]
         values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
         counts = [part.entries[rows].counts for part in self.parts]
-        joined = Entries(torch.cat(scores, -1), values, counts=_counts_beside(scores, counts))
+        joined = Entries(torch.cat(scores, -1), values, counts=_counts_of_parts(scores, counts))
         return log_sums_of_stored_tokens(joined, scale, values.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
@@ -111,11 +111,11 @@ class Retrieved:
         """
         logits = [part.logits(scale, cutoff) for part in self.parts]
         weights = torch.cat(logits, -1).softmax(-1).nan_to_num(nan=0.0)
-        return list(weights.split([one.shape[1] for one in logits], -1))
+        return list(weights.split([scores.shape[1] for scores in logits], -1))
 
-    def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
+    def select(self, rows: Tensor, targets: Tensor) -> "Retrieved":
         """Select some of the positions; rows int64 [r], and their targets."""
-        return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))
+        return Retrieved(tuple(part.select(rows, targets) for part in self.parts))
 
     def fixed(self, reads: int) -> "Retrieved":
         """The entries with a fixed number of them read in each part at any cut-off."""
@@ -134,13 +134,14 @@ class Retrieved:
         return first_match(last.matches, *last.entries.scores.shape)
 
 
-def _counts_beside(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) -> Tensor | None:
+def _counts_of_parts(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) -> Tensor | None:
     """Counts of several parts together, 1 for parts without counts; None if no part has any."""
-    if all(one is None for one in counts):
+    if all(part_counts is None for part_counts in counts):
         return None
-    return torch.cat(
-        [torch.ones_like(s) if c is None else c for s, c in zip(scores, counts, strict=True)], -1
-    )
+    parts = []
+    for part_scores, part_counts in zip(scores, counts, strict=True):
+        parts.append(torch.ones_like(part_scores) if part_counts is None else part_counts)
+    return torch.cat(parts, -1)
 
 
 def retrieve(
@@ -195,7 +196,7 @@ class Recomputed(NamedTuple):
 class ScoredRange:
     """n tokens scored by the model alone, with all inputs of their readings.
 
-    `counted`: bool [n], the tokens that figures cover; None: all of them. `found` and `queries`
+    `counted`: bool [n], the tokens that figures cover; None: all of them. `neighbors` and `queries`
         (float32 [n, d]) exist if a datastore is read. `context`, float [n, 3], exists if a weight
         needs it; `weights.learned.CONTEXT` names its columns.
     """
@@ -204,7 +205,7 @@ class ScoredRange:
     carried: CarriedState
     places: Places
     counted: Tensor | None = None
-    found: FoundNeighbors | None = None
+    neighbors: FoundNeighbors | None = None
     queries: np.ndarray | None = None
     context: Tensor | None = None
     split: str = ""
@@ -215,8 +216,8 @@ class ScoredRange:
     @cached_property
     def stored_distances(self) -> "StoredDistances":
         """Distances of the neighbours from stored keys."""
-        assert self.found is not None and self.queries is not None
-        return StoredDistances(self.found, self.queries)
+        assert self.neighbors is not None and self.queries is not None
+        return StoredDistances(self.neighbors, self.queries)
 
     def rows(self, part: slice) -> Tensor | slice:
         """The counted rows in a part of the range: indices, or the part itself if all are counted."""

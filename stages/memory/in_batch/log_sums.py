@@ -251,12 +251,12 @@ def _score_gradient(
     return gradient
 
 
-def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """into += left @ right: the sum has the dtype of `into`, the product that of its factors."""
-    if into.dtype == left.dtype:
-        into.addmm_(left, right)
+def _add_product(total: Tensor, factor: Tensor, other_factor: Tensor) -> None:
+    """Add a product to `total`: the sum has the dtype of `total`, the product that of its factors."""
+    if total.dtype == factor.dtype:
+        total.addmm_(factor, other_factor)
     else:
-        into.add_(left @ right)
+        total.add_(factor @ other_factor)
 
 
 def _flat(scores: Tensor) -> Tensor:

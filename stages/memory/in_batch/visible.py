@@ -91,9 +91,9 @@ class Visible:
         return self.start, self.stop, self.hole_start, self.hole_stop
 
 
-def earlier(start: Int64[Tensor, " N"], own: Int64[Tensor, " N"]) -> Visible:
-    """The keys [start, own): local memory if `start` is the start of the segment, long memory if it
-    is earlier.
+def earlier(start: Int64[Tensor, " N"], position: Int64[Tensor, " N"]) -> Visible:
+    """The keys [start, position): local memory if `start` is the start of the segment, long memory
+    if it is earlier.
 
     Args: int64 [N] each.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
@@ -106,13 +106,13 @@ def earlier(start: Int64[Tensor, " N"], own: Int64[Tensor, " N"]) -> Visible:
             [1, 1, 1, 1],
             [1, 1, 0, 1]], dtype=torch.int32)
     """
-    return Visible(start, own, start, start)
+    return Visible(start, position, start, start)
 
 
 def others(
     segment_starts: Int64[Tensor, " N"],
     segment_stops: Int64[Tensor, " N"],
-    own: Int64[Tensor, " N"],
+    position: Int64[Tensor, " N"],
     keys: int,
     local: bool | Bool[Tensor, " N"],
 ) -> Visible:
@@ -121,7 +121,7 @@ def others(
 
     Args:
         segment_starts, segment_stops: bounds of each query's own segment among the keys, int64 [N].
-        own: the query's own key, int64 [N].
+        position: the query's own key, int64 [N].
         keys: K.
         local: one value for all queries, or bool [N].
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3.
@@ -130,15 +130,19 @@ def others(
     its own:
 
     >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
-    >>> others(*bounds, own=torch.arange(4), keys=4, local=True).hides(slice(0, 4)).int()
+    >>> others(*bounds, position=torch.arange(4), keys=4, local=True).hides(slice(0, 4)).int()
     tensor([[1, 1, 0, 0],
             [0, 1, 0, 0],
             [0, 0, 1, 1],
             [0, 0, 0, 1]], dtype=torch.int32)
     """
     # With `local` the hole begins at the query's own key, which the query must not read either.
-    hole_start = torch.where(torch.as_tensor(local, device=own.device), own, segment_starts)
-    return Visible(torch.zeros_like(own), torch.full_like(own, keys), hole_start, segment_stops)
+    hole_start = torch.where(
+        torch.as_tensor(local, device=position.device), position, segment_starts
+    )
+    return Visible(
+        torch.zeros_like(position), torch.full_like(position, keys), hole_start, segment_stops
+    )
 
 
 def _shared(start: Tensor, stop: Tensor, starts: Tensor, stops: Tensor) -> Tensor:

@@ -69,21 +69,21 @@ class MatchSource(Source):
 class MatchedText:
     """The text of an exact index.
 
-    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows
+    `document_starts`: document offsets of the splits that are this text. `exclude`: name of the rule for rows
     that are not found.
     """
 
     contexts: SortedContexts
-    own: Mapping[str, np.ndarray]
+    document_starts: Mapping[str, np.ndarray]
     exclude: str
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
         """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None:
         they may find all.
         """
-        if split not in self.own:
+        if split not in self.document_starts:
             return None
-        return forbidden_rows(self.exclude, start, stop, self.own[split])
+        return forbidden_rows(self.exclude, start, stop, self.document_starts[split])
 
 
 class ExactSource(MatchSource):
@@ -94,11 +94,11 @@ class ExactSource(MatchSource):
         """The sorted contexts of the index."""
         index = opening.read[EXACT]
         tokens = opening.read["tokens"]
-        own = {}
+        document_starts = {}
         for split in text_splits(index, tokens):
             arrays = open_split(tokens.zarr("tokens.zarr"), split)
-            own[split] = np.asarray(arrays.doc_offsets[:])
-        return MatchedText(open_contexts(index), own, opening.exclude)
+            document_starts[split] = np.asarray(arrays.doc_offsets[:])
+        return MatchedText(open_contexts(index), document_starts, opening.exclude)
 
     @property
     def needs(self) -> Needs:
@@ -202,18 +202,18 @@ class BySize(Retrieved):
     by_size: Mapping[int, Retrieved]
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
-        sums = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
-        columns = {
-            name: torch.cat([getattr(part, name) for part in sums], 1) for name in vars(sums[0])
-        }
+        parts = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
+        columns = {}
+        for name in vars(parts[0]):
+            columns[name] = torch.cat([getattr(part, name) for part in parts], 1)
         return LogSums(**columns)
 
-    def held(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
-        return self.by_size[cutoff].held(rows, scale, self._width)
+    def stored_tokens(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
+        return self.by_size[cutoff].stored_tokens(rows, scale, self._width)
 
-    def taken(self, rows: Tensor, targets: Tensor) -> Retrieved:
-        by_size = {size: entries.taken(rows, targets) for size, entries in self.by_size.items()}
-        return BySize(super().taken(rows, targets).parts, by_size)
+    def select(self, rows: Tensor, targets: Tensor) -> Retrieved:
+        by_size = {size: entries.select(rows, targets) for size, entries in self.by_size.items()}
+        return BySize(super().select(rows, targets).parts, by_size)
 
     @property
     def _width(self) -> int:

@@ -132,11 +132,11 @@ class ExternalSource(Source):
 
     def _scores(self, scored_range: ScoredRange) -> tuple[Tensor, Tensor]:
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
-        found = scored_range.found
+        neighbors = scored_range.neighbors
         metric = self.metric
-        assert found is not None
-        ids = found.ids[:, : self.width]
-        distances = found.distances[:, : self.width]
+        assert neighbors is not None
+        ids = neighbors.ids[:, : self.width]
+        distances = neighbors.distances[:, : self.width]
         if self.recompute:
             stored = scored_range.stored_distances
             distances = stored.nearest(self.datastore.keys, metric, self.width).distances
@@ -198,8 +198,8 @@ def _open_retrieval(opening: Opening, datastore: Datastore) -> Retrieval:
         reader.device.type,
         index.metrics.get("held"),
     )
-    own = own_rows(read["datastore"], read["tokens"])
-    search = IndexSearch(searcher, k, own, opening.exclude)
+    rows_of_splits = own_rows(read["datastore"], read["tokens"])
+    search = IndexSearch(searcher, k, rows_of_splits, opening.exclude)
     # A reading with pointers stands alone.
     fewest = opening.readings[0].value("pointers")
     if fewest is None:

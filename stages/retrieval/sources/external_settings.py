@@ -132,14 +132,14 @@ def _require_all_rows(
 
 
 def _without_datastore(reading: Reading, model: Artifact) -> str:
-    made = (
+    steps = (
         ("build-datastore", model.reference),
         ("build-index",),
         ("evaluate", "--memory", shortest(reading)),
     )
     return (
         f"{shortest(reading)} reads a datastore: evaluate an index or neighbors ("
-        f"{' | '.join(model.advise(*words) for words in made)}), or name one with --index or --neighbors."
+        f"{' | '.join(model.advise(*words) for words in steps)}), or name one with --index or --neighbors."
     )
 
 
@@ -159,8 +159,8 @@ def _require_one_stream(
             f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
             f"others, or build another datastore: {model.advise('build-datastore', model.reference)}"
         )
-    own = own_splits(datastore, read["tokens"])
-    twice = next((split for split in splits if split in own), None)
+    splits_of_datastore = own_splits(datastore, read["tokens"])
+    twice = next((split for split in splits if split in splits_of_datastore), None)
     if twice is not None:
         instead = (
             "evaluate another split"
@@ -173,16 +173,20 @@ def _require_one_stream(
         )
 
 
-def _numbers(asked: Any, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
+def _numbers(
+    setting: Any, read: Mapping[str, Artifact], splits: tuple[str, ...]
+) -> tuple[int, ...]:
     """Numbers of neighbours to read, each at most the number of rows."""
     rows = int(read["datastore"].metrics["rows"])
-    most = min(MOST_NEIGHBORS, rows)
+    max_neighbors = min(MOST_NEIGHBORS, rows)
     if "neighbors" in read:
+        needed = max(setting) if isinstance(setting, tuple) else 1
         for split in splits:
-            require_neighbors(
-                read["neighbors"], split, max(asked) if isinstance(asked, tuple) else 1, FEWER
-            )
-        most = min(most, int(read["neighbors"].config["k"]))
-    if asked == "tune":
-        return doubling_cutoffs(most)
-    return (most,) if asked is None else tuple(sorted({min(k, rows) for k in asked}))
+            require_neighbors(read["neighbors"], split, needed, FEWER)
+        max_neighbors = min(max_neighbors, int(read["neighbors"].config["k"]))
+
+    if setting == "tune":
+        return doubling_cutoffs(max_neighbors)
+    if setting is None:
+        return (max_neighbors,)
+    return tuple(sorted({min(k, rows) for k in setting}))

@@ -61,12 +61,12 @@ FROM_NEIGHBORS = ("alpha", "k", "temperature")
 
 
 def _is_control(model: Artifact, memory: Mapping[str, Any]) -> bool:
-    own = model.config.get("memory") or {}
-    student, other = (
-        {name: value for name, value in settings.items() if name not in FROM_NEIGHBORS}
-        for settings in (own, memory)
-    )
-    return own.get("alpha") == 0 and student == other
+    control = model.config.get("memory") or {}
+    return control.get("alpha") == 0 and _without_neighbors(control) == _without_neighbors(memory)
+
+
+def _without_neighbors(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in FROM_NEIGHBORS}
 
 
 def _others(model: Artifact) -> dict[str, Any]:
@@ -119,13 +119,13 @@ class LearnedSettings(SourceSettings):
                 raise UsageError(
                     f"{reading.spelled}: a learned distribution compares no keys: leave {name} out."
                 )
-        taught, control = (read.get(one.role) for one in self.inputs)
+        taught, control = (read.get(memory_input.role) for memory_input in self.inputs)
         assert taught is not None, "find_artifacts found it"
         for model in (taught, control):
             if model is not None:
                 self.require_fitting(model, read)
-        found = {"model": taught.reference, "control": control.reference if control else ""}
-        return reading.changed(found)
+        references = {"model": taught.reference, "control": control.reference if control else ""}
+        return reading.changed(references)
 
     def require_fitting(self, model: Artifact, read: Mapping[str, Artifact]) -> None:
         """Raises: UsageError or ArtifactError if a model cannot be read beside the evaluated one."""
@@ -135,7 +135,7 @@ class LearnedSettings(SourceSettings):
         return [self.inputs[0]]
 
     def warnings(self, read: Mapping[str, Artifact]) -> list[str]:
-        taught, control = (read.get(one.role) for one in self.inputs)
+        taught, control = (read.get(memory_input.role) for memory_input in self.inputs)
         assert taught is not None, "find_artifacts found it"
         if taught.record == read["model"].record and not self.reads_states:
             return [f"{taught.reference} is the evaluated model itself: an ensemble with itself."]

@@ -34,10 +34,10 @@ class MlpSource(LearnedSource):
     @classmethod
     def open_memory(cls, opening: Opening) -> MlpMemories:
         """The MLP and its control, each with the softmax of the model."""
-        held = _models(opening.read)
+        models = _models(opening.read)
         device = opening.reader.device
-        opened = {id: load_model(model.path, device) for id, model in held.items()}
-        return MlpMemories(_keys(held), opened)
+        opened = {id: load_model(model.path, device) for id, model in models.items()}
+        return MlpMemories(_keys(models), opened)
 
     @classmethod
     def outline_memory(

@@ -70,8 +70,8 @@ class RecentSource(Source):
 
     @property
     def needs(self) -> Needs:
-        own = frozenset({self._key})
-        return Needs(own, self.width, own if self._by_window else frozenset())
+        keys = frozenset({self._key})
+        return Needs(keys, self.width, keys if self._by_window else frozenset())
 
     @property
     def cutoffs(self) -> tuple[int, ...]:
@@ -129,13 +129,13 @@ class RecentSource(Source):
         """The earliest position that each token reads by `long`, int64 [n]; without `long` the
         token itself.
         """
-        own = np.arange(scored_range.lm.start, scored_range.lm.stop)
+        positions = np.arange(scored_range.lm.start, scored_range.lm.stop)
         if not self._long:
-            return own
+            return positions
         border = (
             scored_range.places.document_starts if self.reading.value("scope") == "document" else 0
         )
-        return np.maximum(np.maximum(own - self.cutoffs[-1], border), origin)
+        return np.maximum(np.maximum(positions - self.cutoffs[-1], border), origin)
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
         """Start of each token's window, int64 [n]; without `local` the token itself."""

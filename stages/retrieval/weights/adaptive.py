@@ -22,10 +22,11 @@ from stages.memory.choice_network import (
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.weight_network import learn
 from stages.retrieval.scored_range import Retrieved, ScoredRange
+from stages.retrieval.weights.composition import Weight, compose_dense
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions
-from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight, compose_dense
+from stages.retrieval.weights.policy import Pass, Reads, Record, Shares
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
@@ -73,12 +74,12 @@ class Adaptive(OnPositions):
             torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
         )
         offset = initial_logits(point.weight, best, len(self.numbers))
-        learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
-        kept = learned is not None and learned.significant
+        learned = learn(positions, point.weight, for_all, lambda part, _: fit_choice(part, offset))
+        is_kept = learned is not None and learned.significant
         return {
             "tokens": len(positions),
             "gains": [] if learned is None else learned.gains,
-            "network": learned.network.record if learned is not None and kept else None,
+            "network": learned.network.record if learned is not None and is_kept else None,
         }
 
     def scratch_bytes(self, tokens: int) -> int:
@@ -120,7 +121,7 @@ class Adaptive(OnPositions):
         log_p = compose_dense(log_p, log_z, self.composition(retrieved, weights[:-1]), rows)
         last = retrieved[-1]
         scale = self.points[-1].scale
-        stored = [last.held(rows, scale, number) for number in self.numbers]
+        stored = [last.stored_tokens(rows, scale, number) for number in self.numbers]
         # Columns are the tokens of all entries, whatever number of them is read.
         tokens = stored[0].tokens
         sums = torch.stack([memory.log_sums.log_prob for memory in stored]).to(log_p)

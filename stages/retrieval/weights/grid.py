@@ -3,7 +3,6 @@
 Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,10 +98,10 @@ class Grid(WeightPolicy):
 
         The weight that switches a memory off does not count: it is tried in addition to the grid.
         """
-        spelled = math.prod(
-            len(one) for grid in self.grids for one in (grid.scales, grid.cutoffs, grid.weights)
-        )
-        return len(self.grids) == 1 or spelled <= TRIED_TOGETHER
+        num_points = 1
+        for grid in self.grids:
+            num_points *= len(grid.scales) * len(grid.cutoffs) * len(grid.weights)
+        return len(self.grids) == 1 or num_points <= TRIED_TOGETHER
 
     @cached_property
     def chosen(self) -> Choice:
@@ -128,16 +127,21 @@ class Grid(WeightPolicy):
 
     def _lone_choice(self, nll: np.ndarray, point: Point, best: float | None) -> Choice:
         """The choice of a lone reading's point, with the best point of every other cut-off."""
+        grid = self.grids[0]
         # A curve with memory switched off at some cut-offs would be misleading.
         shown = nll[:, :, self._shown_weights(point)]
         by_cutoff = []
-        for cutoff in self.grids[0].cutoffs:
-            is_chosen = cutoff == point.cutoff
-            by_cutoff.append(point if is_chosen else best_points(shown, self.grids, [(cutoff,)])[0])
+        curve = []
+        for cutoff in grid.cutoffs:
+            other = point
+            if cutoff != point.cutoff:
+                (other,) = best_points(shown, self.grids, [(cutoff,)])
+            by_cutoff.append(other)
+            curve.append(finite(sum_at(nll, self.grids, [other])))
 
-        at_cutoff = nll[:, self.grids[0].cutoffs.index(point.cutoff), :]
-        sums = [[finite(value) for value in line] for line in at_cutoff.tolist()]
-        curve = [finite(sum_at(nll, self.grids, [other])) for other in by_cutoff]
+        sums = []
+        for line in nll[:, grid.cutoffs.index(point.cutoff), :].tolist():
+            sums.append([finite(value) for value in line])
         return Choice((point,), by_cutoff, sums, best, curve)
 
     def _shown_weights(self, point: Point) -> slice:
@@ -193,21 +197,22 @@ def grid_nll(
     >>> from stages.memory.entries import Entries
     >>> from stages.memory.readers import READERS
     >>> from stages.retrieval.scored_range import retrieve
-    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
+    >>> memory = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
     >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(1, 2), weights=(0.5,))
-    >>> nll = grid_nll(torch.tensor([0.1]).log(), torch.zeros(1), [found], [grid])
+    >>> nll = grid_nll(torch.tensor([0.1]).log(), torch.zeros(1), [memory], [grid])
     >>> np.exp(-nll).round(3).tolist()  # 1/2 · 1/10 + 1/2 · 1, and 1/2 · 1/10 + 1/2 · 1/2
     [[[0.55], [0.3]]]
     """
-    log_sums = [
-        one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)
-    ]
+    log_sums = []
+    for memory, grid in zip(retrieved, grids, strict=True):
+        log_sums.append(memory.log_sums(grid.scales, grid.cutoffs))
     return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()
 
 
 def _sweep(
     log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]
 ) -> Tensor:
+    """Summed loss at every point, as `grid_nll` gives it: the first reading's loop is outermost."""
     grid = grids[0]
     later = grids[1:]
     sums = []
@@ -215,15 +220,20 @@ def _sweep(
         for cutoff in range(len(grid.cutoffs)):
             read = grid.read_tried(log_p, log_z, log_sums[0].at(scale, cutoff))
             if later:
-                sums += [_sweep(one, log_z, log_sums[1:], later) for one in read]
+                for log_p_read in read:
+                    sums.append(_sweep(log_p_read, log_z, log_sums[1:], later))
             else:
                 sums.append(-read.sum(-1, dtype=torch.float64))
-    return torch.stack(sums).view(*(n for one in grids for n in one.shape))
+    shape = [size for grid in grids for size in grid.shape]
+    return torch.stack(sums).view(*shape)
 
 
 def _joined(parts: Sequence[LogSums]) -> LogSums:
     """LogSums [S, C, …] of tokens that follow each other."""
-    return LogSums(*(torch.cat([getattr(part, name) for part in parts], -1) for name in LOG_SUMS))
+    columns = {}
+    for name in LOG_SUMS:
+        columns[name] = torch.cat([getattr(part, name) for part in parts], -1)
+    return LogSums(**columns)
 
 
 # Coordinate descent, for readings whose joint grid is too large to try
@@ -353,12 +363,10 @@ def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
 def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
     """A part of the tuning split as float32 arrays, for `sums_of`."""
     log_p, log_z, log_sums = sums
-    tensors = {
-        f"{name}-{number}": tensor
-        for number, one in enumerate(log_sums)
-        for name, tensor in vars(one).items()
-    }
-    tensors |= {"log_p": log_p, "log_z": log_z}
+    tensors = {"log_p": log_p, "log_z": log_z}
+    for number, reading_sums in enumerate(log_sums):
+        for name, tensor in vars(reading_sums).items():
+            tensors[f"{name}-{number}"] = tensor
     return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
 
 
@@ -367,9 +375,8 @@ def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     log_p = tensors.pop("log_p")
     log_z = tensors.pop("log_z")
-    readings = range(len(tensors) // len(LOG_SUMS))
-    return (
-        log_p,
-        log_z,
-        [LogSums(*(tensors[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings],
-    )
+    log_sums = []
+    for number in range(len(tensors) // len(LOG_SUMS)):
+        columns = {name: tensors[f"{name}-{number}"] for name in LOG_SUMS}
+        log_sums.append(LogSums(**columns))
+    return log_p, log_z, log_sums

@@ -56,5 +56,8 @@ def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor
     is_pair = is_compared[:, None, :] & is_compared[:, :, None]
     is_alike = (tokens[:, :, None] == tokens[:, None, :]) & is_pair
     most_frequent = is_alike.sum(-1).amax(-1, keepdim=True)
-    agreement = most_frequent / is_compared.sum(-1, keepdim=True).clamp(min=1)
-    return torch.cat((longest, number.to(longest), agreement.to(longest)), -1).double()
+    num_compared = is_compared.sum(-1, keepdim=True).clamp(min=1)
+    agreement = most_frequent / num_compared
+
+    features = (longest, number.to(longest), agreement.to(longest))
+    return torch.cat(features, -1).double()

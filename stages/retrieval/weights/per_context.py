@@ -14,8 +14,9 @@ from stages.memory.entries import LogSums
 from stages.memory.weight_network import ContextWeights, Positions, learn
 from stages.retrieval.grids import Point
 from stages.retrieval.scored_range import Retrieved, ScoredRange
+from stages.retrieval.weights.composition import Weight, compose
 from stages.retrieval.weights.grid import TUNE, Grid
-from stages.retrieval.weights.policy import Arrays, Pass, Record, Weight, compose
+from stages.retrieval.weights.policy import Arrays, Pass, Record
 from stages.threads import thread_pool
 
 WEIGH = Pass("weigh", "learning weights on", contexts=True)
@@ -74,24 +75,26 @@ class OnPositions(Grid):
         """Observe as a grid does; in the second pass, leave the positions."""
         if step != self.step.name:
             return super().observe(step, block)
-        parts = [self.positions(block, *one) for one in self.row.retrieve(block)]
-        return (
-            {}
-            if not parts
-            else {n: p.float().cpu().numpy() for n, p in vars(self.kind.concat(parts)).items()}
-        )
+        parts = []
+        for rows, retrieved in self.row.retrieve(block):
+            parts.append(self.positions(block, rows, retrieved))
+        if not parts:
+            return {}
+        tensors = vars(self.kind.concat(parts))
+        return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         if step != self.step.name:
             return super().choose(step, observed)
-        parts = [
-            {name: torch.from_numpy(array).double() for name, array in arrays.items()}
-            for arrays in observed
-        ]
-        with thread_pool(
-            small=True
-        ):  # one thread: with several, sums would differ in the last digits
-            return self.learnt(self.kind.concat([self.kind(**part) for part in parts if part]))
+        parts = []
+        for arrays in observed:
+            # a range without a counted token has no arrays
+            if arrays:
+                tensors = {name: torch.from_numpy(array).double() for name, array in arrays.items()}
+                parts.append(self.kind(**tensors))
+        # one thread: with several, sums would differ in the last digits
+        with thread_pool(small=True):
+            return self.learnt(self.kind.concat(parts))
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings with the best numbers for all contexts, and a note that the last has others
@@ -149,10 +152,10 @@ class PerContext(OnPositions):
     ) -> Positions:
         read = self.others(block, rows, retrieved)
         log_sums = self._last_sums(retrieved)
-        found = Positions(
+        positions = Positions(
             self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
         )
-        return found.select(~log_sums.empty)
+        return positions.select(~log_sums.empty)
 
     def learnt(self, positions: Positions) -> Record:
         """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows
@@ -194,9 +197,10 @@ class PerContext(OnPositions):
         numbers = super().weights(block, rows, retrieved)
         if self.model is None:
             return numbers
-        own = self.model.logits(self.inputs(block, rows, retrieved[-1])).sigmoid()
+        inputs = self.inputs(block, rows, retrieved[-1])
+        weight = self.model.logits(inputs).sigmoid().to(block.lm.log_p)
         # the model has no features for a context that retrieves nothing: the weight is 0 there
-        return [*numbers[:-1], own.to(block.lm.log_p) * ~self._last_sums(retrieved).empty]
+        return [*numbers[:-1], weight * ~self._last_sums(retrieved).empty]
 
     def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:
         point = self.best[-1]

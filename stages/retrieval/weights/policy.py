@@ -20,17 +20,18 @@ from stages.retrieval.registries import WEIGHTS
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs, Source
+from stages.retrieval.weights.composition import (
+    Composition,
+    Weight,
+    compose,
+    compose_dense,
+    read_points,
+)
 
 Record = Mapping[str, Any]
 """Outcome of a choice, JSON."""
 Arrays = dict[str, np.ndarray]
 """Arrays from observing a range, by name; the choice is made from these."""
-Weight = float | Tensor
-"""One number for all positions, or [n]."""
-Composition = Iterable[tuple[Retrieved, ReadingGrid, Point, Weight]]
-"""Entries that each reading retrieves at n positions, its grid, its point and its weight, in the
-order of reading.
-"""
 
 
 class Pass(NamedTuple):
@@ -91,7 +92,7 @@ class Choice(NamedTuple):
 class Shares(NamedTuple):
     """Contribution of a reading's memory to the distributions of n positions."""
 
-    kept: Tensor
+    factor: Tensor
     """Factor [n] on the probabilities of tokens that the memory lacks."""
     entries: Sequence[Tensor]
     """Shares of its entries, [n, k] for each part; they sum to 1, or to 0 if there are none."""
@@ -274,17 +275,16 @@ class WeightPolicy(ABC):
     ) -> list[Shares]:
         """Shares of each reading's memory at some rows of a range, and of its entries."""
         log_z = block.lm.log_z[rows]
-        found = []
-        for one, grid, point, weight in self.composition(
-            retrieved, self.weights(block, rows, retrieved)
-        ):
-            log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
-            absent = LogSums(
-                torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score
-            )
-            kept = grid.reader.read(torch.zeros_like(log_z), log_z, absent, weight).exp()
-            found.append(Shares(kept, one.weights(point.scale, point.cutoff)))
-        return found
+        certain = torch.zeros_like(log_z)
+        weights = self.weights(block, rows, retrieved)
+        shares = []
+        for memory, grid, point, weight in self.composition(retrieved, weights):
+            sums = memory.log_sums([point.scale], [point.cutoff]).at(0, 0)
+            # a token of probability 1 that the memory lacks shows the factor of all such tokens
+            absent = LogSums(torch.full_like(sums.total, -torch.inf), sums.total, sums.max_score)
+            factor = grid.reader.read(certain, log_z, absent, weight).exp()
+            shares.append(Shares(factor, memory.weights(point.scale, point.cutoff)))
+        return shares
 
     def no_sums(self) -> Mapping[str, np.ndarray]:
         """The `sums` of no position."""
@@ -301,7 +301,10 @@ class WeightPolicy(ABC):
         """The readings with their hyperparameters: which were tuned, where, how; JSON."""
         inside = interior(self.grids, self.best, self.allowed)
         readings = zip(self.row.sources, self.grids, self.points, inside, strict=True)
-        return [_describe_reading(*one, tune_split) for one in readings]
+        return [
+            _describe_reading(source, grid, point, is_inside, tune_split)
+            for source, grid, point, is_inside in readings
+        ]
 
     def describe_points(self, points: Sequence[Point]) -> list[dict[str, Any]]:
         """Settings of a lone reading, JSON."""
@@ -337,58 +340,6 @@ def restored(row: MemoryRow, record: Record) -> WeightPolicy:
     """The policy of an evaluation's first row, from its report's file `CHOICES`."""
     policy = open_policies([row], tuned=True, spreads=[record["spreads"]])[0]
     return replace(policy, choices=record["choices"])
-
-
-def compose(log_p: Tensor, log_z: Tensor, composition: Composition) -> tuple[Tensor, Tensor]:
-    """log p of the targets after every reading, [n], and each reading's log p_mem, [n, readings].
-
-    Args:
-        log_p, log_z: of the model alone, [n], in nats.
-
-    The model gives the target 1/10. Two entries are equally near, and one of them holds it; λ =
-    1/2:
-
-    >>> from stages.memory.entries import Entries
-    >>> from stages.memory.readers import READERS
-    >>> from stages.retrieval.scored_range import retrieve
-    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
-    >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(2,), weights=(0.5,))
-    >>> given = torch.tensor([0.1]).log(), torch.zeros(1), [(found, grid, Point(2, 1.0, 0.5), 0.5)]
-    >>> [one.exp() for one in compose(*given)]  # 1/2 · 1/10 + 1/2 · 1/2, and the memory's own 1/2
-    [tensor([0.3000]), tensor([[0.5000]])]
-    """
-    log_p_mem = []
-    for one, grid, point, weight in composition:
-        log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
-        log_p = grid.reader.read(log_p, log_z, log_sums, weight)
-        log_p_mem.append(log_sums.log_prob)
-    return log_p, torch.stack(log_p_mem, -1)
-
-
-def compose_dense(log_p: Tensor, log_z: Tensor, composition: Composition, rows: slice) -> Tensor:
-    """Same as `WeightPolicy.read_dense`, for some of the readings."""
-    for one, grid, point, weight in composition:
-        own = weight[rows, None] if isinstance(weight, Tensor) else weight
-        log_p = grid.reader.read_dense(log_p, log_z, one.held(rows, point.scale, point.cutoff), own)
-    return log_p
-
-
-def read_points(
-    log_p: Tensor, log_z: Tensor, retrieved: Retrieved, grid: ReadingGrid, points: Sequence[Point]
-) -> list[tuple[Tensor, Tensor]]:
-    """log p of the targets and log p_mem, both [n], at several points of one reading.
-
-    Points with the same scale share a pass over the entries.
-    """
-    read: dict[Point, tuple[Tensor, Tensor]] = {}
-    for scale in dict.fromkeys(point.scale for point in points):
-        alike = [point for point in points if point.scale == scale]
-        cutoffs = sorted({point.cutoff for point in alike})
-        log_sums = retrieved.log_sums([scale], cutoffs)
-        for point in alike:
-            at = log_sums.at(0, cutoffs.index(point.cutoff))
-            read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob
-    return [read[point] for point in points]
 
 
 def _describe_reading(

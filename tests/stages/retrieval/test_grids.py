@@ -18,8 +18,13 @@ from stages.retrieval.grids import (
     score_spread,
 )
 from stages.retrieval.scored_range import Retrieved, retrieve
+from stages.retrieval.weights.composition import (
+    Composition,
+    compose,
+    compose_dense,
+    read_points,
+)
 from stages.retrieval.weights.grid import grid_nll
-from stages.retrieval.weights.policy import Composition, compose, compose_dense, read_points
 from tests.oracles import memory as oracle
 
 

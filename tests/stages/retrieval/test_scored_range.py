@@ -36,7 +36,7 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
     assert log_sums.target.shape == log_sums.total.shape == (len(SCALES), len(cutoffs), n)
     for s, scale in enumerate(SCALES):
         for c, cutoff in enumerate(cutoffs):
-            few = union.held(slice(0, n), scale, cutoff)
+            few = union.stored_tokens(slice(0, n), scale, cutoff)
             dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(
                 1, few.tokens, few.log_sums.log_prob
             )
@@ -78,7 +78,7 @@ def test_entries_that_stand_for_several_weigh_as_much_beside_others_whatever_is_
             sum(weight for weight, value in read if value == token) / total
             for token in range(VOCABULARY)
         ]
-        held = union.held(slice(0, 1), scale, cutoff)
+        held = union.stored_tokens(slice(0, 1), scale, cutoff)
         dense = torch.zeros(1, VOCABULARY).scatter_(1, held.tokens, held.log_sums.log_prob.exp())
         assert dense[0].tolist() == pytest.approx(wanted, rel=1e-5)
         assert union.log_sums([scale], [cutoff]).at(0, 0).log_prob.exp().item() == pytest.approx(
@@ -128,7 +128,7 @@ def test_some_of_the_positions_keep_what_is_read_whatever_the_cutoff():
             *retrieve(entries, targets).parts,
         )
     )
-    some = every.taken(rows, targets[rows])
+    some = every.select(rows, targets[rows])
     whole, part = (one.log_sums(SCALES, [1]) for one in (every, some))
     torch.testing.assert_close(whole.target[..., rows], part.target)
     torch.testing.assert_close(whole.total[..., rows], part.total)

@@ -223,7 +223,7 @@ class SourceContract:
         scored_range = split.scored_range(source, 0, T, small_found(10))
         for rows, (one,) in MemoryRow((source,)).retrieve(scored_range):
             count = len(range(T)[rows])
-            stored = one.held(slice(0, count), SCALES[1], source.cutoffs[-1])
+            stored = one.stored_tokens(slice(0, count), SCALES[1], source.cutoffs[-1])
             even = torch.full((count, VOCABULARY), 1 / VOCABULARY).log()
             parts.append(reader.read_dense(even, torch.zeros(count), stored, 0.5))
         return torch.cat(parts)

@@ -48,7 +48,7 @@ class TestDecoder(SourceContract):
     def test_its_distribution_is_dense(self) -> None:
         split = SmallSplit.made(0, self.stride)
         scored = split.scored_range(self.source, 0, T, None)  # type: ignore[arg-type]
-        held = self.source.retrieve(scored)(slice(0, T)).held(slice(0, T), 0.5, VOCABULARY)
+        held = self.source.retrieve(scored)(slice(0, T)).stored_tokens(slice(0, T), 0.5, VOCABULARY)
         dense = torch.zeros(T, VOCABULARY).scatter(1, held.tokens, held.log_sums.log_prob.exp())
         want = (0.5 * student().log_probs(split.as_scored(0, T))).softmax(-1)
         torch.testing.assert_close(dense, want)
