@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from stages.adaptation.settings import RANK, SEGMENT, Dynamic
+from stages.adaptation.settings import EPSILON, RANK, SEGMENT, Dynamic
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
@@ -11,9 +11,9 @@ from stages.models.config import model_of
 
 AUTHORS_SEGMENT = 5
 """Tokens of a segment for which the authors' code gives its grid; numbers grow with a segment."""
-RATES = (0.0000075, 0.000015, 0.00003)
-DECAYS = (0.001, 0.003, 0.006)
-"""Default candidates for such a segment. The authors try larger rates; a small LSTM diverged there."""
+RATES = (0.000015, 0.00003, 0.00006, 0.00012)
+DECAYS = (0.001, 0.003)
+"""Default candidates for such a segment. The authors' are within the same bounds."""
 LONGEST_SCALED = 64
 """Longest segment with which the default candidates grow."""
 LOW_RANK_RATES = (0.0003, 0.001, 0.003)
@@ -58,6 +58,8 @@ def resolve_dynamic(
     if dynamic.what == "lora":
         update["rank"] = dynamic.rank or RANK
         update["decay"] = (0.0,)
+    else:
+        update["epsilon"] = dynamic.epsilon or EPSILON
     if dynamic.rate == "tune":
         rates = LOW_RANK_RATES if dynamic.what == "lora" else _scaled(RATES, segment)
         update["rate"] = (0.0, *rates)

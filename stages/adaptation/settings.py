@@ -19,6 +19,8 @@ LARGEST_GRID = 64
 """Maximum number of combinations that are tried: each reads part of the tuning split."""
 SEGMENT = 20
 """Default tokens of a segment, for a model that reads a stream."""
+EPSILON = 1.0
+"""Default ε, in units of mean(M)."""
 RANK = 8
 """Default rank of the factors of `what=lora`."""
 
@@ -46,6 +48,9 @@ class Dynamic(ReadingOptions):
         Hyperparameter("γ", "decay γ", means="pull of the weights back to those of training"),
     ] = "tune"
     """γ, the pull back to the weights of training after each segment; only of `what=all`."""
+    epsilon: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """ε in units of mean(M), only of `what=all`: the larger, the less a weight moves that training
+    hardly moved; None: 1."""
     segment: Annotated[int, Field(ge=1, le=1 << 14)] | None = None
     """Tokens that are scored before weights learn from them; None: 20, or the stride of windows."""
     scope: Literal["stream", "document"] = "stream"
@@ -66,6 +71,8 @@ class Dynamic(ReadingOptions):
             raise ValueError("rank is of the factors of what=lora")
         if self.what == "lora" and self.decay not in ("tune", (0.0,)):
             raise ValueError("decay is of what=all: factors begin at 0 and have no way back")
+        if self.what == "lora" and self.epsilon is not None:
+            raise ValueError("epsilon is of what=all: steps of factors are those of Adam")
         return self
 
     @property
@@ -101,6 +108,12 @@ class Dynamic(ReadingOptions):
             for rate in self.rate
             for decay in (self.decay if rate else self.decay[:1])
         ]
+
+    def slower(self, numbers: Numbers) -> list[Numbers]:
+        """Numbers of a complete instance with a smaller rate and the same decay, the largest first."""
+        assert not isinstance(self.rate, str)
+        rates = [rate for rate in self.rate if rate < numbers.rate]
+        return [Numbers(rate=rate, decay=numbers.decay) for rate in reversed(rates)]
 
     @property
     def spelled(self) -> str:

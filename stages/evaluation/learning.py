@@ -2,9 +2,10 @@
 of its numbers on the tuning split.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from stages.adaptation import UPDATE_RULES
+from stages.adaptation.course import Course
 from stages.adaptation.gradient_statistics import measure_gradients
 from stages.adaptation.learner import DivergedError, Learner
 from stages.adaptation.settings import Dynamic, Numbers
@@ -78,17 +80,18 @@ class Learning:
 
     @property
     def reader(self) -> RangeReader:
-        """The reader with the chosen numbers."""
-        return self.at(chosen_numbers(self.settings, self.record))
+        """The reader with the chosen numbers, and slower ones for where these diverge."""
+        numbers = chosen_numbers(self.settings, self.record)
+        return self.at(numbers, self.settings.slower(numbers))
 
-    def at(self, numbers: Numbers) -> RangeReader:
+    def at(self, numbers: Numbers, slower: Sequence[Numbers] = ()) -> RangeReader:
         """The reader with other numbers; with a rate of 0 it is that of the plain model."""
         if numbers.rate == 0:
             # A reader that learned before has left its weights in the model.
             if "learner" in vars(self):
                 self.learner.rule.begin(numbers)
             return self.plain
-        return replace(self.plain, learner=self.learner.at(numbers))
+        return replace(self.plain, learner=self.learner.at(numbers, slower))
 
     @cached_property
     def learner(self) -> Learner:
@@ -133,10 +136,22 @@ def choose_numbers(
     return settings.candidates[losses.index(min(known))].model_dump()
 
 
+def diverged_at(after: CarriedState) -> list[int]:
+    """Tokens of a split at which learning diverged, before the end of a range."""
+    return Course.of(after.learned).diverged_at if after.learned else []
+
+
 def learning_figures(
-    settings: Dynamic, record: Callable[[str], Mapping[str, Any]], tune_split: str | None
+    settings: Dynamic,
+    record: Callable[[str], Mapping[str, Any]],
+    tune_split: str | None,
+    places: Sequence[int],
 ) -> dict[str, Any]:
-    """The entry `adaptation` of `metrics.json`: settings, numbers, what was tried, and where."""
+    """The entry `adaptation` of `metrics.json`: settings, numbers, what was tried, and where.
+
+    Args:
+        places: tokens at which learning diverged in the scored split.
+    """
     numbers = chosen_numbers(settings, record)
     candidates = settings.candidates
     tried = []
@@ -144,13 +159,19 @@ def learning_figures(
         result = record(candidate_key(number))
         loss = None if result["nll"] is None else perplexity(result["nll"], result["tokens"])
         tried.append({**candidate.model_dump(), "perplexity": loss})
+    paces = [numbers, *settings.slower(numbers)]
     return {
         "what": settings.what,
         "scope": settings.scope,
         "segment": settings.segment,
         "rank": settings.rank,
+        "epsilon": settings.epsilon,
         **numbers.model_dump(),
         "tune_split": tune_split if tried else None,
         "tried": tried,
+        "diverged": [
+            {"token": place, "rate": pace.rate, "then": slower.rate}
+            for place, (pace, slower) in zip(places, pairwise(paces), strict=False)
+        ],
         "gradients": dict(record(MEASURE)) if measures_gradients(settings) else None,
     }

@@ -221,7 +221,12 @@ def _learning_figures(evaluation: _Evaluation) -> dict[str, Any]:
     conditions = [record["conditions"] for record in evaluation.records if "conditions" in record]
     return {
         "adaptation": config.dynamic
-        and learning_figures(config.dynamic, draft.record, config.tune_split),
+        and learning_figures(
+            config.dynamic,
+            draft.record,
+            config.tune_split,
+            evaluation.records[-1]["diverged_at"],
+        ),
         "conditions": condition_figures(
             conditions,
             evaluation.names,

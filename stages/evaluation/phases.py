@@ -11,7 +11,7 @@ from stages.errors import ArtifactError
 from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.conditions import checked_count
-from stages.evaluation.learning import Learning, choose_numbers
+from stages.evaluation.learning import Learning, choose_numbers, diverged_at
 from stages.evaluation.plan import Part, Plan
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
@@ -179,6 +179,7 @@ class Score(Phase):
             plan.scores.write(output, number, token_scores(scored))
         plan.unit_files.write(output, number, scored.nll(), part.start, part.stop)
         output.record |= shard_record(scored, part.start, part.stop, plan.breakdown)
+        output.record["diverged_at"] = diverged_at(result.after)
         # A model that diverged would make every figure infinite: report it once, here.
         if output.record["nll"][0] is None:
             raise ArtifactError(

@@ -93,7 +93,8 @@ FIELDS = {
     "change_intervals": "The bootstrap: of each row the `interval` of its change, also `on_new_text`, and of how far "
     "it lies `above_lowest`.",
     "adaptation": "Of dynamic evaluation: `what` learns, in which `scope`, after each `segment`; its `rate` and `decay`; "
-    "the combinations that were `tried` on the `tune_split`; the training text whose `gradients` were measured.",
+    "the combinations that were `tried` on the `tune_split`; the tokens at which a rate `diverged`; the training text "
+    "whose `gradients` were measured.",
     "conditions": "Conditions on fair scores, checked at so many `positions`: of each row the nats by which later text "
     "changed a score (`future`), the distance of the `sum` of probabilities from 1, and the nats between a reported "
     "`score` and that without the token in sight.",

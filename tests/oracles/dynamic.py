@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-EPSILON = 2e-5
 Weights = dict[str, torch.Tensor]
 Loss = Callable[[Weights, int], torch.Tensor]
 """The mean loss of a segment, by its number, with some weights."""
@@ -43,10 +42,12 @@ def dynamic_losses(
     rate: float,
     decay: float,
     begins: Sequence[int] = (),
+    epsilon: float = 1.0,
 ) -> list[float]:
     """The loss of each segment before anything is learned from it.
 
     Args:
+        epsilon: ε in units of mean(M); the authors have a constant.
         begins: segments before which everything learned is forgotten.
     """
     mean = sum(one.mean() for one in rms.values()) / len(rms)
@@ -61,7 +62,7 @@ def dynamic_losses(
         learned = gradients(weights, value)
         for name in theta:
             back = np.minimum(1.0, decay * rms[name] / mean) * (trained[name] - theta[name])
-            theta[name] = theta[name] - rate * learned[name] / (rms[name] + EPSILON) + back
+            theta[name] = theta[name] - rate * learned[name] / (rms[name] + epsilon * mean) + back
     return losses
 
 

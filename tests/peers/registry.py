@@ -1,6 +1,7 @@
 """Whom memlm is compared with."""
 
 from tests.peers import (
+    dynamic_evaluation,
     engram,
     knn_transformers,
     nanogpt,
@@ -20,6 +21,7 @@ PEERS = {
         nanogpt,
         knn_transformers,
         engram,
+        dynamic_evaluation,
     )
 }
 """Each has `PEER`, and `comparisons` of the folder with its code."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from stages.adaptation.settings import Dynamic
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
@@ -268,7 +269,37 @@ def test_a_default_grid_has_the_plain_model_in_it(store: Store) -> None:
     model = small_model(store, small_tokens(store), model=LSTM)
     found = metrics(evaluated(store, model, "dynamic"))["adaptation"]
     assert found["segment"] == 20 and found["tried"][0]["rate"] == 0
-    assert len(found["tried"]) == 1 + 3 * 3
+    assert len(found["tried"]) == 1 + 4 * 2
+
+
+@pytest.mark.usefixtures("short_shards")
+@pytest.mark.parametrize("keys", ["decay=0.1", "decay=0.1,scope=document"])
+def test_where_a_tuned_rate_diverges_the_weights_begin_again_with_a_smaller_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    model = small_model(store, small_tokens(store))
+    plain = log_p(evaluated(store, model, "none"))
+    monkeypatch.setattr("stages.adaptation.course.RECENT", 8)
+    monkeypatch.setattr("stages.evaluation.phases.choose_numbers", _largest)
+    specs = (f"dynamic:rate=0/3/9,{keys}", "long:size=20,theta=0.5,lambda=0.1")
+    report = evaluated(store, model, *specs)
+    found = metrics(report)
+    falls = found["adaptation"]["diverged"]
+    assert [(fall["rate"], fall["then"]) for fall in falls] == [(9, 3), (3, 0)]
+
+    last = falls[-1]["token"]
+    losses = -log_p(report)
+    assert losses[last : last + 8].mean() > 1.5 * np.log(VOCABULARY), "it is in the figures"
+    assert last + 8 < len(plain)
+    np.testing.assert_allclose(-losses[last + 8 :], plain[last + 8 :], atol=1e-6)
+    assert [row["row"] for row in found["rows"]] == ["dynamic", "dynamic then neural-cache"]
+    assert all(row["broken"] == [] for row in found["conditions"]["rows"])
+    assert "learning-diverged" in found["remarks"]
+
+
+def _largest(settings: Dynamic, record: object) -> dict[str, float]:
+    """The choice of the largest rate, as if the tuning split were easier."""
+    return settings.candidates[-1].model_dump()
 
 
 @pytest.mark.parametrize(
@@ -281,6 +312,8 @@ def test_a_default_grid_has_the_plain_model_in_it(store: Store) -> None:
         ("dynamic:rate=1e9/1e8,decay=0.1,segment=4", "diverges with every rate"),
         ("dynamic:what=lora,rate=0.1", "no matrix that peft knows"),
         ("dynamic:what=lora,decay=0.1", "decay is of what=all"),
+        ("dynamic:what=lora,epsilon=0.1", "epsilon is of what=all"),
+        ("dynamic:epsilon=0", "epsilon: Input should be greater"),
         ("dynamic:rank=4", "rank is of the factors"),
         ("dynamic:what=none", "what is no way to learn"),
         ("dynamic:rate=-1", "rate: Input should be greater"),

@@ -59,6 +59,16 @@ def adaptation(report: Figures) -> Iterator[Finding]:
     if not learning["rate"] and split:
         yield "learning-of-no-use", {"split": split}
         return
+    for place in learning["diverged"]:
+        yield (
+            "learning-diverged",
+            {
+                "rate": number(place["rate"]),
+                "token": number(place["token"]),
+                "split": report["split"],
+                "slower": number(place["then"]),
+            },
+        )
     numbers = [f"rate {number(learning['rate'])}"]
     if learning["decay"]:
         numbers.append(f"decay {number(learning['decay'])}")

@@ -81,6 +81,10 @@ SENTENCES = {
         "learning-of-no-use": (
             "Learning from what was scored does not help: on {split} a rate of 0 is best, so nothing is learned."
         ),
+        "learning-diverged": (
+            "With rate {rate} learning diverged at token {token} of {split}, whose cost is in the figures. Behind it "
+            "the weights of training learn with rate {slower}."
+        ),
         "memory-costs": "{name} does not help on {split}: perplexity is {with} with it and {without} without.",
         "memory-hardly-needed": (
             "{name} is hardly needed: the lowest {weight}{above} that was tried, {value}, gains {gain} on {split}."

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.adaptation.decay_to_prior import EPSILON, DecayToPrior
+from stages.adaptation.decay_to_prior import DecayToPrior
 from stages.adaptation.low_rank import LowRankAdam
 from stages.adaptation.settings import Numbers
 from stages.models.language_model import LanguageModel
@@ -12,7 +12,7 @@ from tests.stages.adaptation.contract import NUMBERS, UpdateRuleContract, small_
 
 class TestDecayToPrior(UpdateRuleContract):
     rule = DecayToPrior
-    spec = "dynamic:rate=0.01,decay=0.05"
+    spec = "dynamic:rate=0.01,decay=0.05,epsilon=0.1"
 
     def test_it_is_the_equation(self, model: LanguageModel) -> None:
         named = dict(model.named_parameters())
@@ -30,7 +30,7 @@ class TestDecayToPrior(UpdateRuleContract):
             for (name, old), gradient in zip(theta.items(), gradients, strict=True):
                 # With so large a decay the share of the way back is cut at 1 for some weights.
                 share = np.minimum(1, 0.9 * rms[name] / mean)
-                step = 0.01 * gradient.double().numpy() / (rms[name] + EPSILON)
+                step = 0.01 * gradient.double().numpy() / (rms[name] + 0.1 * mean)
                 theta[name] = old - step + share * (trained[name] - old)
         assert any((0.9 * one / mean > 1).any() for one in rms.values())
         for name, parameter in named.items():
