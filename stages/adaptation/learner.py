@@ -18,6 +18,7 @@ from stages.examples.examples import Block
 from stages.models.backbone import each
 from stages.models.language_model import Encoding, LanguageModel, State
 
+
 @dataclass
 class Learner:
     """A rule with its numbers; the rule's weights, and the course, are those of the moment."""

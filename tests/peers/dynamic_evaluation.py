@@ -92,9 +92,7 @@ def _ours(model: LanguageModel, train: Tensor, test: Tensor, case: Case) -> Tens
     return torch.stack(losses).detach()
 
 
-def _theirs(
-    source: Path, model: LanguageModel, train: Tensor, test: Tensor, case: Case
-) -> Tensor:
+def _theirs(source: Path, model: LanguageModel, train: Tensor, test: Tensor, case: Case) -> Tensor:
     """The same of their script."""
     # They cut the text into streams, each of which needs the token before it.
     streams = train.view(ROWS, -1)
