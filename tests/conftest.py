@@ -103,7 +103,7 @@ def drawn() -> Iterator[None]:
 def known_to_other_processes() -> Iterator[None]:
     """Workers and commands that tests start know the small stages of tests."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("MEMLM_PARTS", "tests.stages.small_store")
+        patched.setenv("MEMLM_PARTS", "tests.stages.small_parts")
         patched.setenv(
             "PYTHONPATH",
             os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]),

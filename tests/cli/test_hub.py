@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,11 +27,11 @@ CHARACTERS = ["tokenize", "--tokenizer", "char"]
 RUN = """
 import contextlib, io, json, sys
 from memlm_cli.app import main
-for arguments in json.load(sys.stdin):
+for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments)
-    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+        code = main(json.loads(line))
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
 """
 
 
@@ -81,18 +83,27 @@ Answer = tuple[int, str, str]
 Answers = dict[tuple[str, ...], Answer]
 
 
-def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[Answer]:
-    environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
-    environment |= {"MEMLM_STORE": str(tmp_path / "store"), "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN],
-        input=json.dumps(commands),
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+@contextmanager
+def running(folder: Path, address: str) -> Iterator[Callable[[list[str]], Answer]]:
+    """Answers commands, one after the other, in one process with a store and a cache of its own."""
+    environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(folder / "home")}
+    environment |= {"MEMLM_STORE": str(folder / "store"), "HF_HUB_DISABLE_XET": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", RUN], env=environment, **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def answer(command: list[str]) -> Answer:
+            print(json.dumps(command), file=process.stdin, flush=True)
+            code, out, err = json.loads(process.stdout.readline())
+            return code, out, err
+
+        yield answer
+    assert process.returncode == 0
+
+
+def ended(commands: list[list[str]], folder: Path, address: str) -> list[Answer]:
+    with running(folder, address) as answer:
+        return [answer(command) for command in commands]
 
 
 def cached(tmp_path: Path, name: str) -> list[str]:
@@ -138,6 +149,12 @@ class Asked:
         self.no_models = [["import-model", name, "tokens/text"] for name in NO_MODELS]
         self.gguf = ["tokenize", "--tokenizer", "hf:me/gguf", *splits]
         self.statuses = [["tokenize", f"--tokenizer=hf:{name}", *splits] for name in STATUS]
+        # Names that nothing was fetched of before the hub went away.
+        self.offline = [
+            [*CHARACTERS, "hf:me/elsewhere/raw"],
+            ["tokenize", "--tokenizer", "hf:me/elsewhere@main", *splits],
+            ["import-model", "hf:me/elsewhere@main", "tokens/text"],
+        ]
 
     @property
     def every(self) -> list[list[str]]:
@@ -151,7 +168,7 @@ def asked(folder: Path) -> Asked:
 
 @pytest.fixture(scope="module")
 def answers(folder: Path, asked: Asked) -> Answers:
-    """What one process answers that reaches a hub."""
+    """What one process answers that reaches a hub, and then does no more."""
     files = {file.name: file.read_bytes() for file in (folder / "tiny").iterdir()}
     weights = {
         "consolidated.safetensors": b"never fetched",
@@ -173,9 +190,11 @@ def answers(folder: Path, asked: Asked) -> Answers:
             "adapter_model.safetensors": b"never fetched",
         },
     }
-    with serving(repositories, ["me/gated"], STATUS) as address:
-        results = ended(asked.every, folder, address)
-    return dict(zip(map(tuple, asked.every), results, strict=True))
+    with ExitStack() as stack:
+        with serving(repositories, ["me/gated"], STATUS) as address:
+            answer = stack.enter_context(running(folder, address))
+            reached = {tuple(command): answer(command) for command in asked.every}
+        return reached | {tuple(command): answer(command) for command in asked.offline}
 
 
 def require_refused(answer: Answer, message: str) -> None:
@@ -227,23 +246,15 @@ def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(
 
 @pytest.mark.timeout(300)
 def test_without_a_network_it_is_said_what_to_download_and_where_to_put_it(
-    folder: Path, tmp_path: Path
+    folder: Path, asked: Asked, answers: Answers
 ) -> None:
-    text = f"--train={folder}/text.txt"
-    commands = [
-        [*CHARACTERS, text, "--name=text"],
-        [*CHARACTERS, "hf:me/wiki/raw"],
-        ["tokenize", "--tokenizer", "hf:me/tiny@main", text],
-        ["import-model", "hf:me/tiny@main", "tokens/text"],
-    ]
-    made, data, *models = ended(commands, tmp_path, "http://127.0.0.1:9")
-    assert made[0] == 0, made
+    data, *models = (answers[tuple(command)] for command in asked.offline)
     require_refused(data, "hf:/path/to/FOLDER/raw")
-    assert "hf download " in data[2] and " me/wiki" in data[2]
-    for (command, *_), answer in zip(commands[2:], models, strict=True):
-        require_refused(answer, "(hf download me/tiny --revision main --local-dir FOLDER)")
-        assert answer[2].startswith(f"memlm {command}: hf:me/tiny@main ")
-    kept = [path for kind in ("tokens", "model") for path in (tmp_path / "store" / kind).glob("*")]
+    assert "hf download " in data[2] and " me/elsewhere" in data[2]
+    for (command, *_), answer in zip(asked.offline[1:], models, strict=True):
+        require_refused(answer, "(hf download me/elsewhere --revision main --local-dir FOLDER)")
+        assert answer[2].startswith(f"memlm {command}: hf:me/elsewhere@main ")
+    kept = [path for kind in ("tokens", "model") for path in (folder / "store" / kind).glob("*")]
     assert [path for path in kept if path.name.endswith("-partial")] == []
 
 

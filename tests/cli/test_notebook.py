@@ -349,30 +349,30 @@ def test_the_store_is_that_of_the_environment_else_the_default(
 
 SCRIPT = """
 from memlm_cli import notebook as memlm
+from stages.text import spool
+
+spool.SHARD_CHARACTERS = 10  # so that there is work for two
 
 def work():
     store = memlm.open({store!r})
-    print(store.run("build-datastore", {model!r}, fraction={fraction}, workers=2).reference)
+    print(store.run("tokenize", train=[{text!r}], tokenizer="byte", workers=2).reference)
 
 {guard}work()
 """
 
 
 @pytest.mark.parametrize("guard", ["", "if __name__ == '__main__': "])
-def test_workers_of_a_script_end(guard: str, index: Artifact, tmp_path: Path) -> None:
+def test_workers_of_a_script_end(guard: str, text: Path, tmp_path: Path) -> None:
     """Each worker imports the script; without a guard it waited for its own parent for ever."""
-    model = index.find("encoder").reference
     script = tmp_path / "script.py"
-    fraction = 0.6 if guard else 0.4
-    script.write_text(
-        SCRIPT.format(store=str(index.store.root), model=model, guard=guard, fraction=fraction)
-    )
+    store = tmp_path / "store"
+    script.write_text(SCRIPT.format(store=str(store), text=str(text), guard=guard))
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, cwd=DOCS.parent, timeout=100,
         env={**os.environ, "PYTHONPATH": str(DOCS.parent)},
     )  # fmt: skip
     if guard:
-        assert done.returncode == 0 and done.stdout.startswith("datastore/"), done.stderr
+        assert done.returncode == 0 and done.stdout.startswith("tokens/"), done.stderr
     else:
         assert "UsageError: Each worker imports the script that was run" in done.stderr
         assert done.returncode == 1 and not done.stdout

@@ -13,8 +13,6 @@ from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.declaration import StageEntry
-from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
@@ -22,6 +20,7 @@ from stages.config import StageConfig
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenize import TOKENS
 from stages.training.config import MODEL
+from tests.stages.small_parts import MODEL_STAGE, TOKENS_STAGE
 
 VOCABULARY = 11
 EOS = 0
@@ -38,7 +37,7 @@ class SmallTokens(SerialStage[TokensConfig]):
     are their ids.
     """
 
-    name = "small-tokens"
+    name = TOKENS_STAGE
     kind = "tokens"
     Config = TokensConfig
     schema = TOKENS
@@ -148,7 +147,7 @@ class SmallModel(SerialStage[ModelConfig]):
     computed no numbers.
     """
 
-    name = "small-model"
+    name = MODEL_STAGE
     kind = "model"
     Config = ModelConfig
     schema = MODEL
@@ -180,12 +179,6 @@ class SmallModel(SerialStage[ModelConfig]):
         save_weights(model.state_dict(), job.draft.add("model.safetensors"))
         job.draft.add("config.json").write_text(json.dumps({"model": job.config.model}))
         return {"parameters": sum(weights.numel() for weights in model.parameters())}
-
-
-STAGES.targets |= {
-    one.name: StageEntry(f"{__name__}:{one.__name__}", one.kind)
-    for one in (SmallTokens, SmallModel)
-}
 
 
 def small_tokens(store: Store, **settings: Any) -> Artifact:
