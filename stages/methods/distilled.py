@@ -18,7 +18,7 @@ from stages.methods.neighbor_labels import NeighborLabels
 from stages.methods.settings import DistilledConfig, MemoryDecoderConfig, MlpMemoryConfig
 from stages.models.backbone import Encoding
 from stages.models.language_model import LanguageModel
-from stages.models.soft_labels import SoftLabels, entropy_of_shares
+from stages.models.soft_labels import SoftLabels
 
 T = TypeVar("T", bound=DistilledConfig)
 ROWS = 1 << 16
@@ -27,12 +27,14 @@ ROWS = 1 << 16
 
 @dataclass(kw_only=True)
 class LabelledBatch(Batch):
-    """Segments, and the shares of their labels that neighbours' tokens have; see `SoftLabels`."""
+    """Segments, and labels in place of targets: α of the neighbours' tokens, the rest of the next."""
 
     label_rows: Tensor
     """Rows are positions of the batch, flattened: row b, position t is b · L + t."""
     label_tokens: Tensor
     label_shares: Tensor
+    label_entropy: Tensor
+    """-α Σ_w q(w) log q(w) of each position in nats, [N]."""
 
     @property
     def labels(self) -> SoftLabels:
@@ -67,24 +69,32 @@ class Distilled(Method[T]):
             return batch
         stored: NeighborLabels = self.side_inputs["soft-labels"]
         places = batch.places.ravel()
-        shares = torch.from_numpy(stored.shares[places])
-        is_held = shares > 0
-        tokens = torch.from_numpy(stored.tokens[places])[is_held].long()
+        q = torch.from_numpy(stored.shares[places])
+        neighbor_tokens = torch.from_numpy(stored.tokens[places]).long()
+
+        shares = self.settings.alpha * q
+        rest = 1 - shares.sum(1, keepdim=True)
+        shares = torch.cat((shares, rest), 1)
+        tokens = torch.cat((neighbor_tokens, batch.targets.flatten()[:, None]), 1)
+        # Float sums may exceed 1 where α is 1.
+        is_present = shares > 0
         return LabelledBatch.of(
             batch,
-            label_rows=is_held.nonzero()[:, 0],
-            label_tokens=tokens,
-            label_shares=self.settings.alpha * shares[is_held],
+            label_rows=is_present.nonzero()[:, 0],
+            label_tokens=tokens[is_present],
+            label_shares=shares[is_present],
+            label_entropy=self.settings.alpha * torch.special.entr(q).sum(1),
         )
 
     @final
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         encoding, hidden = self.student(model, batch, carried)
-        targets = batch.rows(batch.targets)
         if isinstance(batch, LabelledBatch):
-            mean = _divergence(model, hidden, targets, batch.labels)
+            # The entropy has no gradient. With it the best possible loss at α = 1 is 0.
+            entropy = batch.label_entropy.mean().to(hidden.dtype)
+            mean = model.soft_loss(hidden, batch.labels) - entropy
         else:
-            mean = model.loss(hidden, targets)
+            mean = model.loss(hidden, batch.rows(batch.targets))
         return Loss.of(mean, encoding, carried=Carried(encoding.state))
 
     @final
@@ -97,16 +107,6 @@ class Distilled(Method[T]):
             for start in range(0, len(stored.shares), ROWS)
         )
         return {"without_neighbours": alone / len(stored.shares)}
-
-
-def _divergence(
-    model: LanguageModel, hidden: Tensor, targets: Tensor, labels: SoftLabels
-) -> Tensor:
-    """Mean of α KL(q ‖ p) - (1 - α) log p(target), where shares of labels are α q."""
-    positions = len(targets)
-    entropy = labels.totals(positions) * entropy_of_shares(labels, positions)
-    # The entropy has no gradient. With it the best possible loss at α = 1 is 0.
-    return model.soft_loss(hidden, targets, labels) - entropy.mean().to(hidden.dtype)
 
 
 class MemoryDecoder(Distilled[MemoryDecoderConfig]):

@@ -230,14 +230,6 @@ class DistilledConfig(MethodSettings):
     temperature: Annotated[float, Field(gt=0)] | Literal["tune"] = "tune"
     """τ: distances are divided by it; `tune`: the best on 10,000 positions of train."""
 
-    def require_products(self, model: BackboneConfig) -> None:
-        """Raises: UsageError for a model whose scores are no products: labels are spread over these."""
-        if model.score_cap is not None and self.alpha:
-            raise UsageError(
-                f"Method {self.method!r} spreads labels over products, and the scores of this model are bent "
-                "(model.score_cap): choose another model to begin from."
-            )
-
     def fitted(self, inputs: "Inputs") -> Self:
         if not self.alpha:
             # Neighbours are not read, so the control is the same model whatever they are.
@@ -261,10 +253,6 @@ class MemoryDecoderConfig(DistilledConfig):
 
     method: Literal["memory-decoder"] = "memory-decoder"
 
-    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        self.require_products(model)
-        return model
-
 
 class MlpMemoryConfig(DistilledConfig):
     """An MLP on the representations of a trained model learns them.
@@ -285,7 +273,6 @@ class MlpMemoryConfig(DistilledConfig):
         return "Method 'mlp-memory' reads the hidden states of a trained model"
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        self.require_products(model)
         key = self.key or model.reads.keys[0]
         if key not in model.reads.keys:
             raise UsageError(

@@ -90,12 +90,23 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
     return scores if cap is None else cap * (scores / cap).tanh()
 
 
-def _blocks(tokens: int, weight: Tensor) -> list[slice]:
-    size = max(16, BLOCK_SCORES.get(weight.device.type, 1 << 23) // len(weight))
+def slope_of_cap(scores: Tensor, cap: float) -> Tensor:
+    """Derivative 1 - (score / c)² of `capped`, from its results, which are overwritten.
+
+    >>> slope_of_cap(torch.tensor([0.0, 30.0]), cap=30.0)
+    tensor([1., 0.])
+    """
+    # The slope of c tanh(s / c) is 1 - tanh²(s / c).
+    return scores.div_(cap).square_().neg_().add_(1)
+
+
+def _blocks(tokens: int, weight: Tensor, scores: int | None = None) -> list[slice]:
+    at_once = scores or BLOCK_SCORES.get(weight.device.type, 1 << 23)
+    size = max(16, at_once // len(weight))
     return [slice(i, min(i + size, tokens)) for i in range(0, tokens, size)]
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """Scores and probabilities [n, V] of a block of tokens, and the logsumexp of the scores [n]."""
 
     rows: slice
@@ -104,13 +115,18 @@ class _Block(NamedTuple):
     log_z: Tensor
 
 
-def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterator[_Block]:
+def softmax_blocks(
+    hidden: Tensor, weight: Tensor, cap: float | None, at_once: int | None = None
+) -> Iterator[Block]:
     """Yield one block of tokens at a time; the next block overwrites it.
+
+    Args:
+        at_once: scores of a block; None: `BLOCK_SCORES`.
 
     The normalizer is computed from the largest probability, which is at least 1/V. The target's may
     underflow.
     """
-    blocks = _blocks(len(hidden), weight)
+    blocks = _blocks(len(hidden), weight, at_once)
     room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
     for rows in blocks:
         scores, probs = room[:, : rows.stop - rows.start]
@@ -119,7 +135,7 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterat
         if cap is not None:
             scores.copy_(capped(scores, cap))
         torch.softmax(scores, -1, out=probs)
-        yield _Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
+        yield Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
 
 
 class _Gradients:
@@ -142,7 +158,7 @@ class _Gradients:
         self.hidden = torch.empty_like(hidden) if needed[0] else None
         self.weight = torch.zeros_like(weight) if needed[1] else None
 
-    def add_plain(self, block: _Block) -> None:
+    def add_plain(self, block: Block) -> None:
         """Add the gradient of Σ logsumexp(scores) - score of the target. Overwrites the block.
 
         Makes few calls, because a GPU would wait for each of them.
@@ -160,7 +176,7 @@ class _Gradients:
             self.weight.addmm_(block.probs.T, hidden)
             self.weight.index_add_(0, targets, hidden, alpha=-1)
 
-    def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
+    def add(self, block: Block, by_normalizer: Tensor, by_target: Tensor) -> None:
         """Add the gradient of Σ by_normalizer · logsumexp(scores) + by_target · score of the
         target.
 
@@ -168,8 +184,7 @@ class _Gradients:
         """
         hidden, weight, targets = self._rows(block)
         if self.cap is not None:
-            # The slope of c tanh(s / c) is 1 - tanh²(s / c).
-            slope = block.scores.div_(self.cap).square_().neg_().add_(1)
+            slope = slope_of_cap(block.scores, self.cap)
             block.probs.mul_(slope)
             by_target = by_target * slope.gather(1, targets[:, None]).squeeze(1)
 
@@ -182,7 +197,7 @@ class _Gradients:
             self.weight.addmm_(block.probs.T, hidden * by_normalizer)
             self.weight.index_add_(0, targets, hidden * by_target)
 
-    def _rows(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
+    def _rows(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [n, d] of a block, the weight, and targets [n]."""
         hidden, weight, targets = self.inputs
         return hidden[block.rows], weight, targets[block.rows]
@@ -208,7 +223,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_memory = MemoryTerms(*map(torch.empty_like, memory))
 
         losses = []
-        for block in _softmax_blocks(hidden, weight, cap):
+        for block in softmax_blocks(hidden, weight, cap):
             rows = block.rows
             target_scores = block.scores.gather(1, targets[rows, None]).squeeze(1)
             if memory is None or grad_memory is None:
@@ -272,7 +287,7 @@ class _LinearLogProb(torch.autograd.Function):
     def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets = ctx.saved_tensors
         grads = _Gradients(hidden, weight, targets, ctx.cap, ctx.needs_input_grad)
-        for block in _softmax_blocks(hidden, weight, ctx.cap):
+        for block in softmax_blocks(hidden, weight, ctx.cap):
             # log p is the target's score minus log Z: both gradients are sums over these two.
             grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
         return grads.hidden, grads.weight, None, None

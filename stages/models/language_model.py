@@ -217,15 +217,15 @@ class LanguageModel(nn.Module):
         with self._without_autocast(hidden):
             return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
-    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
+    def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
         """Mean cross entropy in nats with labels that are spread over a few tokens.
 
         Args:
-            hidden, targets: as in `loss`.
-            labels: shares of tokens; the target keeps the rest of 1.
+            hidden: [N, d].
+            labels: shares of tokens at each of N positions.
         """
         with self._without_autocast(hidden):
-            return self.vocabulary.soft_loss(self._own(hidden), targets, labels)
+            return self.vocabulary.soft_loss(self._own(hidden), labels)
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor

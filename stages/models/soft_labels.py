@@ -1,72 +1,145 @@
 """Soft labels: a distribution over a few tokens for each position, in place of one target."""
 
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from stages.models.cross_entropy import slope_of_cap, softmax_blocks
+
 
 class SoftLabels(NamedTuple):
-    """Shares of the labels of N positions that tokens take from the target, as m triples.
+    """Labels of N positions, as m triples; all tensors have m elements.
 
-    The target of a position keeps what they leave of 1. All tensors have m elements.
+    A token may come several times at a position: its shares are added.
     """
 
     rows: Int64[Tensor, " m"]
     """Position of each share, in ascending order."""
     tokens: Int64[Tensor, " m"]
     shares: Float[Tensor, " m"]
-    """Positive; those of a position sum to 1 at most."""
+    """Positive."""
 
     def select(self, chosen: Tensor) -> "SoftLabels":
         """The triples that are chosen, bool [m]."""
         return SoftLabels(self.rows[chosen], self.tokens[chosen], self.shares[chosen])
 
     def totals(self, positions: int) -> Tensor:
-        """Share of each position's label that its target lost, [N]."""
+        """Sum of each position's shares, [N]."""
         return self.shares.new_zeros(positions).index_add(0, self.rows, self.shares)
 
 
-def moved_scores(
+def linear_soft_cross_entropy(
     hidden: Float[Tensor, "N d"],
     weight: Float[Tensor, "V d"],
-    targets: Int64[Tensor, " N"],
     labels: SoftLabels,
-) -> Float[Tensor, " N"]:
-    """Σ_w s(w) (score of the target - score of w), for shares s of labels; in nats.
+    cap: float | None = None,
+) -> Float[Tensor, ""]:
+    """Sum over positions of -Σ_w s(w) log p(w), in nats, where p = softmax(hidden @ weight.T).
 
-    Cross entropy with soft labels is that with the target, plus this: log Z is in both. So the
-    labels are never spread over the vocabulary.
+    Positions are processed in blocks, as in `linear_cross_entropy`, and gradients are computed with
+    the loss. Labels are never spread over the vocabulary: they meet a block of scores, which is in
+    memory anyway.
 
     Args:
-        hidden, weight: their products are the scores.
+        weight: of the same dtype as the hidden states.
+        labels: shares s(w); those of a position need not sum to 1.
+        cap: c; scores become c tanh(score / c). None: they stay as they are.
+    Returns: scalar of hidden's dtype; 0 without labels.
 
-    The scores are 3 and 1. Half of the label of token 0 moves to token 1:
+    A quarter of the label is at each of two tokens in four, with equal scores: log 4 / 2.
 
-    >>> labels = SoftLabels(torch.tensor([0]), torch.tensor([1]), torch.tensor([0.5]))
-    >>> moved_scores(torch.ones(1, 1), torch.tensor([[3.0], [1.0]]), torch.tensor([0]), labels)
-    tensor([1.])
+    >>> labels = SoftLabels(torch.tensor([0, 0]), torch.tensor([1, 3]), torch.tensor([0.25, 0.25]))
+    >>> linear_soft_cross_entropy(torch.zeros(1, 1), torch.ones(4, 1), labels)
+    tensor(0.6931)
     """
-    positions = len(hidden)
-    first = torch.searchsorted(labels.rows, torch.arange(positions, device=hidden.device))
-    shares = labels.shares.to(weight.dtype)
-    # Rows of the weight are summed where they lie: [m, d] would be the largest array of training.
-    gained = F.embedding_bag(labels.tokens, weight, first, mode="sum", per_sample_weights=shares)
-    lost = labels.totals(positions).to(weight.dtype)[:, None] * weight.index_select(0, targets)
-    return ((lost - gained) * hidden).sum(-1)
+    return _SoftCrossEntropy.apply(hidden, weight, cap, *labels)  # type: ignore[no-untyped-call]
 
 
-def entropy_of_shares(labels: SoftLabels, positions: int) -> Float[Tensor, " {positions}"]:
-    """-Σ_w q(w) log q(w) of each position in nats, where q are its shares, made to sum to 1.
+NARROW = 16
+"""Below this width the time of a product is that of reading the scores, on a CPU."""
+NARROW_SCORES = 1 << 19
+"""Scores in a block of narrow products: so few stay in the cache."""
 
-    A position without shares has 0. Each token of a position appears once.
 
-    >>> halves = SoftLabels(torch.tensor([1, 1]), torch.tensor([5, 7]), torch.tensor([0.2, 0.2]))
-    >>> entropy_of_shares(halves, 2)
-    tensor([0.0000, 0.6931])
+class _Gradients:
+    """Gradients with respect to hidden states [N, d] and weight [V, d], summed block by block.
+
+    Narrow ones are held transposed: the products are then four times as fast on a CPU.
     """
-    q = labels.shares / labels.totals(positions)[labels.rows]
-    terms = -q * q.log()
-    return q.new_zeros(positions).index_add(0, labels.rows, terms)
+
+    def __init__(self, hidden: Tensor, weight: Tensor, weight_learns: bool) -> None:
+        self.is_transposed = weight.shape[1] < NARROW
+        self._weight_learns = weight_learns
+        self._hidden = hidden.new_zeros(hidden.T.shape if self.is_transposed else hidden.shape)
+        self._weight = weight.new_zeros(weight.T.shape if self.is_transposed else weight.shape)
+        self._inputs = (hidden, weight)
+
+    @property
+    def sums(self) -> tuple[Tensor, Tensor | None]:
+        """The gradients, [N, d] and [V, d]; None: the weight does not learn."""
+        hidden = self._hidden.T if self.is_transposed else self._hidden
+        weight = self._weight.T if self.is_transposed else self._weight
+        return hidden, weight if self._weight_learns else None
+
+    def add(self, rows: slice, excess: Tensor, totals: Tensor) -> None:
+        """Add those of a block, where the gradient of its scores is totals [n] · excess [n, V]."""
+        hidden, weight = self._inputs
+        if self.is_transposed:
+            self._hidden[:, rows] = torch.mm(weight.T, excess.T) * totals
+        else:
+            self._hidden[rows] = torch.mm(excess, weight) * totals[:, None]
+        if not self._weight_learns:
+            return
+
+        # The factors are applied to [n, d], which costs less than [n, V].
+        scaled = hidden[rows] * totals[:, None]
+        if self.is_transposed:
+            self._weight.addmm_(scaled.T, excess)
+        else:
+            self._weight.addmm_(excess.T, scaled)
+
+
+class _SoftCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        cap: float | None,
+        rows: Tensor,
+        tokens: Tensor,
+        shares: Tensor,
+    ) -> Tensor:
+        shares = shares.to(hidden.dtype)
+        totals = SoftLabels(rows, tokens, shares).totals(len(hidden))
+        relative = shares / totals[rows]
+        grads = _Gradients(hidden, weight, ctx.needs_input_grad[1])
+        at_once = NARROW_SCORES if grads.is_transposed else None
+
+        losses = []
+        for block in softmax_blocks(hidden, weight, cap, at_once):
+            bounds = rows.new_tensor((block.rows.start, block.rows.stop))
+            inside = slice(*torch.searchsorted(rows, bounds).tolist())
+            # Scores of a block lie one row behind the other.
+            places = (rows[inside] - block.rows.start) * len(weight) + tokens[inside]
+            label_scores = block.scores.view(-1)[places]
+            of_block = totals[block.rows]
+            losses.append((of_block * block.log_z).sum() - shares[inside] @ label_scores)
+
+            # The gradient of a score is total · (p - s / total).
+            excess = block.probs
+            excess.view(-1).index_add_(0, places, relative[inside], alpha=-1)
+            if cap is not None:
+                excess.mul_(slope_of_cap(block.scores, cap))
+            grads.add(block.rows, excess, of_block)
+        ctx.save_for_backward(*grads.sums)
+        return reduce(torch.add, losses) if losses else hidden.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight = ctx.saved_tensors
+        of_weight = None if weight is None else weight * grad_loss
+        return hidden * grad_loss, of_weight, None, None, None, None

@@ -17,7 +17,7 @@ from stages.errors import UsageError
 from stages.models.config import VocabularyConfig
 from stages.models.cross_entropy import MemoryTerms, capped, linear_cross_entropy, linear_log_prob
 from stages.models.layers.dropout import Dropout
-from stages.models.soft_labels import SoftLabels, moved_scores
+from stages.models.soft_labels import SoftLabels, linear_soft_cross_entropy
 
 INITIAL_NORM = 0.3
 """Norm of an embedding before training. With 1, as in fairseq, a tied model begins by predicting
@@ -40,12 +40,8 @@ class Vocabulary(nn.Module):
         """
         raise NotImplementedError
 
-    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
-        """Mean cross entropy with labels that are spread over a few tokens: -Σ_w s(w) log p(w).
-
-        Args:
-            labels: shares s(w) of tokens; the target keeps the rest of 1.
-        """
+    def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
+        """Mean over hidden states [N, d] of -Σ_w s(w) log p(w), for shares s(w) of few tokens."""
         raise NotImplementedError
 
     def joint_loss(
@@ -154,11 +150,9 @@ class FullVocabulary(InputTable):
         beyond_mean = weight.index_select(0, targets) - weight.mean(0)
         return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
 
-    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
-        assert self.cap is None, "a bent score is no product"
+    def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
         scored, weight = self._factors(hidden)
-        loss = linear_cross_entropy(scored, weight, targets) / len(targets)
-        return loss + moved_scores(scored, weight, targets, labels).mean()
+        return linear_soft_cross_entropy(scored, weight, labels, self.cap) / len(hidden)
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
@@ -274,44 +268,26 @@ class AdaptiveVocabulary(Vocabulary):
             start=hidden.new_zeros(()),
         ) / len(targets)
 
-    def soft_loss(self, hidden: Tensor, targets: Tensor, labels: SoftLabels) -> Tensor:
-        target_ranks = self.rank[targets]
+    def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
         ranked = labels._replace(tokens=self.rank[labels.tokens])
-        scored, weight = self._head(hidden)
-        entries = self._entry(target_ranks)
-        loss = linear_cross_entropy(scored, weight, entries)
         of_entries = ranked._replace(tokens=self._entry(ranked.tokens))
-        loss = loss + moved_scores(scored, weight, entries, of_entries).sum()
-
-        kept = 1 - labels.totals(len(targets))
+        loss = linear_soft_cross_entropy(*self._head(hidden), of_entries)
         for c in range(1, len(self.bounds) - 1):
-            loss = loss + self._soft_tail_loss(c, hidden, target_ranks, kept, ranked)
-        return loss / len(targets)
+            loss = loss + self._soft_tail_loss(c, hidden, ranked)
+        return loss / len(hidden)
 
-    def _soft_tail_loss(
-        self, cluster: int, hidden: Tensor, targets: Tensor, kept: Tensor, labels: SoftLabels
-    ) -> Tensor:
+    def _soft_tail_loss(self, cluster: int, hidden: Tensor, ranked: SoftLabels) -> Tensor:
         """Sum of -Σ_w s(w) log p(w | cluster) over positions and the words of a cluster.
 
         Args:
-            targets, labels: with ranks instead of tokens.
-            kept: the target's share of each position's label, [N].
+            ranked: labels with ranks instead of tokens.
         """
-        first = self.bounds[cluster]
-        inside = labels.select(self._cluster(labels.tokens) == cluster)
-        inside = inside._replace(tokens=inside.tokens - first)
-        is_inside = self._cluster(targets) == cluster
-        # A target of another cluster has no score here. The first word stands for it: its share
-        # moves to the words that have one.
-        reference = torch.where(is_inside, targets - first, 0)
-
-        share = torch.where(is_inside, kept, 0) + inside.totals(len(targets))
-        rows = (share > 0).nonzero().squeeze(1)
-        tail = self._tail(cluster, hidden)
-        words = self._words(cluster)
-        log_prob, _ = linear_log_prob(tail[rows], words, reference[rows])
-        moved = moved_scores(tail, words, reference, inside)
-        return moved.sum() - (share[rows].to(log_prob.dtype) * log_prob).sum()
+        inside = ranked.select(self._cluster(ranked.tokens) == cluster)
+        # Only positions with a share in the cluster are scored.
+        rows, places = inside.rows.unique_consecutive(return_inverse=True)
+        tail = self._tail(cluster, hidden.index_select(0, rows))
+        labels = SoftLabels(places, inside.tokens - self.bounds[cluster], inside.shares)
+        return linear_soft_cross_entropy(tail, self._words(cluster), labels)
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor

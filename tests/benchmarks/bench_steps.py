@@ -12,7 +12,7 @@ it takes longer), `cpu_ratio` of processor time, which other processes disturb l
 a segment where a Transformer-XL caches one, which is the row `transformer lm, two segments`;
 `to_lm` compares with lm on the same backbone. Steps of TRIME all read memory: there is no warm-up
 with the plain loss. SPALM reads the tokens of its neighbours from a memory-mapped file, as a real
-run does. With --profile the five kinds of operations that take the largest parts of a step, by
+run does; `memory-decoder` has labels of `--labels` neighbours. With --profile the five kinds of operations that take the largest parts of a step, by
 torch's profiler.
 """
 
@@ -28,6 +28,7 @@ import torch
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import SideInputs
+from stages.methods.neighbor_labels import RankedNeighbors, neighbor_labels
 from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
@@ -66,7 +67,8 @@ class Row(NamedTuple):
 
 SHORT, LONG = "transformer lm", "transformer lm, two segments"
 BACKBONES = ("transformer", "transformer-xl", "lstm")
-ALL_METHODS = ("lm", "trime", "trime-long", "trime-ext", "spalm")
+ALL_METHODS = ("lm", "trime", "trime-long", "trime-ext", "spalm", "memory-decoder")
+WITHOUT_WARMUP = ("spalm", "memory-decoder")
 ROWS = {
     LONG: Row("transformer", segments=2),
     **{
@@ -109,7 +111,9 @@ def settings(method: str, arguments: argparse.Namespace) -> MethodSettings | Non
     """Of a method that has some."""
     if method == "lm":
         return None
-    given = {"k": arguments.k} if method == "spalm" else {"warmup": 0}
+    given = {} if method in WITHOUT_WARMUP else {"warmup": 0}
+    if method == "spalm":
+        given = {"k": arguments.k}
     found: MethodSettings = METHODS.settings(method)(**given)
     return found
 
@@ -125,6 +129,12 @@ def neighbors(tokens: np.ndarray, k: int, folder: Path) -> SideInputs:
     return {"neighbors": {"train": file}}
 
 
+def labels(tokens: np.ndarray, count: int) -> SideInputs:
+    """For each token a distribution over the tokens of as many others, all equally near."""
+    drawn = np.random.default_rng(2).choice(tokens, (len(tokens), count)).astype(np.int32)
+    return {"soft-labels": neighbor_labels(RankedNeighbors(drawn, np.zeros(drawn.shape)), 1.0)}
+
+
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     device = resolve_device(arguments.device)
     tune_allocator()
@@ -132,8 +142,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     tokens = zipf(arguments.batch_tokens * BATCHES).astype(np.uint16)
     chosen = with_compared(arguments.rows)
     with tempfile.TemporaryDirectory() as name:
-        folder, splits = Path(name), Splits(tokens, None, 0)
-        side_inputs = neighbors(tokens, arguments.k, folder)
+        folder = Path(name)
+        splits = Splits(tokens, None, 0)
+        side_inputs = {
+            **neighbors(tokens, arguments.k, folder),
+            **labels(tokens, arguments.labels),
+        }
         steps = {
             label: our_steps(
                 configured(ROWS[label], arguments), splits, folder, device, side_inputs
@@ -192,6 +206,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--segment-length", type=int, default=256)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--k", type=int, default=4, help="neighbours that SPALM reads")
+    parser.add_argument("--labels", type=int, default=256, help="neighbours that give soft labels")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=10)

@@ -128,7 +128,7 @@ def test_gradient_of_a_score_is_p_less_the_label() -> None:
     batch = method.batch(segments(), np.array([0]), TURN)
     hidden = network.encode(batch.inputs).hidden.flatten(0, 1).detach().requires_grad_()
     targets = batch.targets.flatten()
-    network.soft_loss(hidden, targets, batch.labels).backward()
+    network.soft_loss(hidden, batch.labels).backward()
 
     difference = network.log_probs(hidden).exp()
     neighbors = ranked()
