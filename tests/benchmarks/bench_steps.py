@@ -12,8 +12,8 @@ it takes longer), `cpu_ratio` of processor time, which other processes disturb l
 a segment where a Transformer-XL caches one, which is the row `transformer lm, two segments`;
 `to_lm` compares with lm on the same backbone. Steps of TRIME all read memory: there is no warm-up
 with the plain loss. SPALM reads the tokens of its neighbours from a memory-mapped file, as a real
-run does; `memory-decoder` has labels of `--labels` neighbours. With --profile the five kinds of operations that take the largest parts of a step, by
-torch's profiler.
+run does; `memory-decoder` has labels of `--labels` neighbours. With --profile the five kinds of
+operations that take the largest parts of a step, by torch's profiler.
 """
 
 import argparse

@@ -1,0 +1,254 @@
+"""Students of neighbours beside three controls: no neighbours, labels of other positions, more time.
+
+    python -m tests.endurance.distilled TEXT [--store STORE] [--students taught control …] \\
+        [--seeds 1 2 3]
+
+TEXT holds `train.txt`, `valid.txt` and `test.txt` of WikiText-2. The base is a Transformer of 2
+layers x 128; a student begins as a copy of it, unless `STUDENTS` says otherwise. The method
+`shuffled-labels` is that of `memory-decoder`, but each position has the labels of another one, drawn
+at random: labels are as smooth, and say nothing about the context. Prints a line of JSON for each
+student: its test perplexity, and that of a mixture with the base, whose λ is tuned on valid. Behind
+them come the changes against `control`, over all seeds, with intervals over documents. What was
+made before is not made again.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import zarr
+
+from stages.evaluation.figures.intervals import Bootstrap
+from stages.methods import METHODS
+from stages.methods.neighbor_labels import NeighborLabels
+from stages.methods.settings import MemoryDecoderConfig
+from stages.registry import Part
+
+THIS = "tests.endurance.distilled"
+COMMON = ("--batch-tokens", "2048", "--precision", "fp32")
+BASE = (*COMMON, "--model", "wikitext2-8x128", "--set", "model.layers=2")
+BASE_UPDATES = 600
+STUDENT = (
+    *COMMON,
+    "--set",
+    "clip_norm=1",
+    "--set",
+    "schedule.warmup=15",
+    "--segment-length",
+    "256",
+)
+WEIGHTS = np.linspace(0.05, 0.95, 19)
+"""Values of λ."""
+
+
+class ShuffledLabelsConfig(MemoryDecoderConfig):
+    """Labels of other positions: as smooth, and of no context."""
+
+    method: Literal["shuffled-labels"] = "shuffled-labels"  # type: ignore[assignment]
+
+
+class OtherRows:
+    """An array whose rows are those of other positions, drawn anew for each batch."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, places: Any) -> np.ndarray:
+        if isinstance(places, slice):
+            return self._rows[places]
+        # A batch asks for tokens and for shares, and must get the same rows.
+        draw = np.random.default_rng(int(places.sum()))
+        return self._rows[draw.integers(len(self), size=len(places))]
+
+
+def shuffled_labels(settings: Any, side_inputs: Any = None) -> Any:
+    """The method `memory-decoder` on labels of other positions."""
+    given = dict(side_inputs or {})
+    labels = given.get("soft-labels")
+    if labels is not None:
+        given["soft-labels"] = NeighborLabels(*map(OtherRows, labels))  # type: ignore[arg-type]
+    return METHODS.load("memory-decoder")(settings, given)
+
+
+METHODS.targets["shuffled-labels"] = Part(f"{THIS}:ShuffledLabelsConfig", f"{THIS}:shuffled_labels")
+
+
+class Student(NamedTuple):
+    """How a student learns."""
+
+    alpha: float
+    updates: int = 150
+    method: str = "memory-decoder"
+    begins: Literal["base", "random"] = "base"
+    lr: str = "1e-3"
+
+
+STUDENTS = {
+    "control": Student(0),
+    "taught": Student(0.5),
+    "shuffled .5": Student(0.5, method="shuffled-labels"),
+    "shuffled .1": Student(0.1, method="shuffled-labels"),
+    "control, equal time": Student(0, 280),
+    "control, 600 updates": Student(0, 600),
+    "taught, 600 updates": Student(0.5, 600),
+    "random control": Student(0, BASE_UPDATES, begins="random", lr="2e-3"),
+    "random taught": Student(0.5, BASE_UPDATES, begins="random", lr="2e-3"),
+    "mlp control": Student(0, method="mlp-memory"),
+    "mlp taught": Student(0.5, method="mlp-memory"),
+}
+
+
+class Store:
+    """memlm's commands on one store."""
+
+    run_as: ClassVar[dict[str, str]] = {"MEMLM_PARTS": THIS}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *arguments: object) -> str:
+        """The last line that a command writes, a reference where it makes something."""
+        words = [str(word) for word in arguments]
+        command = [sys.executable, "-m", "memlm_cli", *words, "--store", str(self.folder)]
+        environment = os.environ | self.run_as
+        finished = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, env=environment
+        )
+        return finished.stdout.strip()
+
+    def scores(self, report: str, array: str = "logp") -> np.ndarray:
+        """Log-probabilities of a report's tokens, in nats."""
+        return np.asarray(zarr.open(self.folder / report / "scores.zarr")[array][:], np.float64)
+
+    def document_ends(self, model: str) -> np.ndarray:
+        """Offsets of the documents of the test split, then its end."""
+        tokens = json.loads((self.folder / model / "manifest.json").read_text())["inputs"]["tokens"]
+        group = zarr.open(self.folder / tokens["kind"] / tokens["id"] / "tokens.zarr")
+        return np.asarray(group["test/doc_offsets"][:])
+
+
+class Prepared(NamedTuple):
+    """What students begin from."""
+
+    base: str
+    index: str
+    near: str
+
+
+def prepare(store: Store, text: Path) -> Prepared:
+    splits = [f for name in ("train", "valid", "test") for f in (f"--{name}", text / f"{name}.txt")]
+    tokens = store.run("tokenize", "--tokenizer", "word", "--documents", "wikitext", *splits)
+    often = ("--set", "valid_every=100")
+    base = store.run("train", tokens, *BASE, *often, "--steps", BASE_UPDATES, "--seed", 0)
+    index = store.run("build-index", store.run("build-datastore", base), "--index", "ivf-flat")
+    chosen = ("--queries", "train", "--k", 256, "--exclude", "document")
+    return Prepared(base, index, store.run("precompute-neighbors", index, *chosen))
+
+
+def trained(store: Store, prepared: Prepared, student: Student, seed: int) -> str:
+    begins = BASE if student.begins == "random" else (*STUDENT, "--init-from", prepared.base)
+    length = ("--steps", student.updates, "--set", f"valid_every={student.updates}")
+    learning = ("--method", student.method, "--set", f"memory.alpha={student.alpha}")
+    return store.run(
+        *("train", prepared.near, *begins, *length, *learning, "--lr", student.lr, "--seed", seed)
+    )
+
+
+def evaluated(store: Store, name: str, model: str, base: str, split: str) -> str:
+    """A report with token scores; those of an MLP are in its column `logp_memory`."""
+    scoring = ("--split", split, "--save-token-scores")
+    if not name.startswith("mlp"):
+        return store.run("evaluate", model, "--memory", "none", *scoring)
+    reading = f"mlp:model={model},control={model},lambda=0.5"
+    return store.run("evaluate", base, "--memory", reading, *scoring)
+
+
+def table(store: Store, text: Path, names: list[str], seeds: list[int]) -> None:
+    prepared = prepare(store, text)
+    base = {
+        split: store.scores(evaluated(store, "base", prepared.base, prepared.base, split))
+        for split in ("valid", "test")
+    }
+    show({"row": "base", "perplexity": perplexity(base["test"])})
+    alone: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    with_base: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for name in names:
+        for seed in seeds:
+            model = trained(store, prepared, STUDENTS[name], seed)
+            array = "logp_memory" if name.startswith("mlp") else "logp"
+            reports = {split: evaluated(store, name, model, prepared.base, split) for split in base}
+            own = {split: store.scores(report, array).ravel() for split, report in reports.items()}
+            weight = max(WEIGHTS, key=lambda x: mixed(base["valid"], own["valid"], x).mean())
+            together = mixed(base["test"], own["test"], weight)
+            alone[name].append(own["test"])
+            with_base[name].append(together)
+            show(
+                {
+                    **{"row": name, "seed": seed, "perplexity": perplexity(own["test"])},
+                    **{"lambda": round(float(weight), 2), "with_base": perplexity(together)},
+                    **{"valid": perplexity(own["valid"]), "model": model},
+                }
+            )
+
+    ends = store.document_ends(prepared.base)
+    for name in names:
+        control = "mlp control" if name.startswith("mlp") else "control"
+        if name == control or control not in names:
+            continue
+        for what, scores in (("alone", alone), ("with the base", with_base)):
+            against = change(ends, scores[name], scores[control])
+            show({"row": name, "read": what, "change_against": control, **against})
+        show({"row": name, "change_against": "base", **change(ends, alone[name], [base["test"]])})
+
+
+def change(
+    ends: np.ndarray, scores: list[np.ndarray], others: list[np.ndarray]
+) -> dict[str, float | list[float]]:
+    """Change of perplexity in percent, over seeds, and its interval over documents."""
+    gained = np.mean(scores, axis=0) - np.mean(others, axis=0)
+    totals = -np.add.reduceat(gained, ends[:-1])[:, None]
+    (interval,) = Bootstrap().intervals(totals, np.diff(ends)[:, None].astype(float))
+    assert interval is not None, "there are many documents"
+    low, high = (percent(edge) for edge in interval)
+    return {"percent": percent(-gained.mean()), "interval": [low, high]}
+
+
+def percent(nats: float) -> float:
+    return round(100 * float(np.expm1(nats)), 2)
+
+
+def mixed(base: np.ndarray, own: np.ndarray, weight: float) -> np.ndarray:
+    """log((1 - λ) p + λ q)."""
+    return np.logaddexp(np.log(1 - weight) + base, np.log(weight) + own)
+
+
+def perplexity(scores: np.ndarray) -> float:
+    return round(float(np.exp(-scores.mean())), 2)
+
+
+def show(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--store", type=Path, default=Path("memlm-store"))
+    parser.add_argument("--students", nargs="+", choices=STUDENTS, default=list(STUDENTS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    options = parser.parse_args()
+    table(Store(options.store), options.text, options.students, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
