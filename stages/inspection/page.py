@@ -16,6 +16,7 @@ from stages.evaluation.figures.breakdown import BOUNDS, find_frequencies
 from stages.evaluation.figures.token_scores import open_scores
 from stages.inspection.inspect import Inspected
 from stages.numbers import number, probability
+from stages.retrieval.hyperparameters import quotes
 
 GAINS = "gains"
 LOSSES = "losses"
@@ -220,10 +221,21 @@ def coloured(found: Inspected) -> list[str]:
     return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
 
 
+def has_learned(found: Inspected) -> bool:
+    """Whether a memory was learned, so that nothing of it can be quoted."""
+    return any(not quotes(memory["sources"]) for memory in found.memories)
+
+
 def setting(value: float | str) -> str:
     """A setting of a reading as text: a number, `2,000` or `6.535`, or a word."""
     return value if isinstance(value, str) else number(value)
 
 
-HELPERS = {"coloured": coloured, "probability": probability, "setting": setting}
+HELPERS = {
+    "coloured": coloured,
+    "has_learned": has_learned,
+    "probability": probability,
+    "quotes": quotes,
+    "setting": setting,
+}
 """Functions that templates call."""
