@@ -30,7 +30,7 @@ class Train(Stage[TrainConfig]):
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: the input that the method learns from; `init_from`: an initial model, which
-        gives the sizes.
+        gives the sizes; `time_of`: a report, whose time gives the number of updates.
         """
         artifacts = training_inputs(config, store.get(references["source"], *source_kinds()))
         tokens = artifacts["tokens"]
@@ -41,6 +41,8 @@ class Train(Stage[TrainConfig]):
             )
         elif (reason := config.method_settings.continues) is not None:
             raise UsageError(f"{reason}: name that with --init-from.")
+        if references.get("time_of"):
+            artifacts["time_of"] = store.get(references["time_of"], "report")
         return Inputs(artifacts)
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:

@@ -27,6 +27,10 @@ def run(
         FileList, typer.Option(metavar="FILE", help="The recipe's validation text.")
     ] = None,
     test: Annotated[FileList, typer.Option(metavar="FILE", help="The recipe's test text.")] = None,
+    kept: Annotated[
+        FileList,
+        typer.Option(metavar="FILE", help="A second text, on which forgetting is measured."),
+    ] = None,
     pretrained: Annotated[
         str | None,
         typer.Option(

@@ -28,6 +28,7 @@ def run(
     train: list[str] | None,
     valid: list[str] | None,
     test: list[str] | None,
+    kept: list[str] | None,
     pretrained: str | None,
     seeds: int | None,
     dry_run: bool,
@@ -39,6 +40,7 @@ def run(
         "train": train or (),
         "valid": valid or (),
         "test": test or (),
+        "kept": kept or (),
         "pretrained": pretrained or (),
     }
     loaded = as_asked(

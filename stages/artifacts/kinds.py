@@ -67,7 +67,13 @@ STAGES = StageTable(
                 "Tokens, batches, neighbors or episodes -> model: trains a language model.",
                 "Data to learn from",
                 ("tokens", "batches", "neighbors", "episodes"),
-                {"init_from": Reference("Begin with the weights of this model.", ("model",))},
+                {
+                    "init_from": Reference("Begin with the weights of this model.", ("model",)),
+                    "time_of": Reference(
+                        "Make as many updates as fit into the time that this report, its datastore and its index took.",
+                        ("report",),
+                    ),
+                },
                 seeded=True,
             ),
         ),

@@ -19,9 +19,10 @@ from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import remembering_layers
 from stages.models.config import BackboneConfig, model_of
 from stages.models.head_settings import LanguageSettings
-from stages.numbers import passes
+from stages.numbers import duration, passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
+from stages.training.equal_time import memory_seconds, updates_of_equal_time
 from stages.training.sizes import cut_by_tokens, epoch_batches, segments
 
 PASSES_OF_IMPORTED = 2.0
@@ -170,9 +171,13 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
 def resolved_length(
     config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution
 ) -> dict[str, int]:
-    """Number of updates: as requested, from a number of epochs of whole batches, or as many as
-    still improve.
+    """Number of updates: as requested, from a number of epochs of whole batches, as many as take
+    the time of a report, or as many as still improve.
+
+    Raises: UsageError if several of these are asked for.
     """
+    if "time_of" in inputs:
+        return _steps_of_equal_time(config, epochs, inputs["time_of"], execution)
     if epochs is not None:
         return {"steps": _steps(config, inputs, epochs)}
     if config.steps != AUTO:
@@ -191,6 +196,20 @@ def resolved_length(
     return {"steps": steps} | (
         {} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)}
     )
+
+
+def _steps_of_equal_time(
+    config: TrainConfig, epochs: float | None, report: Artifact, execution: Execution
+) -> dict[str, int]:
+    if epochs is not None or config.steps != AUTO:
+        raise UsageError("--time-of gives the number of updates: leave --steps and --epochs out.")
+    update_tokens = config.batch_tokens * config.accumulate
+    steps = updates_of_equal_time(report, update_tokens)
+    execution.reporter.info(
+        f"{steps:,} steps, in about the {duration(memory_seconds(report))} that {report.reference} and its "
+        "memory took (--time-of)"
+    )
+    return {"steps": steps}
 
 
 def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:

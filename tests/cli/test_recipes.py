@@ -27,8 +27,8 @@ def test_a_terminal_is_not_told_the_usual_files_in_every_line(
     monkeypatch.setattr("memlm_cli.work.listings.answers_on_terminal", lambda: True)
     ended = memlm("recipes")
     assert ended.err.count("--train --valid --test") == 1
-    # unlike the usual ones
-    assert "--pretrained" in ended.out and ended.out.count("--valid") == 1
+    # unlike the usual ones: kNN-LM of a pretrained model, and its fine-tuning
+    assert ended.out.count("--pretrained") == ended.out.count("--valid") == 2
 
 
 def test_they_can_be_json(memlm: Memlm) -> None:
