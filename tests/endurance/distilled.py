@@ -1,15 +1,15 @@
 """Students of neighbours beside three controls: no neighbours, labels of other positions, more time.
 
     python -m tests.endurance.distilled TEXT [--store STORE] [--students taught control …] \\
-        [--seeds 1 2 3]
+        [--seeds 1 2 3] [--mixtures]
 
 TEXT holds `train.txt`, `valid.txt` and `test.txt` of WikiText-2. The base is a Transformer of 2
 layers x 128; a student begins as a copy of it, unless `STUDENTS` says otherwise. The method
 `shuffled-labels` is that of `memory-decoder`, but each position has the labels of another one, drawn
 at random: labels are as smooth, and say nothing about the context. Prints a line of JSON for each
-student: its test perplexity, and that of a mixture with the base, whose λ is tuned on valid. Behind
-them come the changes against `control`, over all seeds, with intervals over documents. What was
-made before is not made again.
+student: its test perplexity, and with --mixtures that of the base and the student, whose λ is tuned
+on valid. An MLP has its perplexity on valid. Behind them come the changes against `control` and the
+base, over all seeds, with intervals over documents. What was made before is not made again.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -104,6 +105,7 @@ STUDENTS = {
     "mlp control": Student(0, method="mlp-memory"),
     "mlp taught": Student(0.5, method="mlp-memory"),
 }
+SPLITS = ("test", "valid")
 
 
 class Store:
@@ -124,13 +126,16 @@ class Store:
         )
         return finished.stdout.strip()
 
-    def scores(self, report: str, array: str = "logp") -> np.ndarray:
+    def scores(self, report: str) -> np.ndarray:
         """Log-probabilities of a report's tokens, in nats."""
-        return np.asarray(zarr.open(self.folder / report / "scores.zarr")[array][:], np.float64)
+        return np.asarray(zarr.open(self.folder / report / "scores.zarr")["logp"][:], np.float64)
+
+    def manifest(self, reference: str) -> Any:
+        return json.loads((self.folder / reference / "manifest.json").read_text())
 
     def document_ends(self, model: str) -> np.ndarray:
         """Offsets of the documents of the test split, then its end."""
-        tokens = json.loads((self.folder / model / "manifest.json").read_text())["inputs"]["tokens"]
+        tokens = self.manifest(model)["inputs"]["tokens"]
         group = zarr.open(self.folder / tokens["kind"] / tokens["id"] / "tokens.zarr")
         return np.asarray(group["test/doc_offsets"][:])
 
@@ -155,58 +160,58 @@ def prepare(store: Store, text: Path) -> Prepared:
 
 def trained(store: Store, prepared: Prepared, student: Student, seed: int) -> str:
     begins = BASE if student.begins == "random" else (*STUDENT, "--init-from", prepared.base)
-    length = ("--steps", student.updates, "--set", f"valid_every={student.updates}")
+    # Validation takes as long as fifty updates, and only an MLP's is read.
+    every = student.updates if student.method == "mlp-memory" else 0
+    length = ("--steps", student.updates, "--set", f"valid_every={every}")
     learning = ("--method", student.method, "--set", f"memory.alpha={student.alpha}")
     return store.run(
         *("train", prepared.near, *begins, *length, *learning, "--lr", student.lr, "--seed", seed)
     )
 
 
-def evaluated(store: Store, name: str, model: str, base: str, split: str) -> str:
-    """A report with token scores; those of an MLP are in its column `logp_memory`."""
-    scoring = ("--split", split, "--save-token-scores")
-    if not name.startswith("mlp"):
-        return store.run("evaluate", model, "--memory", "none", *scoring)
-    reading = f"mlp:model={model},control={model},lambda=0.5"
-    return store.run("evaluate", base, "--memory", reading, *scoring)
+def evaluated(store: Store, model: str, splits: Sequence[str]) -> list[np.ndarray]:
+    """Log-probabilities of the tokens of each split by a model alone."""
+    scoring = ("--memory", "none", "--save-token-scores", "--split")
+    return [store.scores(store.run("evaluate", model, *scoring, split)) for split in splits]
 
 
-def table(store: Store, text: Path, names: list[str], seeds: list[int]) -> None:
+def table(store: Store, text: Path, names: list[str], seeds: list[int], mixtures: bool) -> None:
     prepared = prepare(store, text)
-    base = {
-        split: store.scores(evaluated(store, "base", prepared.base, prepared.base, split))
-        for split in ("valid", "test")
-    }
-    show({"row": "base", "perplexity": perplexity(base["test"])})
+    splits = SPLITS if mixtures else SPLITS[:1]
+    base = evaluated(store, prepared.base, splits)
+    show({"row": "base", "perplexity": perplexity(base[0])})
     alone: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    with_base: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for name in names:
         for seed in seeds:
             model = trained(store, prepared, STUDENTS[name], seed)
-            array = "logp_memory" if name.startswith("mlp") else "logp"
-            reports = {split: evaluated(store, name, model, prepared.base, split) for split in base}
-            own = {split: store.scores(report, array).ravel() for split, report in reports.items()}
-            weight = max(WEIGHTS, key=lambda x: mixed(base["valid"], own["valid"], x).mean())
-            together = mixed(base["test"], own["test"], weight)
-            alone[name].append(own["test"])
-            with_base[name].append(together)
-            show(
-                {
-                    **{"row": name, "seed": seed, "perplexity": perplexity(own["test"])},
-                    **{"lambda": round(float(weight), 2), "with_base": perplexity(together)},
-                    **{"valid": perplexity(own["valid"]), "model": model},
-                }
-            )
+            line = {"row": name, "seed": seed, "model": model}
+            if STUDENTS[name].method == "mlp-memory":
+                show({**line, "valid": store.manifest(model)["metrics"]["valid_perplexity"]})
+                continue
+            own = evaluated(store, model, splits)
+            alone[name].append(own[0])
+            show({**line, "perplexity": perplexity(own[0]), **mixture(base, own)})
 
     ends = store.document_ends(prepared.base)
-    for name in names:
-        control = "mlp control" if name.startswith("mlp") else "control"
-        if name == control or control not in names:
-            continue
-        for what, scores in (("alone", alone), ("with the base", with_base)):
-            against = change(ends, scores[name], scores[control])
-            show({"row": name, "read": what, "change_against": control, **against})
-        show({"row": name, "change_against": "base", **change(ends, alone[name], [base["test"]])})
+    for name, scores in alone.items():
+        if scores and name != "control" and alone.get("control"):
+            show({"row": name, "against": "control", **change(ends, scores, alone["control"])})
+        if scores:
+            show({"row": name, "against": "base", **change(ends, scores, base[:1])})
+
+
+def mixture(base: list[np.ndarray], own: list[np.ndarray]) -> dict[str, float]:
+    """Perplexity of both together, with the λ that is best on valid; nothing without valid."""
+    if len(own) < len(SPLITS):
+        return {}
+    weight = max(WEIGHTS, key=lambda x: float(mixed(base[1], own[1], x).mean()))
+    together = perplexity(mixed(base[0], own[0], weight))
+    return {"lambda": round(float(weight), 2), "with_base": together}
+
+
+def mixed(base: np.ndarray, own: np.ndarray, weight: float) -> np.ndarray:
+    """log((1 - λ) p + λ q)."""
+    return np.logaddexp(np.log(1 - weight) + base, np.log(weight) + own)
 
 
 def change(
@@ -225,11 +230,6 @@ def percent(nats: float) -> float:
     return round(100 * float(np.expm1(nats)), 2)
 
 
-def mixed(base: np.ndarray, own: np.ndarray, weight: float) -> np.ndarray:
-    """log((1 - λ) p + λ q)."""
-    return np.logaddexp(np.log(1 - weight) + base, np.log(weight) + own)
-
-
 def perplexity(scores: np.ndarray) -> float:
     return round(float(np.exp(-scores.mean())), 2)
 
@@ -246,8 +246,10 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path("memlm-store"))
     parser.add_argument("--students", nargs="+", choices=STUDENTS, default=list(STUDENTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--mixtures", action="store_true")
     options = parser.parse_args()
-    table(Store(options.store), options.text, options.students, options.seeds)
+    store = Store(options.store)
+    table(store, options.text, options.students, options.seeds, options.mixtures)
 
 
 if __name__ == "__main__":

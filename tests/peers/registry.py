@@ -4,6 +4,7 @@ from tests.peers import (
     dynamic_evaluation,
     engram,
     knn_transformers,
+    memory_decoder,
     nanogpt,
     pointer,
     sru_plus_plus,
@@ -22,6 +23,7 @@ PEERS = {
         knn_transformers,
         engram,
         dynamic_evaluation,
+        memory_decoder,
     )
 }
 """Each has `PEER`, and `comparisons` of the folder with its code."""
