@@ -128,7 +128,8 @@ class Store:
 
     def scores(self, report: str) -> np.ndarray:
         """Log-probabilities of a report's tokens, in nats."""
-        return np.asarray(zarr.open(self.folder / report / "scores.zarr")["logp"][:], np.float64)
+        group: Any = zarr.open_group(self.folder / report / "scores.zarr", mode="r")
+        return np.asarray(group["logp"][:], np.float64)
 
     def manifest(self, reference: str) -> Any:
         return json.loads((self.folder / reference / "manifest.json").read_text())
@@ -136,7 +137,8 @@ class Store:
     def document_ends(self, model: str) -> np.ndarray:
         """Offsets of the documents of the test split, then its end."""
         tokens = self.manifest(model)["inputs"]["tokens"]
-        group = zarr.open(self.folder / tokens["kind"] / tokens["id"] / "tokens.zarr")
+        path = self.folder / tokens["kind"] / tokens["id"] / "tokens.zarr"
+        group: Any = zarr.open_group(path, mode="r")
         return np.asarray(group["test/doc_offsets"][:])
 
 
@@ -144,7 +146,6 @@ class Prepared(NamedTuple):
     """What students begin from."""
 
     base: str
-    index: str
     near: str
 
 
@@ -155,7 +156,7 @@ def prepare(store: Store, text: Path) -> Prepared:
     base = store.run("train", tokens, *BASE, *often, "--steps", BASE_UPDATES, "--seed", 0)
     index = store.run("build-index", store.run("build-datastore", base), "--index", "ivf-flat")
     chosen = ("--queries", "train", "--k", 256, "--exclude", "document")
-    return Prepared(base, index, store.run("precompute-neighbors", index, *chosen))
+    return Prepared(base, store.run("precompute-neighbors", index, *chosen))
 
 
 def trained(store: Store, prepared: Prepared, student: Student, seed: int) -> str:
