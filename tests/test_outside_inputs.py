@@ -13,9 +13,11 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.errors import UsageError
 from stages.memory.entries import Entries
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, ReadingOptions
 from stages.registry import Part
+from stages.retrieval.grammar import parse_reading
 from stages.retrieval.hyperparameters import hyperparameters, memory_words
 from stages.retrieval.memory_input import HeldText, InputSearch, MemoryInput
 from stages.retrieval.reading import Reading, SourceSettings
@@ -65,8 +67,8 @@ class LexiconSettings(SourceSettings):
     def resolve(
         self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]
     ) -> Reading:
-        numbers = (1, 3) if self.followers == "tune" else self.followers
-        return reading.changed({"followers": numbers, "text": read[LEXICON].reference})
+        completed = super().resolve(reading, read, splits)
+        return completed.changed({"text": read[LEXICON].reference})
 
 
 class LexiconSource(Source):
@@ -170,6 +172,23 @@ def test_the_text_of_the_scored_split_is_refused(memlm: Memlm, tmp_path: Path) -
         "evaluate", model.reference, "--split", "train", "--memory", reading, "--device", "cpu"
     )
     assert ended.code == 2 and "its rows hold the answers" in " ".join(ended.err.split())
+
+
+def test_its_scores_are_no_lengths_of_matches() -> None:
+    with pytest.raises(UsageError, match="only they find matches"):
+        parse_reading("lexicon:text=tokens/a,followers=3,lambda=length")
+
+
+def test_two_readings_of_different_texts_are_refused(memlm: Memlm, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    model = small_model(store, small_tokens(store))
+    texts = [small_tokens(store, seed=seed).reference for seed in (5, 6)]
+    typed = []
+    for text in texts:
+        typed += ["--memory", f"lexicon:text={text},followers=3,lambda=0.3"]
+    ended = memlm("evaluate", model.reference, *typed, "--device", "cpu")
+    assert ended.code == 2
+    assert f"two readings read {texts[0]} and {texts[1]} as lexicon" in " ".join(ended.err.split())
 
 
 def test_it_is_read_of_a_text_from_outside_the_corpus(memlm: Memlm, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ registry line each.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -12,7 +11,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.memory.entries import Entries, LogSums
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter
@@ -22,7 +20,7 @@ from stages.memory.readers.settings import ReaderSettings
 from stages.registry import OUTSIDE, Part, import_outside
 from stages.retrieval.grammar import parse_reading, parse_readings
 from stages.retrieval.hyperparameters import hyperparameters
-from stages.retrieval.reading import Reading, SourceSettings
+from stages.retrieval.reading import SourceSettings
 from stages.retrieval.registries import SOURCES
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source
@@ -43,11 +41,6 @@ class EchoSettings(SourceSettings):
     span: Annotated[
         Choice[Count] | None, Hyperparameter("span", axis="tokens back", grid=(1, 4), example="3")
     ] = None
-
-    def resolve(
-        self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]
-    ) -> Reading:
-        return reading.changed({"span": (1, 4)}) if self.span == "tune" else reading
 
 
 class EchoSource(Source):

@@ -80,14 +80,17 @@ class Average(Backbone):
 
 
 class DampedConfig(MethodSettings):
-    """Gradients that are multiplied by a share."""
+    """Gradients that are multiplied by a share, and a penalty of confidence."""
 
     method: Literal["damped"] = "damped"
     share: float = 0.9
+    penalty: float = 0.01
 
 
 class Damped(Method[DampedConfig]):
-    """Plain loss, the vocabulary at half the learning rate, and a step of its own."""
+    """Plain loss with a penalty of small entropies, the vocabulary at half the learning rate, and a
+    step of its own.
+    """
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [
@@ -97,8 +100,12 @@ class Damped(Method[DampedConfig]):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         encoding = model.read(batch, carried.state)
-        mean = model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten())
-        return Loss.of(mean, encoding, carried=Carried(encoding.state))
+        hidden = encoding.hidden.flatten(0, 1)
+        mean = model.loss(hidden, batch.targets.flatten())
+        log_p = model.log_probs(hidden, with_gradients=True)
+        confidence = (log_p.exp() * log_p).sum(-1).mean()
+        penalty = self.settings.penalty * confidence
+        return Loss.of(mean, encoding, carried=Carried(encoding.state), auxiliary=[penalty])
 
     def step(self, update: Update) -> Tensor:
         losses = []

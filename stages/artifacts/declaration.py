@@ -79,7 +79,7 @@ class StageEntry(NamedTuple):
     empty: the contract does the work, too.
     """
     needs: str = ""
-    """Function from resolved settings and inputs to `stages.needs:Needs`; empty: not known."""
+    """Function from resolved settings and inputs to `stages.artifacts.needs:Needs`; empty: not known."""
     command: Command | None = None
     """Its command; None: it is run from Python alone."""
 

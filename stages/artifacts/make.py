@@ -3,6 +3,7 @@
 This is the only module that uses all of them.
 """
 
+import json
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal
+
+from pydantic import ValidationError
 
 from stages.artifacts import EXECUTORS
 from stages.artifacts.artifact import Artifact
@@ -310,6 +313,7 @@ def _make_locked(
             producer=_producer(execution.device_of(work.stage.Config)),
             command=command,
         )
+        _require_schema(work.stage, manifest)
     except Exception as error:
         failure = disk_failure(error, store.root, draft.missing_bytes)
         if failure is not None:
@@ -320,6 +324,19 @@ def _make_locked(
     finally:
         draft.close()
     return Outcome(_publish(work, store, manifest), "resumed" if draft.resumed else "made")
+
+
+def _require_schema(stage: Stage[Any], manifest: Manifest) -> None:
+    """Raises: TypeError, a bug of the stage, if its schema refuses the metrics that it returned."""
+    metrics = json.loads(manifest.dumps())["metrics"]
+    try:
+        stage.schema.metrics.model_validate(metrics)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise TypeError(
+            f"{stage.name} returned metrics that its own schema refuses: {name}: {first['msg']}"
+        ) from None
 
 
 def _read_folders(inputs: Inputs) -> set[Path]:

@@ -1,7 +1,7 @@
 """The interface of a training objective: the batches that it needs and the loss that it computes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -77,20 +77,27 @@ class Loss(NamedTuple):
     carried: Carried = Carried()
     """State after the batch."""
     auxiliary: tuple[Tensor, ...] = ()
-    """Auxiliary losses of layers, a scalar for each time that the backbone read; training adds
-    them."""
+    """Auxiliary losses of layers, a scalar for each time that the backbone read, and of the method;
+    training adds them, and reports them apart."""
 
     @classmethod
-    def of(cls, mean: Tensor, *encodings: Encoding, carried: Carried | None = None) -> Self:
+    def of(
+        cls,
+        mean: Tensor,
+        *encodings: Encoding,
+        carried: Carried | None = None,
+        auxiliary: Iterable[Tensor] = (),
+    ) -> Self:
         """The loss with the auxiliary losses of what the backbone read.
 
         Args:
             encodings: every encoding that the mean was computed from, in order.
             carried: state after the batch; None: nothing is carried.
+            auxiliary: further scalars to add, such as a penalty.
         """
         losses = [encoding.auxiliary_loss for encoding in encodings]
-        auxiliary = tuple(loss for loss in losses if loss is not None)
-        return cls(mean, carried or Carried(), auxiliary)
+        of_layers = [loss for loss in losses if loss is not None]
+        return cls(mean, carried or Carried(), (*of_layers, *auxiliary))
 
     @property
     def total(self) -> Tensor:

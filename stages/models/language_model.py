@@ -252,9 +252,9 @@ class LanguageModel(nn.Module):
         with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_prob(self._own(hidden), targets)
 
-    def log_probs(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities [N, V] of every token, in nats. Not for training: no gradients."""
-        with torch.no_grad(), self._without_autocast(hidden):
+    def log_probs(self, hidden: Tensor, *, with_gradients: bool = False) -> Tensor:
+        """Log-probabilities [N, V] of every token, in nats; a loss asks for their gradients."""
+        with torch.set_grad_enabled(with_gradients), self._without_autocast(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:

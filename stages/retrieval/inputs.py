@@ -87,15 +87,15 @@ def find_artifacts(
     Raises: ArtifactError or UsageError, with the remedy, if something is missing or does not fit.
     """
     model = language_model(source)
-    declared: dict[str, tuple[MemoryInput, ReadingOptions]] = {
-        role: (memory_inputs()[role], ReadingOptions()) for role in roles
-    }
+    declared: dict[str, list[tuple[MemoryInput, ReadingOptions]]] = {}
     for reading in readings or ():
         for source_settings in reading.source_settings:
             for declared_input in source_settings.inputs:
-                _require_one(declared.get(declared_input.role), declared_input, source_settings)
-                declared[declared_input.role] = declared_input, source_settings
-    inputs = [memory for memory, _ in declared.values()]
+                declaration = declared_input, source_settings
+                declared.setdefault(declared_input.role, []).append(declaration)
+    for role in roles:
+        declared.setdefault(role, [(memory_inputs()[role], ReadingOptions())])
+    inputs = [declarations[0][0] for declarations in declared.values()]
     recorded = {} if report is None else report.manifest.inputs
 
     references, claimed = _claim_index(references, store, inputs)
@@ -116,28 +116,25 @@ def find_artifacts(
     read = artifacts_read(model, memory, references, store)
     if split is not None:
         require_split(read["tokens"], split)
-    for role, (memory_input, settings) in declared.items():
+    for role, declarations in declared.items():
         before = None if report is None or role not in recorded else report.input(role)
         search = InputSearch(store, model, read["tokens"], claimed.get(role), before)
-        artifact = memory_input.find(search, settings)
-        if artifact is not None:
-            read[role] = artifact
+        artifacts = [memory.find(search, settings) for memory, settings in declarations]
+        _require_one(role, artifacts)
+        if artifacts[0] is not None:
+            read[role] = artifacts[0]
     return read
 
 
-def _require_one(
-    earlier: tuple[MemoryInput, ReadingOptions] | None,
-    declared: MemoryInput,
-    settings: ReadingOptions,
-) -> None:
-    """Raises: UsageError if two readings name different artifacts for one role."""
-    if earlier is None or not declared.named_by:
-        return
-    names = [options.value(declared.named_by) for options in (earlier[1], settings)]
-    if names[0] != names[1]:
-        raise UsageError(
-            f"--memory: two readings name {declared.named_by}={names[0]} and {names[1]}; one is read at a time."
-        )
+def _require_one(role: str, artifacts: Sequence[Artifact | None]) -> None:
+    """Raises: UsageError if readings read different artifacts in one role."""
+    references = ["none" if artifact is None else artifact.reference for artifact in artifacts]
+    for reference in references[1:]:
+        if reference != references[0]:
+            raise UsageError(
+                f"--memory: two readings read {references[0]} and {reference} as {role}; "
+                "one is read at a time."
+            )
 
 
 def resolve_memory_exclusion(

@@ -43,8 +43,6 @@ class MemoryInput(ABC):
     """Its role among the inputs of an evaluation."""
     words: ClassVar[str]
     """Its text in a sentence: `the index's text`."""
-    named_by: ClassVar[str] = ""
-    """Key of the reading that names the artifact; empty: no key does."""
     from_tokens: ClassVar[bool] = False
     """Whether it is the tokens artifact that the command names with `--tokens`."""
 

@@ -2,7 +2,6 @@
 Free of torch.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -78,8 +77,9 @@ class SourceSettings(ReadingOptions):
     reported_as: ClassVar[Mapping[str, str]] = {}
     """Keys with another name in reports."""
     compares_keys: ClassVar[bool] = True
-    """Whether it compares representations. Without them it compares tokens, and scores are lengths
-    of matches."""
+    """Whether it compares representations, by a key and a similarity."""
+    scores_are_lengths: ClassVar[bool] = False
+    """Whether scores are lengths of matches in tokens, which `lambda=length` reads."""
     reads_windows: ClassVar[bool] = False
     """Whether it depends on where the windows or segments of a split begin."""
     past_amount: ClassVar[str | None] = None
@@ -143,13 +143,18 @@ class SourceSettings(ReadingOptions):
         """
         return {}
 
-    @abstractmethod
     def resolve(
         self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]
     ) -> "Reading":
         """The reading with settings of this source filled in from the artifacts; see
-        `resolve_reading`.
+        `resolve_reading`. By default `tune` becomes the grid of the number.
         """
+        grids = {
+            key: number.grid
+            for key, number in self.hyperparameters().items()
+            if self.value(key) == "tune"
+        }
+        return reading.changed(grids)
 
 
 class WeightRule:

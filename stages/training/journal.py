@@ -40,7 +40,7 @@ class Progress:
     """Sum of the updates' losses since the last line of the journal, and the number of updates."""
     loss_count: int = 0
     auxiliary_sum: float | None = None
-    """Part of `loss_sum` from auxiliary losses of layers; None: there are none."""
+    """Part of `loss_sum` from auxiliary losses; None: there are none."""
     document_sum: int = 0
     """Documents that the same updates read, each counted once per update."""
     line_step: int = 0
@@ -131,7 +131,7 @@ class UpdateFigures(NamedTuple):
     """Its number, from 1."""
     loss: CopiedNumber
     auxiliary: CopiedNumber | None
-    """Part of the loss from auxiliary losses of layers; None: there are none."""
+    """Part of the loss from auxiliary losses; None: there are none."""
     documents: int
     """Number of documents read, in whole or in part."""
 

@@ -52,6 +52,7 @@ class ExactSettings(SourceSettings):
     )
     amount: ClassVar[str] = "matches"
     compares_keys: ClassVar[bool] = False
+    scores_are_lengths: ClassVar[bool] = True
     searches: ClassVar[bool] = True
     inputs: ClassVar[tuple[MemoryInput, ...]] = (ExactIndex(),)
     matches: Annotated[Choice[Count] | None, MATCHES] = None

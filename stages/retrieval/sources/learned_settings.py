@@ -20,7 +20,6 @@ WEIGHTS = "model.safetensors"
 class LearnedModel(MemoryInput):
     """A model whose distribution is read, named by the key `model`."""
 
-    named_by: ClassVar[str] = "model"
     words: ClassVar[str] = "the text that it learned"
 
     def find(self, search: InputSearch, settings: ReadingOptions) -> Artifact | None:
@@ -35,8 +34,6 @@ class LearnedModel(MemoryInput):
 
 class LearnedControl(LearnedModel):
     """The same model, trained in the same way without neighbours: α = 0."""
-
-    named_by: ClassVar[str] = "control"
 
     def find(self, search: InputSearch, settings: ReadingOptions) -> Artifact | None:
         if settings.value("control"):

@@ -26,11 +26,6 @@ class LocalSettings(SourceSettings):
     def past(self, reset: str) -> Past | None:
         return "document" if reset == "document" else "stream"
 
-    def resolve(
-        self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]
-    ) -> Reading:
-        return reading
-
 
 class LongSettings(SourceSettings):
     """How far back, and whether across documents."""

@@ -10,7 +10,7 @@ class MatchesOnly(WeightRule):
     """Sources whose scores are lengths of matches."""
 
     def check(self, reading: Reading) -> None:
-        if reading.compares_keys:
+        if not all(settings.scores_are_lengths for settings in reading.source_settings):
             raise ValueError(
                 f"{reading.weight_name}={reading.weight} is of exact and exact-stream: only they "
                 "find matches"

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 import zarr
+from pydantic import Field
 
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
@@ -22,6 +23,7 @@ from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
 from stages.artifacts.manifest import UncheckedArtifact
 from stages.artifacts.output import ShardOutput, read_record
+from stages.artifacts.schema import Figures, Schema
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError
@@ -42,6 +44,18 @@ def test_publishes_exactly_what_the_manifest_lists(store: Store) -> None:
     values = zarr.open_group(artifact.path / "out.zarr", mode="r")["part/squares"][:]
     np.testing.assert_array_equal(values, np.arange(10) ** 2)
     assert not list(store.root.glob("tokens/.*-partial"))
+
+
+class Roots(Figures):
+    sum: Annotated[int, Field(lt=9)]
+
+
+def test_metrics_that_the_schema_refuses_are_a_bug_and_are_not_published(store: Store) -> None:
+    stage = Squares()
+    stage.schema = Schema(Roots)  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"squares returned .*refuses: sum: .* less than 9"):
+        make(stage, SquaresConfig(), {}, store, Execution())
+    assert not list(store.root.glob("tokens/*/manifest.json"))
 
 
 def test_same_work_is_not_done_twice(store: Store) -> None:

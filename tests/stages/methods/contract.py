@@ -2,6 +2,7 @@
 `name`, the method's.
 """
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,7 +152,10 @@ class MethodContract:
             own = method.log_prob(model, read, starts)
             plain = model.log_prob(read.key("hidden"), read.targets)[0]
         assert own.shape == read.targets.shape and (own <= 1e-6).all()
-        assert any(loss == pytest.approx(-float(log_p.mean()), rel=1e-5) for log_p in (own, plain))
+        means = [-float(log_p.mean()) for log_p in (own, plain)]
+        assert any(loss == pytest.approx(mean, rel=1e-5) for mean in means), (
+            f"the first mean is {loss}, and −log p is {means}: Loss.of(…, auxiliary=…) takes more"
+        )
 
     def test_gradient_reaches_all_that_it_says_is_learnt(self, method, model, split):
         loss = method.loss(model, self.batches(method, model, split)[0], Carried()).mean
@@ -165,6 +169,19 @@ class MethodContract:
         loss.backward()
         assert all(parameter.grad is not None for parameter in learnt)
 
+    def test_a_checkpoint_holds_what_a_batch_leaves_in_the_method(self, name, method, model, split):
+        first, second = self.batches(method, model, split)
+        model.train()
+        method.loss(model, first, Carried())
+        resumed = METHODS.load(name)(method.settings, method.side_inputs)
+        resumed.load_state_dict(as_in_a_checkpoint(method.state_dict()))
+        assert numbers(resumed) == numbers(method)
+        losses = []
+        for run in (method, resumed):
+            torch.manual_seed(1)
+            losses.append(run.loss(model, second, Carried()).mean)
+        assert torch.equal(*losses)
+
     def test_what_a_layer_adds_to_the_loss_is_added_once(self, method, model, split):
         batch = self.batches(method, model, split)[0]
         objective = Objective(model, method, torch.device("cpu"), "fp32")
@@ -172,6 +189,24 @@ class MethodContract:
         model.backbone.register_forward_hook(_with_auxiliary_loss, prepend=True)
         for _ in range(2):
             torch.testing.assert_close(objective(batch, Carried()).total, plain + 0.25)
+
+
+def numbers(method):
+    """Its attributes that are numbers, or tensors of them."""
+    values = {}
+    for name, value in vars(method).items():
+        if isinstance(value, torch.Tensor):
+            values[name] = value.tolist()
+        elif isinstance(value, int | float):
+            values[name] = value
+    return values
+
+
+def as_in_a_checkpoint(state):
+    """Tensors, and values that went through JSON."""
+    tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    values = {name: value for name, value in state.items() if name not in tensors}
+    return json.loads(json.dumps(values)) | tensors
 
 
 def _with_auxiliary_loss(backbone, inputs, encoding):

@@ -10,8 +10,9 @@ from stages.examples.batching import aligned_order
 from stages.examples.cutting import Cutting
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.methods.method import BatchIndex, Carried
+from stages.methods.method import BatchIndex, Carried, Loss
 from stages.methods.settings import LmConfig
+from stages.models.backbone import Encoding
 from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -97,6 +98,15 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     loss, state, _ = lm.loss(model, batch, Carried())
     torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))
     assert not state.tensors()
+
+
+def test_a_loss_adds_what_layers_and_the_method_add():
+    encodings = [
+        Encoding(torch.zeros(1, 1, 4), None, auxiliary_loss=torch.tensor(0.25)),
+        Encoding(torch.zeros(1, 1, 4), None),
+    ]
+    loss = Loss.of(torch.tensor(2.0), *encodings, auxiliary=[torch.tensor(0.5)])
+    assert (loss.mean, loss.total) == (2, 2.75)
 
 
 def test_unknown_methods_bring_the_nearest():

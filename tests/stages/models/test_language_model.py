@@ -96,6 +96,18 @@ def test_a_table_of_the_host_is_opened_there(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{}, {"cutoffs": (10, 20), "factor": 2}])
+def test_a_loss_may_ask_for_gradients_of_all_probabilities(settings):
+    net = model(**settings)
+    hidden = torch.randn(3, net.config.width, requires_grad=True)
+    assert not net.log_probs(hidden).requires_grad
+    log_p = net.log_probs(hidden, with_gradients=True)
+    targets = torch.tensor([1, 12, 49])
+    (of_probabilities,) = torch.autograd.grad(-log_p[torch.arange(3), targets].mean(), hidden)
+    (of_loss,) = torch.autograd.grad(net.loss(hidden, targets), hidden)
+    torch.testing.assert_close(of_probabilities, of_loss)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cutoffs": (10, 20), "factor": 2}])
 def test_weights_survive_the_disk(settings, tmp_path):
     net = model(**settings)
     if net.config.cutoffs:

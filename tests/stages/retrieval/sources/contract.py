@@ -217,6 +217,23 @@ class SourceContract:
         read = [part for part, _ in MemoryRow((source,)).retrieve(scored_range)]
         assert [place for part in read for place in range(T)[part]] == list(range(T))
 
+    def test_entries_of_the_split_itself_say_where_their_tokens_stand(self) -> None:
+        """Without ids they are the latest tokens, nearest first; `inspect` quotes them there."""
+        source, split, start = self.source, SmallSplit.made(0, self.stride), 5
+        scored_range = split.scored_range(source, start, T, small_found(10))
+        for rows, (retrieved,) in MemoryRow((source,)).retrieve(scored_range):
+            positions = torch.arange(start, T)[rows, None]
+            for part in retrieved.parts:
+                values, places = part.entries.values.long(), part.ids
+                if places is None:
+                    places = positions - 1 - torch.arange(values.shape[1])
+                elif part.role:  # rows of an artifact
+                    continue
+                stands_in_split = (values >= 0) & (places >= 0)
+                tokens = split.tokens[places[stands_in_split]]
+                assert torch.equal(tokens, values[stands_in_split])
+                assert (places < positions)[stands_in_split].all()
+
     def distributions(self, split: SmallSplit, reader: Reader) -> torch.Tensor:
         """Log-probabilities of all tokens with half of the memory, on top of even ones, [T, V]."""
         source, parts = self.source, []

@@ -60,7 +60,7 @@ class TestDecoder(SourceContract):
         ("decoder:lambda=0.3", "model is missing"),
         ("decoder+long:model=model/a,size=9,lambda=0.3", "joins no other source"),
         ("decoder:model=model/a,reader=joint", "probabilities, not scores"),
-        ("decoder:model=model/a,lambda=length", "reads distances"),
+        ("decoder:model=model/a,lambda=length", "only they find matches"),
         ("decoder:model=model/a,lambda=distance", "reads distances"),
         ("long:model=model/a,size=9,lambda=0.3", "belongs to 'decoder'"),
     ],
