@@ -179,7 +179,8 @@ class Score(Phase):
             plan.scores.write(output, number, token_scores(scored))
         plan.unit_files.write(output, number, scored.nll(), part.start, part.stop)
         output.record |= shard_record(scored, part.start, part.stop, plan.breakdown)
-        output.record["diverged_at"] = diverged_at(result.after)
+        if resources.learning is not None:
+            output.record["diverged_at"] = diverged_at(result.after)
         # A model that diverged would make every figure infinite: report it once, here.
         if output.record["nll"][0] is None:
             raise ArtifactError(

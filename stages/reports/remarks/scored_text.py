@@ -59,7 +59,7 @@ def adaptation(report: Figures) -> Iterator[Finding]:
     if not learning["rate"] and split:
         yield "learning-of-no-use", {"split": split}
         return
-    for place in learning["diverged"]:
+    for place in learning.get("diverged", ()):
         yield (
             "learning-diverged",
             {
