@@ -1,18 +1,23 @@
 """Own documents on one's own machine: made facts and real pages, asked and continued, then half of
 them forgotten.
 
-    python -m tests.endurance.own_documents MODEL [--rooms 200] [--asked 24] [--store STORE]
+    python -m tests.endurance.own_documents MODEL [--rooms 240] [--asked 200] [--store STORE] \\
+        [--when before after] [--ways closed found knn exact both lora] [--perplexities]
 
-MODEL is a pretrained model: a folder, FILE.gguf, or hf:NAME. Nothing is trained. A document is a
-note ("The code of room 14 is 4F2A."), or a page of memlm's own documentation, which is younger than
-the model. All artifacts are made by memlm's commands. Prints a line of JSON for each way to answer:
-exact match and F1 of questions and of beginnings, by whether the document is forgotten later;
-perplexity of other notes and pages; bytes; processor seconds a token.
+MODEL is a pretrained model: a folder, FILE.gguf, or hf:NAME. A document is a note ("The code of room
+14 is 4F2A."), or a page of memlm's own documentation, which is younger than the model. All
+artifacts are made by memlm's commands. `found` puts the passage into the window that BM25 finds;
+`lora` is the model with factors that learned the documents for as long as kNN-LM's memory took.
+Prints a line of JSON for each way to answer: exact match and F1 of questions and of beginnings, by
+whether the document is forgotten later; bytes; processor seconds a token. With --perplexities that
+of other notes and pages, too. What was made before is not made again, so ways may be asked one by
+one.
 """
 
 import argparse
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -23,8 +28,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from memlm_cli.notebook import open as open_store
 from stages.tasks.answers import exact, word_f1
+from stages.text.bm25 import SCORINGS, Bm25Index, term_counts
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("compare", "evaluate", "recipes", "which-method")
@@ -33,6 +41,10 @@ OTHER_PAGES = {"valid": "shell", "test": "harness"}
 WINDOWS = ("--context", "256")
 KEEPERS = ("Anna Berg", "Jonas Holm", "Mira Lind", "Paul Voss", "Lena Dahl", "Omar Nasser")
 MOST_TOKENS = 8
+TOGETHER = 20
+"""Texts that are written together."""
+WHEN = ("before", "after")
+WAYS = ("closed", "found", "knn", "exact", "both", "lora")
 
 
 class Room(NamedTuple):
@@ -136,6 +148,8 @@ class Way(NamedTuple):
     exact: str | None = None
     parts: tuple[str, ...] = ()
     """Artifacts of its memory."""
+    passages: tuple[str, ...] = ()
+    """Texts of which the best stands before a question."""
 
 
 class Corpus(NamedTuple):
@@ -148,14 +162,42 @@ class Corpus(NamedTuple):
     exact: str
     """Index of exact matches."""
 
-    def ways(self, model: str, knn: str, matches: str, both: str) -> list[Way]:
-        """kNN-LM, exact memory, and both, with the numbers of three reports."""
+    def ways(self, model: str, reports: Sequence[str], folder: Path) -> list[Way]:
+        """A passage in the window, kNN-LM, exact memory, and both, with the numbers of reports."""
+        knn, matches, both = reports
         vectors = (self.datastore, self.keys)
         return [
-            Way("kNN-LM", self.keys, knn, None, vectors),
+            Way("found", model, passages=passages(folder)),
+            Way("knn", self.keys, knn, None, vectors),
             Way("exact", model, matches, self.exact, (self.exact,)),
             Way("both", self.keys, both, self.exact, (*vectors, self.exact)),
         ]
+
+
+def passages(folder: Path) -> tuple[str, ...]:
+    """Paragraphs of the documents of a folder."""
+    texts = (path.read_text("utf-8") for path in sorted(folder.iterdir()))
+    return tuple(
+        part.strip() + "\n" for text in texts for part in text.split("\n\n") if part.strip()
+    )
+
+
+def best_passages(texts: Sequence[str], questions: Sequence[str]) -> list[str]:
+    """The passage that BM25 ranks first for each question."""
+    words = [re.findall(r"\w+", text.lower()) for text in (*texts, *questions)]
+    numbers = {
+        word: number for number, word in enumerate(sorted({w for own in words for w in own}))
+    }
+
+    def counted(part: Sequence[list[str]]) -> Any:
+        ids = np.array([numbers[word] for own in part for word in own])
+        offsets = np.cumsum([0, *map(len, part)])
+        return term_counts(ids, offsets, len(numbers))
+
+    index = Bm25Index(counted(words[: len(texts)]), SCORINGS["lucene"])
+    nothing = np.zeros((len(questions), 2), np.int64)
+    ids, _ = index.find(counted(words[len(texts) :]), 1, nothing)
+    return [texts[row] if row >= 0 else "" for row in ids[:, 0]]
 
 
 def evaluated(store: Store, corpus: Corpus, model: str) -> tuple[str, str, str]:
@@ -170,17 +212,13 @@ def evaluated(store: Store, corpus: Corpus, model: str) -> tuple[str, str, str]:
 
 
 def answered(reader: Any, prompts: Sequence[str]) -> tuple[list[str], float]:
-    """What is written behind prompts, up to the end of a sentence; and seconds a token."""
-    answers, tokens, began = [], 0, time.process_time()
-    for prompt in prompts:
-        written = ""
-        for part in reader.parts(prompt, max_tokens=MOST_TOKENS, temperature=0, stop_at_eos=True):
-            written += part
-            tokens += bool(part)
-            if any(end in written.lstrip() for end in ".\n,"):
-                break
-        answers.append(written.strip().split("\n")[0].rstrip(".,").split(".")[0])
-    return answers, (time.process_time() - began) / max(tokens, 1)
+    """The likeliest text behind each prompt, up to the end of a sentence; and seconds a token."""
+    options = {"max_tokens": MOST_TOKENS, "temperature": 0, "stop_at_eos": True}
+    began = time.process_time()
+    written = reader.generate(prompts, **options, stop=[".", "\n", ","], batch_size=TOGETHER)
+    seconds = time.process_time() - began
+    tokens = sum(len(reader.loaded.text.ids(text)) + 1 for text in written)
+    return [text.strip() for text in written], seconds / tokens
 
 
 def scores(reader: Any, prompts: Sequence[str], asked: Sequence[Room]) -> dict[str, Any]:
@@ -194,8 +232,9 @@ def scores(reader: Any, prompts: Sequence[str], asked: Sequence[Room]) -> dict[s
             if room.is_forgotten == forgotten
         ]
         found[name] = {
-            "em": fmean(exact(answer, [room.code]) for answer, room in own),
-            "f1": fmean(word_f1(answer, [room.code]) for answer, room in own),
+            "rooms": len(own),
+            "right": sum(exact(answer, [room.code]) for answer, room in own),
+            "f1": round(fmean(word_f1(answer, [room.code]) for answer, room in own), 3),
         }
     found["examples"] = answers[:2]
     return found
@@ -210,10 +249,14 @@ def answers(
         memory = None if way.report else "none"
         reader = opened.read(way.source, report=way.report, memory=memory, index=way.exact)
         line = {"when": when, "way": way.name, "bytes": store.bytes(*way.parts)}
-        if way.report is None:
-            prompts = [room.note + room.question for room in asked]
-            line["passage"] = scores(reader, prompts, asked)
-        line["questions"] = scores(reader, [room.question for room in asked], asked)
+        questions = [room.question for room in asked]
+        if way.passages:
+            best = best_passages(way.passages, questions)
+            hits = sum(room.code in text for room, text in zip(asked, best, strict=True))
+            prompts = [text + question for text, question in zip(best, questions, strict=True)]
+            yield line | {"found": hits, "questions": scores(reader, prompts, asked)}
+            continue
+        line["questions"] = scores(reader, questions, asked)
         line["beginnings"] = scores(reader, [room.beginning for room in asked], asked)
         yield line
 
@@ -226,7 +269,8 @@ def perplexities(store: Store, when: str, reports: Sequence[str]) -> Iterator[di
         yield {"when": when, "tokens": metrics["tokens"], "perplexity": rows}
 
 
-def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count: int) -> None:
+def table(store: Store, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
+    known = rooms(options.rooms)
     write_documents(folder, known)
     public = store.run("tokenize", "--tokenizer", checkpoint, "--train", folder / "public.txt")
     model = store.run("import-model", checkpoint, public)
@@ -241,10 +285,20 @@ def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count:
     contexts = store.run("build-index", tokens, "--index", "exact")
     before = Corpus(tokens, datastore, store.run("build-index", datastore), contexts)
     reports = evaluated(store, before, model)
-    asked = known[:count]
-    ways = [Way("closed book", model), *before.ways(model, *reports)]
-    show(answers(store, "before", ways, asked))
-    show(perplexities(store, "before", reports))
+    asked = known[: options.asked]
+    if "before" in options.when:
+        ways = [Way("closed", model), *before.ways(model, reports, folder / "all")]
+        if "lora" in options.ways:
+            ways.append(Way("lora", learned(store, tokens, model, reports[0])))
+        show(answers(store, "before", chosen(ways, options.ways), asked))
+    if "before" in options.when and options.perplexities:
+        show(perplexities(store, "before", reports))
+        if "lora" in options.ways:
+            taught = learned(store, tokens, model, reports[0])
+            report = store.run("evaluate", taught, "--memory", "none", *WINDOWS)
+            show(perplexities(store, "before", [report]))
+    if "after" not in options.when:
+        return
 
     forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", folder / "receipt.json")
     left = store.run("update-datastore", datastore, *forgetting)
@@ -252,8 +306,20 @@ def table(store: Store, checkpoint: str, folder: Path, known: list[Room], count:
     contexts = store.run("build-index", tokens, "--index", "exact", "--update", contexts)
     after = Corpus(tokens, left, store.run("build-index", left), contexts)
     # The numbers stay: what is asked is whether a memory still answers.
-    show(answers(store, "after", after.ways(model, *reports), asked))
-    show(perplexities(store, "after", evaluated(store, after, model)))
+    ways = after.ways(model, reports, folder / "left")
+    show(answers(store, "after", chosen(ways, options.ways), asked))
+    if options.perplexities:
+        show(perplexities(store, "after", evaluated(store, after, model)))
+
+
+def learned(store: Store, tokens: str, model: str, report: str) -> str:
+    """The model with factors that learned the documents, for as long as a report's memory took."""
+    factors = ("--lora", 8, "--lr", "1e-3", "--segment-length", 256, "--batch-tokens", 256)
+    return store.run("train", tokens, "--init-from", model, *factors, "--time-of", report)
+
+
+def chosen(ways: Sequence[Way], names: Sequence[str]) -> list[Way]:
+    return [way for way in ways if way.name in names]
 
 
 def show(found: Iterator[dict[str, Any]]) -> None:
@@ -266,15 +332,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model")
-    parser.add_argument("--rooms", type=int, default=200)
-    parser.add_argument("--asked", type=int, default=24)
+    parser.add_argument("--rooms", type=int, default=240)
+    parser.add_argument("--asked", type=int, default=200)
     parser.add_argument("--store", type=Path)
+    parser.add_argument("--when", nargs="+", choices=WHEN, default=WHEN)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--perplexities", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Store(options.store or Path(folder) / "store")
         documents = store.folder.parent / "documents"
         shutil.rmtree(documents, ignore_errors=True)
-        table(store, options.model, documents, rooms(options.rooms), options.asked)
+        table(store, options.model, documents, options)
 
 
 if __name__ == "__main__":
