@@ -108,14 +108,19 @@ class Registry:
 
     def _part(self, name: object) -> Any:
         if name not in self:
-            known = did_you_mean(str(name), self.targets)
-            yours = f" ({OUTSIDE} adds your own)" if known.startswith("known") else ""
-            elsewhere = next(
-                (f" (it is an {other.kind})" for other in self.others if name in other), yours
-            )
-            told = f"There is no {self.kind} {name!r}; {known}{elsewhere}"
+            others = [other.kind for other in self.others if name in other]
+            near = near_part(str(name), self.targets)
+            if others:
+                near = f"{did_you_mean(str(name), self.targets)} (it is an {others[0]})"
+            told = f"There is no {self.kind} {name!r}; {near}"
             raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
         return self.targets[str(name)]
+
+
+def near_part(name: str, known: Iterable[str]) -> str:
+    """A suffix for a message about an unknown part: the nearest one, or all and how to add one."""
+    near = did_you_mean(name, known)
+    return f"{near} ({OUTSIDE} adds your own)" if near.startswith("known") else near
 
 
 def outside_code(names: Container[str]) -> list[list[str]]:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from stages.errors import UsageError, did_you_mean
 from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
-from stages.registry import import_outside
+from stages.registry import import_outside, near_part
 from stages.retrieval.reading import Comparison, Reading, default_reader
 from stages.retrieval.registries import SOURCES
 
@@ -96,7 +96,7 @@ def parse_reading(spec: str) -> Reading:
     reader = settings.get("reader", default_reader())
     if reader not in READERS:
         raise UsageError(
-            f"--memory {spec}: no reader is called {reader!r}; {did_you_mean(reader, READERS.names())}"
+            f"--memory {spec}: no reader is called {reader!r}; {near_part(reader, READERS.names())}"
         )
     for key in settings:
         if key in owned and not set(owned[key]) & {*named, reader}:
@@ -284,7 +284,7 @@ def _require_source(spec: str, name: str) -> None:
             "only evaluate reads it."
         )
     others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
-    raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")
+    raise UsageError(f"--memory {spec}: no source is called {name!r}; {near_part(name, others)}")
 
 
 def _suggestion(spec: str) -> str:

@@ -9,7 +9,6 @@ from pydantic import Field, PlainSerializer, SerializeAsAny, model_validator
 
 from stages.artifacts.artifact import Artifact
 from stages.config import Settings
-from stages.errors import did_you_mean
 from stages.memory.hyperparameter import (
     Choice,
     Hyperparameter,
@@ -18,7 +17,7 @@ from stages.memory.hyperparameter import (
 )
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
-from stages.registry import Part
+from stages.registry import Part, near_part
 from stages.retrieval.memory_input import MemoryInput
 from stages.retrieval.registries import WEIGHTS, weights_by_name
 
@@ -202,7 +201,7 @@ class Reading(Settings):
             if number.example and self.value(name) is None:
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
         if self.per_context and self.weight not in weights_by_name():
-            near = did_you_mean(str(self.weight), ["tune", *weights_by_name()])
+            near = near_part(str(self.weight), ["tune", *weights_by_name()])
             raise ValueError(
                 f"{self.weight_name} is no number, and no policy is called {self.weight!r}; {near}"
             )

@@ -93,6 +93,7 @@ def test_values_have_the_types_of_the_contract():
     [
         ("external:lamda=0.2", "unknown key 'lamda'; did you mean 'lambda'"),
         ("extrenal:lambda=0.2", "no source is called 'extrenal'; did you mean 'external'"),
+        ("my-own:lambda=0.2", r"known: .*trime.* \(MEMLM_PARTS adds your own\)"),
         (
             "trime-ext:k=3",
             "'trime-ext' stands for local.*joint.* --memory external:.*; write that out",
