@@ -208,7 +208,7 @@ class Attended(NamedTuple, Generic[Memory]):
     hidden: Tensor
     """Term to add to the residual stream, [B, n, d]."""
     memory: Memory
-    """Memory after the passage; it is detached unless the layer `keeps_graph`."""
+    """Memory after the passage; the backbone detaches it unless the layer `keeps_graph`."""
     auxiliary_loss: Tensor | None = None
     """Scalar that training adds to the loss; None: nothing."""
 

@@ -123,6 +123,14 @@ class BackboneContract:
                 torch.cat([one.key(name) for one in found], 1), whole.key(name)[rows, 1:]
             )
 
+    def test_dropout_ends_with_training(self, config, model):
+        rates = [name for name in type(config).model_fields if name.endswith("dropout")]
+        dropping = LanguageModel(config.model_copy(update=dict.fromkeys(rates, 0.5))).eval()
+        dropping.load_state_dict(model.state_dict())
+        with torch.no_grad():
+            first, second = (self.encode(dropping, self.tokens(L)).hidden for _ in range(2))
+        assert torch.equal(first, second)
+
     def test_no_position_sees_what_comes_after_it(self, model):
         changed = self.tokens(L).clone()
         changed[:, 3:] = (changed[:, 3:] + 1) % V
