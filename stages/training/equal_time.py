@@ -39,7 +39,7 @@ def updates_of_equal_time(report: Artifact, update_tokens: int) -> int:
 
 
 def _parts(artifact: Artifact) -> Iterator[Artifact]:
-    """What a report's memory was made of, without its models and texts."""
+    """Artifacts that a memory of a report was made of, without its models and texts."""
     for role in artifact.manifest.inputs:
         part = artifact.input(role)
         if part.kind in MEMORY:
