@@ -1,7 +1,7 @@
 """Work of `memlm serve`: a model with its memories answers over HTTP."""
 
 import json
-from contextlib import closing
+from contextlib import ExitStack, closing
 from socket import socket
 
 from memlm_cli.arguments import read_reference
@@ -10,13 +10,16 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.inspection_text import memory_lines
 from memlm_cli.options import Asked
 from memlm_cli.progress import not_working
+from pipelines.document_changes import DocumentStages
+from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.inspection.settings import ReadSettings, Request
 from stages.serving.access import Access
 from stages.serving.app import application
-from stages.serving.engine import Engine
-from stages.serving.served import ServedModel, check_model_name
+from stages.serving.changes import ChangingMemories, DocumentChanges
+from stages.serving.engine import ServedMemories, answer_for
+from stages.serving.served import ServedModel, Serving, check_model_name
 from stages.serving.server import address_of, listening_socket, make_server
 from stages.serving.settings import ServeSettings
 from stages.serving.worker import Worker
@@ -31,25 +34,47 @@ def serve(source: str | None, where: ServeSettings, reading: ReadSettings, *, as
     name, request = _request(read_reference(source), reading, store)
     check_model_name(name)
     # A port that is in use is found before the model is loaded, which takes long.
-    with closing(listening_socket(where.host, where.port)) as bound:
-        served = ServedModel(name, Engine.open(request, store, name))
-        for line in memory_lines(served.engine.reader(name).memories):
+    with closing(listening_socket(where.host, where.port)) as bound, ExitStack() as stack:
+        memories = ServedMemories.of(request, store, name)
+        if where.admin_token_file is not None:
+            memories.require_changeable()
+        stages = DocumentStages(store, Execution(device=reading.device))
+        changing = ChangingMemories.of(memories, stages, store)
+        if where.admin_token_file is not None:
+            stack.enter_context(changing.ledger.owned())
+        serving = Serving(ServedModel(name, changing.open()))
+        for line in memory_lines(serving.model.engine.reader(name).memories):
             say(f"serve: {line}")
-        _answer_requests(served, access, bound, asked.json)
+        changes = None
+        if where.admin_token_file is not None:
+            changes = DocumentChanges(changing, serving, _log)
+            stack.callback(changes.close)
+            changes.start()
+        _answer_requests(serving, access, bound, changes, asked.json)
 
 
-def _answer_requests(served: ServedModel, access: Access, bound: socket, as_json: bool) -> None:
+def _log(text: str) -> None:
+    say(f"serve: {text}")
+
+
+def _answer_requests(
+    serving: Serving,
+    access: Access,
+    bound: socket,
+    changes: DocumentChanges | None,
+    as_json: bool,
+) -> None:
     """Answer until a signal ends the process."""
-
-    def log(text: str) -> None:
-        say(f"serve: {text}")
 
     def announce() -> None:
         address = address_of(bound)
-        answer(json.dumps({"address": address, "model": served.name}) if as_json else address)
+        content = {"address": address, "model": serving.model.name}
+        answer(json.dumps(content) if as_json else address)
 
-    worker = Worker(served.engine.next_log_probs)
-    server = make_server(application(served, worker, access, log), announce)
+    worker = Worker(answer_for)
+    documents = None if changes is None else changes.documents
+    answered = application(serving, worker, access, _log, documents=documents)
+    server = make_server(answered, announce)
     try:
         with resumable(STOPPED), not_working():
             server.run(sockets=[bound])

@@ -19,6 +19,7 @@ from stages.examples.examples import Corpus
 from stages.lineage.evaluation import MODELS_OWN
 from stages.methods.defaults import evaluation_defaults
 from stages.models.config import model_of
+from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.registry import import_outside
 from stages.retrieval.gate_reader import GateMemory
@@ -48,6 +49,7 @@ def open_range_reader(
     exclude: str = "self",
     last_words: Mapping[str, CountedTokens] | None = None,
     above: str = "",
+    model: LanguageModel | None = None,
 ) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
     """Load the model and everything that completed readings need; returns the reader and the rows
     of these readings.
@@ -62,9 +64,10 @@ def open_range_reader(
         index.
         last_words: by split, the only tokens that count; None: all count.
         above: what changes the model itself, by name; empty: nothing does.
+        model: the model in these windows, if it is loaded already.
     """
     reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
-    model = load_model(read["model"].path, device, windows)
+    model = model or load_model(read["model"].path, device, windows)
     opening = Opening(read, readings, model, reader, exclude)
     memories = open_memories(opening)
     external = next(

@@ -22,9 +22,7 @@ from stages.errors import DataError, UsageError
 from stages.forgetting.question import Question
 from stages.forgetting.search import Answer, find_holders
 from stages.forgetting.spans import Holding, Span
-from stages.forgetting.texts import StoredText
-from stages.lineage.rows import ROWS
-from stages.lineage.sources import is_updated
+from stages.forgetting.texts import StoredText, text_of_rows
 from stages.reporting import Reporter
 from stages.updating.change import documents_meant
 
@@ -113,7 +111,7 @@ def require_receipt_file(path: Path) -> None:
 def receipt_of(datastore: Artifact, store: Store, reporter: Reporter) -> Receipt:
     """The receipt of a datastore that has just forgotten documents."""
     previous = datastore.input(PREVIOUS)
-    text = _text_of(previous)
+    text = text_of_rows(previous)
     numbers = documents_meant(datastore.config["forget"], (), len(text.doc_offsets) - 1).tolist()
     places = {text.artifact.reference: tuple(text.spans_of(numbers))}
     names = _names_gone(text, numbers)
@@ -138,13 +136,6 @@ def checked_again(receipt: Receipt, store: Store, reporter: Reporter) -> tuple[R
         known.setdefault((one.before.reference, one.after.reference), one)
     changed = {"replaced": tuple(known.values()), "checks": (*receipt.checks, _check(answer))}
     return receipt.model_copy(update=changed), answer
-
-
-def _text_of(datastore: Artifact) -> StoredText:
-    """The text of a datastore's rows."""
-    if is_updated(datastore):
-        return StoredText(datastore, ROWS)
-    return StoredText(datastore.input("corpus"), str(datastore.config["split"]))
 
 
 def _names_gone(text: StoredText, numbers: Iterable[int]) -> frozenset[str]:

@@ -136,3 +136,10 @@ def stored_texts(artifact: Artifact) -> list[StoredText]:
     if artifact.kind == "datastore" and sources.is_updated(artifact):
         return [StoredText(artifact, ROWS)]
     return []
+
+
+def text_of_rows(datastore: Artifact) -> StoredText:
+    """The text of a datastore's rows; of build-datastore it is the whole split of its corpus."""
+    if sources.is_updated(datastore):
+        return StoredText(datastore, ROWS)
+    return StoredText(datastore.input("corpus"), str(datastore.config["split"]))

@@ -18,7 +18,7 @@ from stages.generation.sampling import draw, probabilities
 from stages.generation.session import Text, TextSession
 from stages.generation.stopping import StoppedText
 from stages.inspection.reading import MemoryReader, load_reader
-from stages.inspection.request import Request, find
+from stages.inspection.request import Request, Resolved, find
 from stages.lineage.indexes import EXACT
 from stages.models.backbones.window_configs import ImportedConfig
 from stages.models.config import model_of
@@ -57,15 +57,26 @@ class GenerationStep(NamedTuple):
 def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryReader:
     """Open the model and memories that a request names, and the exact index if `draft` uses it.
 
-    Windows are those in which text is written: see `stages.inspection.request.find`.
-    Raises: UsageError for a translation model.
+    Raises: as of `find_written`.
     """
     roles = (EXACT,) if draft != "none" else ()
+    return load_reader(find_written(request, store, roles), request)
+
+
+def find_written(request: Request, store: Store, roles: Sequence[str] = ()) -> Resolved:
+    """Find the model and memories that a request names, with which text is written.
+
+    Windows are those in which text is written: see `stages.inspection.request.find`.
+
+    Args:
+        roles: as of `find`.
+    Raises: UsageError for a translation model.
+    """
     found = find(request, store, None, writes=True, roles=roles)
     model = found.read["model"]
     if model_of(model).reads.source:
         raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
-    return load_reader(found, request)
+    return found
 
 
 def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:

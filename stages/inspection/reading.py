@@ -25,6 +25,7 @@ from stages.lineage.corpus import token_text
 from stages.lineage.rows import DatastoreRows
 from stages.models.computing import resolve_device
 from stages.models.devices import resolve_precision
+from stages.models.language_model import LanguageModel
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.inputs import held_text
 from stages.retrieval.rows import MemoryRow
@@ -210,8 +211,10 @@ class MemoryReader:
         return past
 
 
-def load_reader(found: Resolved, request: Request) -> MemoryReader:
-    """Load the model and the memories of a resolved request."""
+def load_reader(
+    found: Resolved, request: Request, model: LanguageModel | None = None
+) -> MemoryReader:
+    """Load the memories of a resolved request, and its model unless that is given."""
     device = resolve_device(request.device)
     text = token_text(found.read["tokens"])
     reader, rows = open_range_reader(
@@ -224,6 +227,7 @@ def load_reader(found: Resolved, request: Request) -> MemoryReader:
         exclude=found.exclude,
         device=device,
         precision=resolve_precision(request.precision, device.type),
+        model=model,
     )
     if not rows:
         return MemoryReader(found.read, reader, None, [], text)

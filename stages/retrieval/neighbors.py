@@ -23,6 +23,7 @@ from stages.artifacts.reading import CheckedGroup
 from stages.encoding.key_encoder import KeyEncoder
 from stages.lineage.runs import OwnRows
 from stages.search.distances import exact_order
+from stages.search.hidden import HiddenRows, best_visible
 from stages.search.keys import StoredKeys
 from stages.search.searcher import Searcher
 
@@ -184,6 +185,8 @@ class IndexSearch(Retrieval):
     k: int
     own_rows: Mapping[str, OwnRows]
     exclude: str
+    hidden: HiddenRows = field(default_factory=HiddenRows)
+    """Rows that no query finds, of texts or of splits."""
 
     def find(
         self,
@@ -203,7 +206,7 @@ class IndexSearch(Retrieval):
         int64 [n, 2].
         """
         if rows is None:
-            return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
+            return FoundNeighbors(*self._best(keys, forbidden))
         neighbors = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
         neighbors.ids[rows], neighbors.distances[rows] = self.at(keys, rows, forbidden)
         return neighbors
@@ -222,8 +225,21 @@ class IndexSearch(Retrieval):
         self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours and distances of the selected rows of keys."""
-        return self.searcher.search(
-            keys[rows], self.k, None if forbidden is None else forbidden[rows]
+        return self._best(keys[rows], None if forbidden is None else forbidden[rows])
+
+    def _best(
+        self, keys: np.ndarray, forbidden: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and distances of the k nearest rows that are neither forbidden nor hidden."""
+        if not self.hidden.number:
+            return self.searcher.search(keys, self.k, forbidden)
+        worst = np.inf if self.searcher.metric == "l2" else -np.inf
+        return best_visible(
+            lambda width: self.searcher.search(keys, width, forbidden),
+            self.k,
+            self.searcher.rows,
+            self.hidden,
+            worst,
         )
 
     def find_each(
@@ -236,7 +252,7 @@ class IndexSearch(Retrieval):
         limits = [part for part in parts if part is not None]
         # A rule leaves rows out for all ranges of a split, or for none.
         forbidden = np.concatenate(limits) if limits else None
-        ids, distances = self.searcher.search(np.concatenate(keys), self.k, forbidden)
+        ids, distances = self._best(np.concatenate(keys), forbidden)
         ends = np.cumsum([len(part) for part in keys])[:-1]
         return [
             FoundNeighbors(*part)

@@ -105,6 +105,11 @@ class SourceSettings(ReadingOptions):
         return False
 
     @property
+    def hides_rows(self) -> bool:
+        """Whether rows of its memory can be hidden while it is open; True if it reads no artifact."""
+        return not self.reads_datastore and not self.inputs
+
+    @property
     def searches_steps(self) -> bool:
         """Whether it can be searched at every step of a translation."""
         return False

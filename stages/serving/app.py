@@ -1,6 +1,6 @@
 """The routes of an address."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,17 +14,19 @@ from starlette.types import ASGIApp
 from stages.serving.access import Access
 from stages.serving.answers import Answer, ChatAnswer, CompletionAnswer, Usage, to_json
 from stages.serving.bodies import Body, checked, read_object
-from stages.serving.completing import Order, Piece, completions
+from stages.serving.completing import Piece, completions
 from stages.serving.completion import SamplingFields, chat_fields, completion_fields
+from stages.serving.document_routes import DocumentRoutes
+from stages.serving.documents import Documents
 from stages.serving.events import EventStream
 from stages.serving.guard import Guard, error_answer, refused
 from stages.serving.jobs import Job
 from stages.serving.measures import Measures
 from stages.serving.pages import answer_page, form_page, question_fields, read_question
 from stages.serving.refusal import Refusal, invalid
-from stages.serving.served import ServedModel, tokenizer_info
+from stages.serving.served import ServedModel, Serving, tokenizer_info
 from stages.serving.settings import REQUEST_SECONDS
-from stages.serving.worker import Worker
+from stages.serving.worker import Steps, Worker
 
 
 class TextBody(Body):
@@ -42,10 +44,17 @@ class IdsBody(Body):
 class Routes:
     """The endpoints of a model."""
 
-    def __init__(self, served: ServedModel, worker: Worker, measures: Measures) -> None:
-        self._served, self._worker, self._measures = served, worker, measures
+    def __init__(self, serving: Serving, worker: Worker, measures: Measures) -> None:
+        self._serving = serving
+        self._worker = worker
+        self._measures = measures
         measures.watch("memlm_waiting_requests", "Requests that wait.", lambda: worker.waiting)
         measures.watch("memlm_active_requests", "Requests under way.", lambda: worker.active)
+
+    @property
+    def _served(self) -> ServedModel:
+        """The model of this moment; another generation may answer the next request."""
+        return self._serving.model
 
     def table(self) -> list[Route]:
         """All routes."""
@@ -121,44 +130,49 @@ class Routes:
 
     async def answered_page(self, request: Request) -> Response:
         """The page with an answer to its form."""
-        question = await read_question(request, self._served)
+        served = self._served
+        question = await read_question(request, served)
         try:
             fields = question_fields(question)
-            order = await run_in_threadpool(self._served.order, fields)
+            order = await run_in_threadpool(served.order, fields)
         except Refusal as refusal:
-            return form_page(self._served, question, refusal)
-        job = Job(self._worker, request, completions(self._served.engine, order))
+            return form_page(served, question, refusal)
+        job = Job(self._worker, request, completions(served.engine, order))
         found = [piece async for piece in self._counted(job, order.memory)]
-        return await run_in_threadpool(answer_page, self._served, question, found)
+        return await run_in_threadpool(answer_page, served, question, found)
 
     # Completions
 
     async def completions(self, request: Request) -> Response:
         """Completes prompts, and scores them."""
         fields = completion_fields(await read_object(request))
-        order = await run_in_threadpool(self._served.order, fields)
-        read = self._served.read(order.memory)
-        name, listed = self._served.model_name(fields), fields.logprobs is not None
-        return await self._answered(request, fields, order, CompletionAnswer(name, read, listed))
+        served = self._served
+        order = await run_in_threadpool(served.order, fields)
+        read = served.read(order.memory)
+        answer = CompletionAnswer(
+            served.model_name(fields), read, listed=fields.logprobs is not None
+        )
+        return await self._answered(request, fields, completions(served.engine, order), answer)
 
     async def chat(self, request: Request) -> Response:
         """Answers in a conversation."""
         fields = chat_fields(await read_object(request))
-        order = await run_in_threadpool(self._served.chat_order, fields)
+        served = self._served
+        order = await run_in_threadpool(served.chat_order, fields)
         answer = ChatAnswer(
-            self._served.model_name(fields),
-            self._served.read(order.memory),
+            served.model_name(fields),
+            served.read(order.memory),
             listed=bool(fields.logprobs),
             top=fields.top_logprobs or 0,
         )
-        return await self._answered(request, fields, order, answer)
+        return await self._answered(request, fields, completions(served.engine, order), answer)
 
     async def _answered(
-        self, request: Request, fields: SamplingFields, order: Order, answer: Answer
+        self, request: Request, fields: SamplingFields, strands: Iterable[Steps], answer: Answer
     ) -> Response:
         """Let the model work, and answer with what it gives."""
-        job = Job(self._worker, request, completions(self._served.engine, order))
-        pieces = self._counted(job, order.memory)
+        job = Job(self._worker, request, strands)
+        pieces = self._counted(job, answer.read["memory"])
         if not fields.stream:
             return await self._whole(pieces, answer)
         options = fields.stream_options
@@ -190,20 +204,23 @@ async def not_found(_: Any, error: Exception) -> Response:
 
 
 def application(
-    served: ServedModel,
+    serving: Serving,
     worker: Worker,
     access: Access,
     log: Callable[[str], None],
     seconds: float = REQUEST_SECONDS,
+    documents: Documents | None = None,
 ) -> ASGIApp:
     """The application of a model, with everything that limits requests.
 
     Args:
         log: writes lines about errors.
         seconds: time for a request.
+        documents: changes the documents of the model's memory; None: nobody may.
     """
     measures = Measures()
-    routes = Routes(served, worker, measures).table()
+    routes = Routes(serving, worker, measures).table()
+    routes += DocumentRoutes(serving, access, documents, measures).table()
     handlers: Mapping[Any, Any] = {
         Refusal: refused,
         HTTPException: not_found,

@@ -85,9 +85,7 @@ class Order:
 
 
 def completions(engine: Engine, order: Order) -> list[Generator[Any, Any, None]]:
-    """The work of each choice, as strands of a task: they yield pieces, and ask
-    `Engine.next_log_probs`.
-    """
+    """The work of each choice, as strands of a task: they yield pieces, and ask `answer_for`."""
     return [
         Choice(engine, order, number, prompt).pieces()
         for number, prompt in enumerate(order.prompts)
@@ -131,7 +129,7 @@ class Choice:
         order, random = self._order, np.random.default_rng(self._order.sampling.seed)
         draft = _Draft(self._engine, self._prompt, order.stops, self._echoed)
         for _ in range(order.max_tokens):
-            log_p = yield Ask(order.memory, text)
+            log_p = yield Ask((self._engine, order.memory), text)
             scored = drawn(log_p, order, random)
             if scored.id in order.ends:
                 yield self._piece(*draft.end(), new_tokens=1)

@@ -11,19 +11,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.errors import UsageError
 from stages.generation.chat import Message, chat_ids
-from stages.generation.generate import ends_of, open_writer
+from stages.generation.generate import ends_of, find_written
 from stages.generation.prompt_scores import PromptScores
 from stages.generation.session import Text, TextSession
 from stages.inspection.inspect import Inspected, inspect_ids
-from stages.inspection.reading import MemoryReader
+from stages.inspection.reading import MemoryReader, load_reader
+from stages.inspection.request import Resolved
 from stages.inspection.settings import Request
+from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.indexes import EXACT, holds_all
 from stages.models.backbones.window_configs import HuggingFaceConfig
+from stages.models.language_model import LanguageModel
 from stages.retrieval.sources.source import Needs
+from stages.search.hidden import HiddenRows
 from stages.serving.settings import MAX_STREAM
 from stages.text.excerpt import TokenText
 
+DATASTORE = "datastore"
+"""Role of an artifact with rows."""
 NONE = "none"
 """Name of the model alone."""
 
@@ -40,6 +49,61 @@ class ScoredToken(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ServedMemories:
+    """A model, and memories whose artifacts may be replaced while an address serves them."""
+
+    found: Resolved
+    request: Request
+    name: str
+    """Name of the memories."""
+
+    @classmethod
+    def of(cls, request: Request, store: Store, name: str) -> "ServedMemories":
+        """Raises: UsageError or ArtifactError if they cannot be read, or the model writes no text."""
+        return cls(find_written(request, store), request, name)
+
+    def require_changeable(self) -> None:
+        """Raises: UsageError if documents can be neither added nor deleted."""
+        reason = self._why_fixed()
+        if reason is not None:
+            raise UsageError(
+                f"The documents of {self.found.read['model'].reference} as it is served cannot change: {reason}. Leave "
+                "--admin-token-file out."
+            )
+
+    def _why_fixed(self) -> str | None:
+        read = self.found.read
+        if MODELS_OWN in read:
+            return "neighbours enter its hidden states"
+        for reading in self.found.readings:
+            for name, settings in zip(reading.sources, reading.source_settings, strict=True):
+                if not settings.hides_rows:
+                    return f"the memory {name} cannot leave them out"
+        if not (DATASTORE in read or EXACT in read):
+            return "none of its memories reads any"
+        if DATASTORE in read and not holds_all(read["index"]):
+            return f"{read['index'].reference} leaves rows out"
+        return None
+
+    def open(
+        self,
+        artifacts: Mapping[str, Artifact] | None = None,
+        generation: int = 0,
+        model: LanguageModel | None = None,
+    ) -> "Engine":
+        """Open the memories, and the model unless that is given.
+
+        Args:
+            artifacts: by role, those that are read instead of the first ones.
+        """
+        found = replace(self.found, read={**self.found.read, **(artifacts or {})})
+        reader = load_reader(found, self.request, model)
+        sessions = {self.name: TextSession(reader)} if reader.policy is not None else {}
+        return Engine({**sessions, NONE: TextSession(without_memories(reader))}, generation)
+
+
+# Compared by identity: questions about one engine are answered together.
+@dataclass(frozen=True, eq=False)
 class Engine:
     """A model with its memories, and without.
 
@@ -47,6 +111,8 @@ class Engine:
     """
 
     sessions: Mapping[str, TextSession]
+    generation: int = 0
+    """Number of changes of the documents before it was opened."""
 
     @classmethod
     def open(cls, request: Request, store: Store, memory: str) -> "Engine":
@@ -54,11 +120,29 @@ class Engine:
 
         Args:
             memory: name of these memories.
-        Raises: UsageError or ArtifactError if they cannot be read, or the model writes no text.
+        Raises: as of `ServedMemories.of`.
         """
-        reader = open_writer(request, store)
-        sessions = {memory: TextSession(reader)} if reader.policy is not None else {}
-        return cls({**sessions, NONE: TextSession(without_memories(reader))})
+        return ServedMemories.of(request, store, memory).open()
+
+    @property
+    def hidden(self) -> dict[str, HiddenRows]:
+        """Rows that no reading finds, by the role of their artifact."""
+        hidden: dict[str, HiddenRows] = {}
+        for session in self.sessions.values():
+            for source, memory in session.reader.range_reader.memories.items():
+                hidden |= source.hidden_rows(memory)
+        return hidden
+
+    def hide(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Hide ranges of rows, int64 [h, 2], by the role of their artifact."""
+        hidden = self.hidden
+        for role, ranges in rows.items():
+            hidden[role].hide(ranges)
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model, which later generations share."""
+        return self.reader(NONE).range_reader.model
 
     def reader(self, memory: str) -> MemoryReader:
         """The model with these memories; alone, if it has none of this name."""
@@ -168,6 +252,12 @@ class Engine:
         """
         ids = text.passage.ids.tolist()
         return inspect_ids(self.reader(memory), ids, contexts, text.first) if ids else None
+
+
+def answer_for(about: tuple[Engine, str], texts: Sequence[Text]) -> list[np.ndarray]:
+    """`Engine.next_log_probs` of an engine and a memory, as the worker asks for it."""
+    engine, memory = about
+    return engine.next_log_probs(memory, texts)
 
 
 def without_memories(reader: MemoryReader) -> MemoryReader:

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.errors import MemlmError, UsageError
@@ -72,6 +72,7 @@ class ServedModel:
         )
         return {
             "memory": memory,
+            "generation": self.engine.generation,
             "readings": reader.memories,
             "artifacts": {role: artifact.reference for role, artifact in artifacts.items()},
         }
@@ -159,6 +160,17 @@ class ServedModel:
                 f"An answer lists at most {MAX_LISTED:,} log-probabilities and passages, not {tokens * each:,}: send "
                 "fewer prompts at once."
             )
+
+
+@dataclass
+class Serving:
+    """The model that answers now; a request reads it once, and keeps what it has got."""
+
+    model: ServedModel
+
+    def swap(self, engine: Engine) -> None:
+        """Let later requests be answered by another generation."""
+        self.model = replace(self.model, engine=engine)
 
 
 def sampling_of(fields: SamplingFields) -> Sampling:

@@ -19,6 +19,8 @@ class ServeSettings(Settings):
     """Port to listen at; 0: any that is free."""
     token_file: Annotated[str | None, Spelling("FILE")] = None
     """File with the token that requests must bear, which only its owner may read."""
+    admin_token_file: Annotated[str | None, Spelling("FILE")] = None
+    """The same of requests that add and delete documents; without it nobody may."""
 
 
 MAX_BODY = 1 << 20
@@ -57,3 +59,9 @@ BODY_SECONDS = 30.0
 """Time in which a request's body must arrive."""
 HEAD_SECONDS = 30.0
 """Time in which the head of a request must arrive, and for which an idle connection is kept."""
+MAX_NAME = 256
+"""Characters of a document's name."""
+MAX_JOBS = 1000
+"""Documents that wait to be added or deleted."""
+MAX_NAMES = 10_000
+"""Documents in a list."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stages.search.hidden import HiddenRows
 from stages.suffixes.text import LONGEST, Text, sort_contexts
 
 NUMBERS_AT_ONCE = 1 << 18
@@ -141,6 +142,7 @@ class SortedContexts:
         *,
         within: np.ndarray | None = None,
         without: np.ndarray | None = None,
+        hidden: HiddenRows | None = None,
     ) -> LongestMatches:
         """The k tokens whose contexts share most symbols; ties go to later tokens, among the
         contexts near the place.
@@ -148,6 +150,7 @@ class SortedContexts:
         Args:
             within: int64 [n, 2], range of tokens that may be found; None: all tokens.
             without: int64 [n, 2], range of tokens that may not be found; None: no tokens.
+            hidden: tokens that no query finds; None: no tokens.
 
         In "1 2 3 1 2 4" two tokens follow "1 2"; the first also shares the border before it:
 
@@ -173,6 +176,7 @@ class SortedContexts:
                     width,
                     None if within is None else within[part],
                     None if without is None else without[part],
+                    hidden,
                 )
                 matches.places[part] = nearby.places
                 matches.shared[part] = nearby.shared
@@ -190,6 +194,7 @@ class SortedContexts:
         width: int,
         within: np.ndarray | None,
         without: np.ndarray | None,
+        hidden: HiddenRows | None,
     ) -> tuple[LongestMatches, np.ndarray]:
         """The k best of `width` contexts on each side, and bool [n]: True if no context farther
         away can be better.
@@ -205,6 +210,8 @@ class SortedContexts:
             shared[~_inside(places, within)] = 0
         if without is not None:
             shared[_inside(places, without)] = 0
+        if hidden is not None and hidden.number:
+            shared[hidden.contain(places)] = 0
 
         # Sort by symbols shared, then by later place: the first sort orders ties of the second.
         by_place = np.argsort(-places, axis=1, kind="stable")

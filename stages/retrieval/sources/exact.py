@@ -9,7 +9,7 @@ read with a temperature.
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from stages.memory.entries import Entries, LogSums, StoredTokens
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Opening, Source
 from stages.search.config import forbidden_rows
+from stages.search.hidden import HiddenRows
 from stages.suffixes.matches import LongestMatches, SortedContexts, SuffixRange
 from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import LONGEST, Text
@@ -76,6 +77,8 @@ class MatchedText:
     contexts: SortedContexts
     document_starts: Mapping[str, np.ndarray]
     exclude: str
+    hidden: HiddenRows = field(default_factory=HiddenRows)
+    """Tokens that nothing finds."""
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
         """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None:
@@ -100,6 +103,10 @@ class ExactSource(MatchSource):
             document_starts[split] = np.asarray(arrays.doc_offsets[:])
         return MatchedText(open_contexts(index), document_starts, opening.exclude)
 
+    @classmethod
+    def hidden_rows(cls, memory: MatchedText) -> Mapping[str, HiddenRows]:
+        return {EXACT: memory.hidden}
+
     @property
     def needs(self) -> Needs:
         return Needs(reach=LONGEST)
@@ -117,7 +124,7 @@ class ExactSource(MatchSource):
         def retrieve_part(part: slice) -> Retrieved:
             located = contexts.locate(text, np.arange(first + part.start, first + part.stop))
             without = None if forbidden is None else forbidden[part]
-            matches = contexts.best(located, self.width, without=without)
+            matches = contexts.best(located, self.width, without=without, hidden=memory.hidden)
             return self._entries(scored_range, part, matches, contexts.text.ids, EXACT)
 
         return retrieve_part

@@ -58,6 +58,10 @@ class ExactSettings(SourceSettings):
     matches: Annotated[Choice[Count] | None, MATCHES] = None
     """Matches read, the longest first; None: 64."""
 
+    @property
+    def hides_rows(self) -> bool:
+        return True
+
     def resolve(
         self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]
     ) -> Reading:

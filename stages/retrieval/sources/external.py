@@ -31,6 +31,7 @@ from stages.retrieval.neighbors import (
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Opening, Source
+from stages.search.hidden import HiddenRows
 from stages.search.open import open_searcher
 
 
@@ -60,6 +61,11 @@ class ExternalSource(Source):
         values = torch.empty(0, dtype=torch.int32, device=device)
         metric = read["index"].config["metric"]
         return Datastore(stored_keys(read["datastore"]), values, metric, is_lossless(read))
+
+    @classmethod
+    def hidden_rows(cls, memory: ExternalMemory) -> Mapping[str, HiddenRows]:
+        retrieval = memory.retrieval
+        return {cls.role: retrieval.hidden} if isinstance(retrieval, IndexSearch) else {}
 
     @property
     def datastore(self) -> Datastore:

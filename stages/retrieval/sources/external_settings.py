@@ -59,6 +59,11 @@ class ExternalSettings(SourceSettings):
         return self.searched < 1 or self.pointers is not None
 
     @property
+    def hides_rows(self) -> bool:
+        # A pointer leads to a row without a search, which would leave hidden ones out.
+        return self.pointers is None
+
+    @property
     def searches_steps(self) -> bool:
         return self.pointers is None
 

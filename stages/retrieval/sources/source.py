@@ -19,6 +19,7 @@ from stages.retrieval.grids import ReadingGrid, reading_grid
 from stages.retrieval.reading import Reading
 from stages.retrieval.registries import SOURCES
 from stages.retrieval.scored_range import CHUNK_ENTRIES, Retrieved, RetrievedOf, ScoredRange
+from stages.search.hidden import HiddenRows
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,14 @@ class Source(ABC):
     ) -> Any:
         """The same without its content, for plans and reports, which retrieve nothing."""
         return None
+
+    @classmethod
+    def hidden_rows(cls, memory: Any) -> Mapping[str, HiddenRows]:
+        """Rows that are left out of the memory that was opened, by the role of their artifact.
+
+        Sources whose settings say `hides_rows` have some.
+        """
+        return {}
 
     @property
     def memory(self) -> Any:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from stages.serving.access import Access
 from stages.serving.app import application
-from stages.serving.engine import Engine
-from stages.serving.served import ServedModel
+from stages.serving.changes import ChangingMemories, DocumentChanges
+from stages.serving.engine import Engine, answer_for
+from stages.serving.served import ServedModel, Serving
 from stages.serving.server import listening_socket, make_server
 from stages.serving.worker import Worker
 
@@ -42,9 +43,13 @@ class Address(NamedTuple):
     """A server that runs, and what it serves."""
 
     port: int
-    served: ServedModel
+    serving: Serving
     worker: Worker
     log: list[str]
+
+    @property
+    def served(self) -> ServedModel:
+        return self.serving.model
 
     @property
     def url(self) -> str:
@@ -83,19 +88,35 @@ def serving(
     *,
     token: str | None = None,
     seconds: float = SECONDS,
+    changing: ChangingMemories | None = None,
+    admin: str | None = None,
+    works: bool = True,
     **limits: int,
 ) -> Iterator[Address]:
-    """A server of an engine; `limits`: those of its worker."""
+    """A server of an engine.
+
+    Args:
+        changing: its documents may change, for requests with the token `admin`.
+        works: whether jobs are done.
+        limits: those of its worker.
+    """
     log: list[str] = []
-    served, worker = ServedModel(name, engine), Worker(engine.next_log_probs, **limits)
+    served = Serving(ServedModel(name, engine))
+    # Artifacts of a generation are removed once nobody holds its engine.
+    del engine
+    changes = None if changing is None else DocumentChanges(changing, served, log.append)
+    documents = None if changes is None else changes.documents
+    worker = Worker(answer_for, **limits)
     bound = listening_socket("127.0.0.1", 0)
     accepts = threading.Event()
-    server = make_server(
-        application(served, worker, Access(token, "127.0.0.1"), log.append, seconds), accepts.set
-    )
+    access = Access(token, "127.0.0.1", admin)
+    answered = application(served, worker, access, log.append, seconds, documents)
+    server = make_server(answered, accepts.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     port = bound.getsockname()[1]
     thread.start()
+    if changes is not None and works:
+        changes.start()
     try:
         assert accepts.wait(SECONDS)
         yield Address(port, served, worker, log)
@@ -103,3 +124,5 @@ def serving(
         server.should_exit = True
         thread.join()
         worker.close()
+        if changes is not None and works:
+            changes.close()
