@@ -249,7 +249,7 @@ def command_words(
     given = {
         name: value
         for name, value in settings.items()
-        if name not in references and value != "auto"
+        if (name not in references or isinstance(value, Mapping)) and value != "auto"
     }
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)

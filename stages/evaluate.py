@@ -11,12 +11,15 @@ from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.artifacts.store import Store
 from stages.diagnostics.options import outside_probes, resolve_options
 from stages.encoding.window_settings import resolve_windows
+from stages.errors import UsageError
 from stages.evaluation.config import REPORT, EvaluateConfig
 from stages.evaluation.decoding import resolve_decoding
 from stages.lineage.corpus import require_tune_split
 from stages.lineage.evaluation import SOURCES, datastores_read, require_same_scored
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.devices import device_type, resolve_precision
+from stages.open_book.resolve import find_book, resolve_book
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.inputs import find_artifacts, resolve_memory_exclusion
 from stages.retrieval.reading import Reading
@@ -27,8 +30,8 @@ class Evaluate(Stage[EvaluateConfig]):
     """Scores a split.
 
     Roles: model and tokens; with a datastore also index, datastore, encoder, and sometimes
-    neighbors; the neighbours that enter the model's hidden states (`MODELS_OWN`); the inputs that
-    sources declare.
+    neighbors; the neighbours that enter the model's hidden states (`MODELS_OWN`); the tokens
+    of an open book; the inputs that sources declare.
     """
 
     name = "evaluate"
@@ -40,6 +43,8 @@ class Evaluate(Stage[EvaluateConfig]):
         source = store.get(references["source"], *SOURCES)
         readings = None if config.memory is None else config.readings
         read = find_artifacts(source, readings, references, store, split=config.split)
+        if references.get(BOOK.role) is not None:
+            read[BOOK.role] = find_book(references[BOOK.role], read["model"], store)
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -66,6 +71,12 @@ class Evaluate(Stage[EvaluateConfig]):
             dynamic = resolve_dynamic(
                 dynamic, read, windows, score=config.score, workers=execution.workers
             )
+        open_book = resolve_book(config.open_book, read, windows, complete)
+        if open_book is not None and dynamic is not None:
+            raise UsageError(
+                f"--memory {dynamic.spelled}: weights learn from windows without passages: leave "
+                "--open-book out, or this reading."
+            )
         for warning in reading_warnings(complete, read):
             execution.reporter.warning(warning)
         options = resolve_options(config.probe_options, read, splits)
@@ -77,6 +88,7 @@ class Evaluate(Stage[EvaluateConfig]):
                 **options,
                 "memory": complete if dynamic is None else (dynamic, *complete),
                 "tune_split": tune_split,
+                "open_book": open_book,
                 "exclude": exclude,
                 "precision": precision,
                 **resolve_decoding(config, complete, read),

@@ -237,6 +237,10 @@ STAGES = StageTable(
                         "Neighbours of another encoder, to read as memory; or those that a spalm model reads.",
                         ("neighbors",),
                     ),
+                    "open_book": Reference(
+                        "Tokens whose passages stand before the context, chosen anew every 32 tokens.",
+                        ("tokens",),
+                    ),
                     "baseline": Reference(
                         "Report of an ordinary model, as a first row to compare with.", ("report",)
                     ),

@@ -9,7 +9,8 @@ from stages.artifacts.schema import Expected, Figures, Schema, anything, between
 from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS, spelled_passage
 from stages.examples.cutting import WindowedConfig
-from stages.retrieval.grammar import parse_readings
+from stages.open_book.settings import OPEN_BOOK, OpenBook
+from stages.retrieval.grammar import DYNAMIC, parse_readings
 from stages.retrieval.reading import Reading, SpelledReading
 from stages.search.config import checked_exclusion
 from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
@@ -45,6 +46,9 @@ class EvaluateConfig(WindowedConfig):
     tune_by: Literal["perplexity", "bleu"] = "perplexity"
     """Measure that tuning optimizes; bleu translates the first 200 sentences of the tuning split at
     each of at most 32 grid points."""
+    open_book: OpenBook | None = None
+    """Passages before the context; None: there is no book, or the default ones of the book that is
+    named."""
     gate_k: Annotated[
         tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")
     ] = None
@@ -131,6 +135,13 @@ class EvaluateConfig(WindowedConfig):
         """How weights learn from what was scored; None: they stay."""
         return next((one for one in self.memory or () if isinstance(one, Dynamic)), None)
 
+    @property
+    def above(self) -> str:
+        """Name of what changes the model itself, before memories are read; empty: nothing does."""
+        if self.open_book is not None:
+            return OPEN_BOOK
+        return "" if self.dynamic is None else DYNAMIC
+
 
 class RowFigures(Figures):
     """Metrics of one row of a report."""
@@ -158,6 +169,8 @@ def score_arrays(report: "Artifact", name: str) -> Expected | None:
     if name == "scores.zarr/target":
         types = report.input("tokens").metrics["vocabulary_size"]
         return Expected((tokens,), ("int32",), between(0, types, "ids of the vocabulary"))
+    if name.startswith("scores.zarr/passage") and not name.endswith("score"):
+        return Expected((tokens,), ("int32",), anything)
     shape = (tokens, None) if name == "scores.zarr/logp_memory" else (tokens,)
     return Expected(shape, ("float32",), anything)
 

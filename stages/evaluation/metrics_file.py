@@ -12,8 +12,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Job
 from stages.diagnostics.probe import Probe
 from stages.evaluation.baseline import baseline_row
+from stages.evaluation.book_rows import book_figures
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.costs import cost_of_row
+from stages.evaluation.costs import COSTS_NOTHING, cost_of_row
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.conditions import condition_figures
@@ -33,8 +34,8 @@ from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
 from stages.models.config import model_of
-from stages.reports.fields import GATED, PLAIN, SHUT
-from stages.retrieval.grammar import DYNAMIC
+from stages.reports.fields import BESIDE_BOOK, GATED, PLAIN, SHUT
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.inputs import neighbor_values
 from stages.retrieval.rows import MemoryRow
 from stages.text.form import differences
@@ -84,23 +85,33 @@ class _Evaluation:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the rows: the model, with its gate or its learning, and each memory."""
+        """Names of the rows: the model, with its gate, its learning or its book, and each memory."""
         first = GATED if model_of(self.read["model"]).reads_neighbors else PLAIN
-        first = first if self.config.dynamic is None else DYNAMIC
-        return [first, *(row.name for row in self.memory)]
+        return [self.config.above or first, *(row.name for row in self.memory)]
+
+    @property
+    def beside(self) -> Sequence[str]:
+        """Names of the rows behind those of memory, with which the model is compared."""
+        return () if self.config.open_book is None else BESIDE_BOOK
+
+    @property
+    def all_names(self) -> list[str]:
+        """Names of all rows whose scores were added up."""
+        return [*self.names, *self.beside]
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table, with what they cost."""
         rows = report.table(
-            self.names,
-            self.weights.memories(),
+            self.all_names,
+            [*self.weights.memories(), *([] for _ in self.beside)],
             self.totals,
             self.counts,
             self.split_tokens,
             self.text["vocabulary_size"],
         )
         costs = [cost_of_row(self.job, row) for row in (None, *self.memory)]
+        costs += [COSTS_NOTHING for _ in self.beside]
         return [row | cost for row, cost in zip(rows, costs, strict=True)]
 
 
@@ -125,6 +136,7 @@ def metrics_of(
         **_model_figures(evaluation),
         **_row_figures(evaluation),
         **_learning_figures(evaluation),
+        **_book_figures(evaluation),
         **_breakdowns(evaluation),
         **_neighbor_figures(evaluation),
         **_settings_figures(evaluation),
@@ -136,7 +148,7 @@ def _text_figures(evaluation: _Evaluation) -> dict[str, Any]:
     """The scored text: its size, its form, and the tokens that the model does not know."""
     job = evaluation.job
     config = evaluation.config
-    names = evaluation.names
+    names = evaluation.all_names
     totals = evaluation.totals
     unknown = report.without(names, totals, "unknown")
     last_words = evaluation.plan.breakdown.last_words
@@ -173,19 +185,49 @@ def _row_figures(evaluation: _Evaluation) -> dict[str, Any]:
     job = evaluation.job
     plan = evaluation.plan
     read = evaluation.read
-    names = evaluation.names
+    names = evaluation.all_names
     # The gate's probe counts all tokens, so it has no figure of last words.
     whole = evaluation.config.score == "all"
     shut = _gate_shut(evaluation.shown, evaluation.counts) if whole else []
     sums = _unit_sums(job, plan)
     controls = _controls(evaluation, shut)
     baseline = baseline_row(read["baseline"], read["model"]) if "baseline" in read else None
+    intervals = None
+    rows = _with_controls((*evaluation.rows, *shut), names, controls, sums)
+    if baseline is None and evaluation.beside:
+        # The plain model is what an open book is compared with: it is the last row of all.
+        plain = rows.pop()
+        baseline = _own_baseline(evaluation, plain)
+        others = UnitSums(sums.nll[:, :-1], sums.tokens)
+        plain_sums = UnitSums(sums.nll[:, -1:], sums.tokens)
+        intervals = change_intervals(names[:-1], others, plan.unit_files.units, plain_sums)
+    else:
+        intervals = _change_intervals(job, plan, names, sums)
     return {
         "trigram": learned_text_figures(controls[TRAINING_TEXT].figures),
-        "rows": _with_controls((*evaluation.rows, *shut), names, controls, sums),
+        "rows": rows,
         "baseline": baseline,
-        "change_intervals": _change_intervals(job, plan, names, sums),
+        "change_intervals": intervals,
     }
+
+
+def _own_baseline(evaluation: _Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain model beside an open book, as a baseline like that of another report."""
+    outside = _outside_repeated(evaluation)
+    return {
+        "report": None,
+        "model": evaluation.read["model"].reference,
+        "method": evaluation.read["model"].config["method"],
+        "row": row,
+        "differs": [],
+        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][-1:]},
+    }
+
+
+def _outside_repeated(evaluation: _Evaluation) -> dict[str, Any] | None:
+    """Figures of all rows outside of paragraphs that were read before."""
+    repeated = evaluation.plan.breakdown.repeated
+    return report.outside_repeated_paragraphs(evaluation.all_names, evaluation.totals, repeated)
 
 
 def _controls(
@@ -203,12 +245,14 @@ def _controls(
         plan.breakdown.outside,
         plan.last_words,
         learned_past=dynamic.scope if dynamic is not None and dynamic.learns else None,
+        model_roles=() if config.open_book is None else (BOOK.role,),
     )
     reads = {}
-    for row, memory in zip(evaluation.rows, (None, *evaluation.memory), strict=True):
+    own_rows = evaluation.rows[: 1 + len(evaluation.memory)]
+    for row, memory in zip(own_rows, (None, *evaluation.memory), strict=True):
         reads[row["row"]] = counting.reads(memory, row["memories"])
-    # The model without a neighbour reads its training text alone.
-    for name in (*(row["row"] for row in shut), TRAINING_TEXT):
+    # The model without a neighbour and without a book reads its training text alone.
+    for name in (*(row["row"] for row in shut), *evaluation.beside, TRAINING_TEXT):
         reads[name] = Reads()
     return row_controls(counting, config.count_orders or (), reads, plan.unit_files)
 
@@ -236,16 +280,24 @@ def _learning_figures(evaluation: _Evaluation) -> dict[str, Any]:
     }
 
 
+def _book_figures(evaluation: _Evaluation) -> dict[str, Any]:
+    """Figures of an open book; empty without one."""
+    settings = evaluation.config.open_book
+    if settings is None:
+        return {}
+    book = evaluation.read[BOOK.role].reference
+    figures = book_figures(settings.model_dump(), evaluation.records, book, evaluation.split_tokens)
+    return {"open_book": figures}
+
+
 def _breakdowns(evaluation: _Evaluation) -> dict[str, Any]:
     """Figures of parts of the text: outside of repeated text, and by frequency."""
-    names = evaluation.names
+    names = evaluation.all_names
     totals = evaluation.totals
     breakdown = evaluation.plan.breakdown
     counted = counted_tokens(breakdown.last_words, 0, evaluation.split_tokens)
     return {
-        "outside_repeated_paragraphs": report.outside_repeated_paragraphs(
-            names, totals, breakdown.repeated
-        ),
+        "outside_repeated_paragraphs": _outside_repeated(evaluation),
         "outside_matches": report.outside_matches(names, totals, breakdown.matched, counted),
         "frequency_buckets": report.frequency_buckets(names, totals, breakdown.frequencies),
     }

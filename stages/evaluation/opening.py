@@ -21,7 +21,11 @@ from stages.methods.defaults import evaluation_defaults
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
+from stages.open_book.book import Book
+from stages.open_book.reader import BookReader
+from stages.open_book.settings import OpenBook
 from stages.registry import import_outside
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.gate_reader import GateMemory
 from stages.retrieval.inputs import sources_of_inputs
 from stages.retrieval.neighbors import Datastore, ExternalMemory
@@ -50,6 +54,7 @@ def open_range_reader(
     last_words: Mapping[str, CountedTokens] | None = None,
     above: str = "",
     model: LanguageModel | None = None,
+    open_book: OpenBook | None = None,
 ) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
     """Load the model and everything that completed readings need; returns the reader and the rows
     of these readings.
@@ -65,6 +70,7 @@ def open_range_reader(
         last_words: by split, the only tokens that count; None: all count.
         above: what changes the model itself, by name; empty: nothing does.
         model: the model in these windows, if it is loaded already.
+        open_book: settings of the book whose passages the model reads; None: there is no book.
     """
     reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
     model = model or load_model(read["model"].path, device, windows)
@@ -75,6 +81,9 @@ def open_range_reader(
     )
     rows = open_rows(read, readings, windows, device, memories, above)
     datastore = None if external is None else external.datastore
+    if open_book is not None:
+        book = Book.open(read[BOOK.role], open_book, read["tokens"], exclude, external)
+        reader = BookReader.of(reader, open_book, book)
     range_reader = RangeReader(
         model,
         reader,

@@ -8,6 +8,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import ShardJob
 from stages.encoding.carried_state import StateStore
 from stages.errors import ArtifactError
+from stages.evaluation.book_rows import with_rows_beside_book
 from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.conditions import checked_count
@@ -173,6 +174,7 @@ class Score(Phase):
         where = policies[0].searches_where if policies else None
         result = plan.scoring.read_range(part, resources.reader, resources.states, output, where)
         scored = score_range(resources.reader, result, policies)
+        scored = with_rows_beside_book(scored, resources.reader, result)
 
         number = plan.scoring.number(part)
         if plan.scores is not None:

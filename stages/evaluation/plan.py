@@ -5,7 +5,7 @@ Planning reads no model. It reads the ids of the reported split.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, lcm
 from typing import Literal
 
 import torch
@@ -21,7 +21,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.breakdown import Breakdown, find_breakdown
 from stages.evaluation.figures.intervals import UnitFiles
 from stages.evaluation.figures.places import LastWords, find_last_words, places_of, units_of
-from stages.evaluation.figures.token_scores import ScoreFiles
+from stages.evaluation.figures.token_scores import BOOK_COLUMNS, ScoreFiles
 from stages.evaluation.learning import (
     LEARN,
     MEASURE,
@@ -38,7 +38,7 @@ from stages.methods.defaults import is_own_datastore
 from stages.models.computing import resolve_device
 from stages.models.config import model_of
 from stages.models.language_model import unfilled_model
-from stages.retrieval.grammar import DYNAMIC
+from stages.reports.fields import BESIDE_BOOK
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy, open_policies
@@ -349,7 +349,7 @@ def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
         config.readings,
         config.windows,
         resolve_device(job.execution.device),
-        above="" if config.dynamic is None else DYNAMIC,
+        above=config.above,
     )
 
 
@@ -379,6 +379,9 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     if config.dynamic is not None:
         # The same for segments that weights learn from.
         unit = config.dynamic.segment or unit
+    if config.open_book is not None:
+        # The same for strides with one choice of passages.
+        unit = lcm(unit, config.open_book.stride)
     return max(1, most // unit) * unit
 
 
@@ -433,7 +436,8 @@ def _unit_files(
         open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words
     )
     units = units_of(places, None, tokens.config.get("documents"))
-    return UnitFiles(units, breakdown.outside, 1 + len(rows))
+    beside = 0 if job.config.open_book is None else len(BESIDE_BOOK)
+    return UnitFiles(units, breakdown.outside, 1 + len(rows) + beside)
 
 
 def _score_files(
@@ -444,6 +448,7 @@ def _score_files(
         return None
     readings = len(config.readings)
     probed = [column for probe in probes_of(job).values() for column in probe.columns]
+    probed += [] if config.open_book is None else BOOK_COLUMNS
     if last_words is not None:
         return ScoreFiles(last_words[config.split].tokens, readings, None, probed)
     return ScoreFiles(tokens_of(job, config.split), readings, _tokens_per_shard(job), probed)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stages.encoding.probe import Observation
-from stages.encoding.scoring import DENSE_SCORES
+from stages.encoding.scoring import DENSE_SCORES, LMScores
 from stages.evaluation.figures.breakdown import Breakdown
 from stages.evaluation.figures.places import counted_tokens, is_best
 from stages.evaluation.figures.report import EDGES
@@ -59,16 +59,27 @@ class RangeScores:
     searches: int | None = None
     """Number of tokens that were searched for, if the others follow pointers."""
 
+    beside: Sequence[RowScores] = ()
+    """Rows that the model is compared with, behind those of memory: beside an open book."""
+    beside_seconds: Sequence[float] = ()
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """Further columns to save, [c] each, by name."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Further sums for the report, JSON."""
+
+    @property
+    def everything(self) -> list[RowScores]:
+        """All rows: the model alone, those of memory, and those beside them."""
+        return [self.alone, *self.rows, *self.beside]
+
     @property
     def final(self) -> RowScores:
         """The first row of memory; without memory the model alone."""
         return self.rows[0] if self.rows else self.alone
 
     def nll(self) -> list[np.ndarray]:
-        """Negative log-likelihoods of the counted tokens, float64 [c]: of the model alone, and of
-        each row.
-        """
-        return [-one.log_p.double().cpu().numpy() for one in (self.alone, *self.rows)]
+        """Negative log-likelihoods of the counted tokens, float64 [c], of all rows."""
+        return [-row.log_p.double().cpu().numpy() for row in self.everything]
 
 
 def shard_record(
@@ -94,7 +105,7 @@ def shard_record(
         parts["unknown"] = targets == breakdown.unknown_id
     wrong = None
     if words is not None:
-        correct = [one.columns["correct"].cpu().numpy() for one in (scores.alone, *scores.rows)]
+        correct = [row.columns["correct"].cpu().numpy() for row in scores.everything]
         wrong = [words.wrong_passages(start, stop, one) for one in correct]
     return {
         **_sums(np.ones(len(targets), bool), nll),
@@ -110,8 +121,9 @@ def shard_record(
         },
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
-        "seconds": scores.seconds,
+        "seconds": [*scores.seconds, *scores.beside_seconds],
         **_learned(scores.rows),
+        **scores.record,
         **({} if scores.searches is None else {"searches": scores.searches}),
     }
 
@@ -147,6 +159,7 @@ def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
     }
     for seen in scores.observations.values():
         columns |= seen.columns
+    columns |= scores.columns
     if scores.rows:
         columns["logp_memory"] = scores.final.columns["log_p_mem"]
     return {name: column.cpu().numpy() for name, column in columns.items()}
@@ -167,11 +180,19 @@ def score_range(
         rows.append(_score_row(reader.model, scored_range, policy))
         seconds.append(shared + watch.lap())
     targets = scored.targets[counted]
-    alone = {"log_p": scored.log_p[counted], "log_z": scored.log_z[counted]}
-    if scored.hidden is not None:
-        alone["correct"] = _correct(reader.model, scored.hidden, targets, alone["log_z"])
+    alone = scores_alone(reader.model, scored, counted)
     searches = None if scored_range.neighbors is None else scored_range.neighbors.searches
-    return RangeScores(targets, RowScores(alone), rows, seconds, result.observations, searches)
+    return RangeScores(targets, alone, rows, seconds, result.observations, searches)
+
+
+def scores_alone(model: LanguageModel, lm: LMScores, counted: Tensor | slice) -> RowScores:
+    """The counted tokens of a range by the model alone; `correct` if their hidden states are
+    there.
+    """
+    columns = {"log_p": lm.log_p[counted], "log_z": lm.log_z[counted]}
+    if lm.hidden is not None:
+        columns["correct"] = _correct(model, lm.hidden, lm.targets[counted], columns["log_z"])
+    return RowScores(columns)
 
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:

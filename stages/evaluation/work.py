@@ -29,7 +29,6 @@ from stages.evaluation.translations import add_translations, bleu_figures
 from stages.models.computing import resolve_device, tune_allocator
 from stages.models.config import model_of
 from stages.reports.remarks.table import REPORT, remarks_on
-from stages.retrieval.grammar import DYNAMIC
 from stages.retrieval.registries import SOURCES
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import open_policies
@@ -61,7 +60,8 @@ class EvaluateWork(ShardedWork[EvaluateConfig, Plan, Resources, Part]):
             split=config.split,
             exclude=config.exclude or "self",
             last_words=plan.last_words,
-            above="" if config.dynamic is None else DYNAMIC,
+            above=config.above,
+            open_book=config.open_book,
         )
         policies = open_policies(rows, bool(plan.tuning))
         needs = Needs.of_all(policy.needs for policy in policies)

@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.pages.lineage import Member
-from stages.reports.fields import SHUT
+from stages.reports.fields import COMPARED
 from stages.reports.remarks import Remark
 from stages.reports.remarks.table import REPORT, remarks_on
 from stages.text.documents import names_file, read_runs
@@ -78,7 +78,7 @@ def read_sources(
     seen = Counter[str]()
     for _, member, metrics in read:
         # A report without a name is `lm, knn-lm`; of equal labels the second becomes `a (2)`.
-        rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
+        rows = [row["row"] for row in metrics["rows"] if row["row"] not in COMPARED]
         label = (
             member.names[0]
             if member.names

@@ -12,6 +12,10 @@ COUNTING = "counting"
 """Name of the controls in tables."""
 SHUT = "spalm, gate shut"
 """Name of the row of the same model without a neighbour."""
+SHORTER = "shorter window, no passage"
+"""Name of the row of the same model in the room that an open book leaves."""
+COMPARED = (SHUT, SHORTER)
+"""Names of rows that stand last, as comparisons: nothing saves their scores as a row's."""
 Figures = Mapping[str, Any]
 
 PLAIN = "plain"
@@ -19,6 +23,9 @@ GATED = "spalm"
 """Names of the first row: a model without memory, or a model whose gate reads neighbours into its
 hidden states.
 """
+
+BESIDE_BOOK = (SHORTER, PLAIN)
+"""Names of the rows beside an open book, in their order."""
 
 TRANSLATIONS = "translations.jsonl"
 CHANGED = "changed-translations.json"
@@ -48,9 +55,11 @@ def repeated_share(report: Figures) -> float:
 
 def baseline_name(report: Figures) -> str:
     """Name of the baseline's row: `plain (model/0123456789ab)`; with its report if both have the
-    same model.
+    same model. Of a row of the same report its name alone.
     """
     baseline = report["baseline"]
+    if baseline["report"] is None:
+        return str(baseline["row"]["row"])
     of = baseline["report"] if baseline["model"] == report["read"]["model"] else baseline["model"]
     return f"{baseline['row']['row']} ({of})"
 
@@ -88,7 +97,10 @@ FIELDS = {
     "trigram": "A trigram of the model's training text: `perplexity`, `perplexity_on_new_text`.",
     "training": "`passes` of the model over its text; whether validation was `still_falling`.",
     "valid_perplexity": "What training ended with.",
-    "baseline": "The report of `--baseline`, its first `row`, and what `differs`.",
+    "baseline": "The report of `--baseline`, its first `row`, and what `differs`; null for `report`: the plain model of "
+    "this report, beside an open book.",
+    "open_book": "The `book`, its settings, the `strides`, those `without_passage`, those whose best passage was "
+    "`excluded`, and `forward_tokens`: inputs read for each scored token, by row.",
     "form": "Differences in form between the training text and what was scored.",
     "change_intervals": "The bootstrap: of each row the `interval` of its change, also `on_new_text`, and of how far "
     "it lies `above_lowest`.",

@@ -10,14 +10,15 @@ from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import artifacts_read, language_model, memory_source
 from stages.lineage.neighbors import resolve_exclusion
 from stages.memory.hyperparameter import ReadingOptions
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.memory_input import HeldText, InputSearch, MemoryInput
 from stages.retrieval.reading import Reading
 from stages.retrieval.registries import SOURCES
 
 
 def memory_inputs() -> dict[str, MemoryInput]:
-    """Inputs that registered sources declare, by role."""
-    inputs: dict[str, MemoryInput] = {}
+    """Inputs that registered sources declare, and the text of an open book, by role."""
+    inputs: dict[str, MemoryInput] = {BOOK.role: BOOK}
     for name in SOURCES.names():
         inputs |= {memory.role: memory for memory in SOURCES.settings(name).inputs}
     return inputs

@@ -3,6 +3,7 @@
 from tests.peers import (
     dynamic_evaluation,
     engram,
+    in_context_ralm,
     knn_transformers,
     memory_decoder,
     nanogpt,
@@ -24,6 +25,7 @@ PEERS = {
         engram,
         dynamic_evaluation,
         memory_decoder,
+        in_context_ralm,
     )
 }
 """Each has `PEER`, and `comparisons` of the folder with its code."""

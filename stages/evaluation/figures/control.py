@@ -71,6 +71,8 @@ class Counting:
     order: int = TRIGRAM
     learned_past: Past | None = None
     """Extent of the past that the weights of the model learn from; None: they stay."""
+    model_roles: tuple[str, ...] = ()
+    """Inputs that the model itself reads, before any memory."""
     _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
 
@@ -98,7 +100,8 @@ class Counting:
         if any(source.reads_datastore for source in settings):
             stores.append(self.read["datastore"])
         datastores = {store.reference: store for store in stores}
-        roles = [memory.role for source in settings for memory in source.inputs]
+        roles = list(self.model_roles)
+        roles += [memory.role for source in settings for memory in source.inputs]
 
         pasts = {source.past(self.reset) for source in settings}
         # Beside a cache its size is what counts: text of long ago makes counting weaker.

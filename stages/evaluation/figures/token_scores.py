@@ -14,11 +14,17 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
 from stages.errors import ArtifactError
-from stages.reports.fields import SHUT
+from stages.reports.fields import COMPARED
 
 Reading = Literal["final", "model"]
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
+BOOK_COLUMNS = ("passage", "passage_document", "passage_score", "logp_shorter", "logp_plain")
+"""Beside an open book: the best passage and its document by their numbers in the book, -1 where
+there is none; its score; log p of the rows beside the book.
+"""
+INTEGERS = frozenset({"target", *BOOK_COLUMNS[:2]})
+"""Columns of int32; all others are float32."""
 COLUMNS = ("target", "logp", "logp_lm", "log_z")
 """Figures of every scored token; probes may add more."""
 KNOWN = {*COLUMNS, "logp_memory"}
@@ -89,7 +95,7 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
             f"{report.reference} has no token scores; make a report that has, with --save-token-scores."
         )
     group: Any = report.zarr(GROUP)
-    rows = [row["row"] for row in report.metrics["rows"] if row["row"] != SHUT]
+    rows = [row["row"] for row in report.metrics["rows"] if row["row"] not in COMPARED]
     return TokenScores(
         report,
         report.input("tokens"),
@@ -127,7 +133,7 @@ class ScoreFiles:
             shapes["logp_memory"] = (tokens, readings)
         self.arrays = {
             name: ArrayLayout(
-                f"scores.zarr/{name}", shape, np.int32 if name == "target" else np.float32, rows
+                f"scores.zarr/{name}", shape, np.int32 if name in INTEGERS else np.float32, rows
             )
             for name, shape in shapes.items()
         }

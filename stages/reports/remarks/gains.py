@@ -210,7 +210,8 @@ def compared_with(report: Figures) -> Iterator[Finding]:
     baseline = report.get("baseline")
     if baseline is not None:
         first = baseline["row"]["row"]
-        model = f"{baseline['model']} ({baseline['report']})"
+        report_words = "" if baseline["report"] is None else f" ({baseline['report']})"
+        model = f"{baseline['model']}{report_words}"
         method = baseline["method"]
     elif len(report["rows"]) > 1 and "model" in report.get("read", {}):
         first = report["rows"][0]["row"]

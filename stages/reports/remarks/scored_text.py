@@ -6,7 +6,8 @@ from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
-from stages.reports.fields import repeated_share
+from stages.open_book.settings import OPEN_BOOK
+from stages.reports.fields import PLAIN, repeated_share
 from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.retrieval.hyperparameters import meanings
 from stages.retrieval.inputs import memory_inputs
@@ -86,6 +87,27 @@ def adaptation(report: Figures) -> Iterator[Finding]:
             "numbers": ", ".join(numbers),
             "until": until,
             "plain": plain,
+        },
+    )
+
+
+def open_book(report: Figures) -> Iterator[Finding]:
+    """Passages that stood before the context."""
+    book = report.get("open_book")
+    if not book:
+        return
+    read = book["forward_tokens"]
+    yield (
+        "open-book",
+        {
+            "book": book["book"],
+            "passages": number(book["passages"]),
+            "length": number(book["passage"]),
+            "by": "BM25" if book["by"] == "bm25" else "hits of its keys",
+            "stride": number(book["stride"]),
+            "share": f"{book['without_passage'] / book['strides']:.1%}",
+            "read": number(read[OPEN_BOOK]),
+            "plain": number(read[PLAIN]),
         },
     )
 

@@ -147,6 +147,11 @@ SENTENCES = {
         "learned-while-scored": (
             "{what} learned from each {segment} tokens once they were scored ({numbers}){until}.{plain}"
         ),
+        "open-book": (
+            "Passages of {book} stand before each context: {passages}, of {length} tokens at the most, found by {by} "
+            "anew every {stride} tokens ({share} of these strides found none). The model read {read} tokens for each "
+            "that is scored, without a book {plain}."
+        ),
         "conditions-hold": (
             "Checked at {positions} positions of this run: other text afterwards changes no score, and "
             "probabilities add up to 1. Each token is scored once, before anything learns it."
@@ -207,6 +212,7 @@ REPORT: Sequence[Condition] = (
     scored_text.repeated_text,
     scored_text.matched_text,
     scored_text.adaptation,
+    scored_text.open_book,
     scored_text.conditions,
     scored_text.memory_words,
     scored_text.word_perplexity,
