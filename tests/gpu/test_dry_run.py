@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import typer
 from torch._inductor import config as inductor
 
-from memlm_cli.app import main
+from memlm_cli.app import app, main
 from stages.artifacts.durable import write_atomically
 from tests.gpu import __main__ as command
 from tests.gpu.campaign import (
@@ -59,16 +61,22 @@ ALIKE = (
 """How steps begin that differ from others by a text, a seed, a number or files of tests."""
 LONG = {
     "compiled-training-bf16",
-    "layers-code-compressive",
-    "layers-code-infinity",
+    *(f"layers-code-{name}" for name in ("compressive", "infinity", "hashed-ngrams", "memformer")),
+    *(f"layers-code-{name}" for name in ("memorizing-0", "memorizing-few", "memory-plus")),
+    *(f"layers-code-{name}" for name in ("memory-transformer", "product-keys", "memsizer")),
+    "layers-code-sru-plus-plus",
+    "memorizing-gates",
     "same-figures",
     "search-host",
     "spalm-novels-0",
     "suite",
     "trime-ext-from-plain",
+    "trime-ext-novels-0",
     "trime-step",
 }
-"""Steps that take seconds even with models of a thousand weights: half of the time of all."""
+"""Steps that take long even with models of a thousand weights, or differ from another by the model
+that they name.
+"""
 ABSENT = {
     "machine": {"expected", "of expected"},
     "compiled-training-bf16": {"pays after, updates"},
@@ -147,6 +155,20 @@ def test_a_step_runs_and_has_all_its_figures(
     if name == "search":
         assert {"FAISS on the host" in row["row"] for row in parts[0].rows} == {True, False}
         assert len(parts[0].notes) == 2  # no build of FAISS for a GPU
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_commands_of_a_step_have_options_that_exist(name: str) -> None:
+    group: Any = typer.main.get_command(app)
+    figures = {run.each: list[object]() for run in STEPS[name].runs if run.each is not None}
+
+    def parsed(words: Sequence[str], seconds: float) -> Ended:
+        if words[2] == "memlm_cli":
+            group.commands[words[3]].make_context(words[3], list(words[4:]))
+        return Ended(0, json.dumps({"metrics": figures}))
+
+    campaign = Campaign(Path("t"), Path("s"), "cpu", FULL, parsed, probes=False)
+    assert len(list(campaign.run(STEPS[name], 600))) == len(STEPS[name].runs)
 
 
 @pytest.fixture
