@@ -19,6 +19,7 @@ from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
 from stages.reports.remarks.table import Severity, remark
 from stages.retrieval.reading import MEANS
+from tests.conftest import EMPTY
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
 
@@ -38,6 +39,12 @@ def page_of(store: Store, *references: str) -> Page:
     return build_page(
         find_reports(references, store), lambda members: "\n".join(members), lambda report: []
     )
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts are empty where a test reads the words of a page alone."""
+    monkeypatch.setattr("stages.charts.figure.draw", lambda chart: EMPTY)
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -182,12 +189,14 @@ def make_again(artifact: Artifact) -> None:
     )
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
     report = made.chain(store)
     make_again(report.input("model"))
     assert OTHER_BYTES in page_of(store, report.reference).html
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -> None:
     old = made.chain(store)
     tokens, model = (old.input(role) for role in ("tokens", "model"))
@@ -200,6 +209,7 @@ def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -
         assert OTHER_BYTES in page_of(store, *(report.reference for report in order)).html
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_report_of_one_row_has_no_comparison(store: Store) -> None:
     nothing = dict.fromkeys(
         ("curves", "grid", "retrieval_accuracy", "gate", "outside_repeated_paragraphs")
@@ -250,6 +260,7 @@ def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
     assert "scaled-dot" not in said
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_what_a_terminal_says_of_a_report_stands_on_the_page_and_what_is_severe_above_its_rows(
     store: Store,
 ) -> None:
