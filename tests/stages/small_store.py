@@ -13,13 +13,13 @@ from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
+from stages.artifacts.stage import Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenize import TOKENS
 from stages.training.config import MODEL
+from tests.builders.once import make_once
 from tests.stages.small_parts import MODEL_STAGE, TOKENS_STAGE
 
 VOCABULARY = 11
@@ -182,7 +182,7 @@ class SmallModel(SerialStage[ModelConfig]):
 
 
 def small_tokens(store: Store, **settings: Any) -> Artifact:
-    return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
+    return make_once(SmallTokens(), TokensConfig(**settings), {}, store)
 
 
 def small_model(
@@ -191,7 +191,7 @@ def small_model(
     references = {"source": tokens.reference} | (
         {} if neighbors is None else {"neighbors": neighbors.reference}
     )
-    return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
+    return make_once(SmallModel(), ModelConfig(**settings), references, store)
 
 
 def array(artifact: Artifact, group: str, name: str) -> np.ndarray:

@@ -14,6 +14,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
+from tests.builders.once import make_once
 from tests.stages.small_store import ModelConfig, small_model
 
 WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
@@ -76,7 +77,7 @@ def text_tokens(store: Store, folder: Path, tokenizer: str = "word", **settings:
         path.write_text(story(lines, seed), encoding="utf-8")
         paths[split] = [str(path)]
     config = TokenizeConfig(tokenizer=tokenizer, documents="blank-line", **settings)
-    return make(Tokenize(), config, paths, store, Execution()).artifact
+    return make_once(Tokenize(), config, paths, store)
 
 
 def text_model(

@@ -26,6 +26,7 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.journal import Progress
 from stages.training.resolve import MOST_PASSES
+from tests.builders.once import make_once
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
@@ -646,6 +647,4 @@ def made_anew(artifact):
 
 
 def made(store, stage, config, source):
-    return make(
-        stage, config, {"source": source.reference}, store, Execution(device="cpu")
-    ).artifact
+    return make_once(stage, config, {"source": source.reference}, store)
