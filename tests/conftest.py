@@ -78,9 +78,9 @@ def undrawn() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def few_checked_positions() -> Iterator[None]:
-    """Conditions are checked at few positions of a run; tests of them ask for all."""
+    """Conditions are checked at one position of a run; tests of them ask for all."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(conditions, "POSITIONS", 3)
+        patched.setattr(conditions, "POSITIONS", 1)
         yield
 
 

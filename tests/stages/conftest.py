@@ -22,6 +22,12 @@ def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
+@pytest.fixture
+def checked_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditions are checked at several positions of each shard."""
+    monkeypatch.setattr("stages.evaluation.figures.conditions.POSITIONS", 12)
+
+
 @pytest.fixture(scope="module")
 def model(store: Store) -> Artifact:
     """Trained on the made tokens of `small_store`."""

@@ -35,7 +35,6 @@ KEYS = {"name": "product-keys", "heads": 2, "sub_keys": 4, "neighbors": 2}
 REMEMBERING = {
     "compressive": {"long_length": 6},
     "memorizing": {"long_length": 12, "neighbors": 3},
-    "infinity": {"basis": 4, "samples": 4, "scope": "stream"},
 }
 MODELS["product-keys"] = MODELS["transformer"] | {"feed_forward": KEYS}
 MODELS["slots that learn fast"] = MODELS["transformer"] | {
@@ -48,8 +47,6 @@ MODELS |= {
 }
 CASES = {
     "lm": ("lm", None, "transformer"),
-    "lm of an lstm": ("lm", None, "lstm"),
-    "trime": ("trime", {}, "transformer"),
     "trime-long": ("trime-long", {"consecutive": 2}, "transformer"),
     "trime-long of an lstm": ("trime-long", {}, "lstm"),
     "trime-ext, whose memory is constant": (
