@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import atexit
 import gc
 import os
 import signal
@@ -39,11 +40,11 @@ if device_type("auto") == "cpu":
 
 DRAW = figure.draw
 
-settings.register_profile("memlm", deadline=None)
+settings.register_profile("memlm", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("memlm")
-"""No example fails for being slow: machines that run the tests are shared. Hours:
-`--hypothesis-profile long`.
+"""No example fails for being slow: machines that run the tests are shared. Every run draws other
+examples. Hours: `--hypothesis-profile long`.
 """
 
 
@@ -58,9 +59,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Gives them back: libraries in C++ look for leaks at the end."""
-    gc.unfreeze()
+# Gives them back: libraries in C++ look for leaks at the end. pytest collects garbage five times
+# before that.
+atexit.register(gc.unfreeze)
 
 
 EMPTY = SimpleNamespace(width=9, height=9, element="<svg></svg>", png=b"\x89PNG")
