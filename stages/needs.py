@@ -130,9 +130,9 @@ def update_needs(config: UpdateConfig, inputs: Inputs) -> Needs:
     encoder = inputs["encoder"]
     change = Change.of(config, inputs)
     added = _count_added(change)
-    stored = row_layouts(config, encoder, change.left.rows + added["tokens"])
-    tables = longer_layouts(change.left, added)
-    names = bytes_of_sources_and_names(change.left, change.tokens, change.split)
+    stored = row_layouts(config, encoder, change.remaining_tables.rows + added["tokens"])
+    tables = longer_layouts(change.remaining_tables, added)
+    names = bytes_of_sources_and_names(change.remaining_tables, change.tokens, change.split)
 
     keys = stored.keys
     state = state_bytes(encoder, config.windows, stored.rows)
@@ -149,7 +149,7 @@ def update_needs(config: UpdateConfig, inputs: Inputs) -> Needs:
             "dim": stored.dim,
             "dtype": config.dtype,
             "key": config.key,
-            "forgotten": change.before.rows - change.left.rows,
+            "forgotten": change.before.rows - change.remaining_tables.rows,
             "added": added["tokens"],
         },
         advice="fewer documents to --add",

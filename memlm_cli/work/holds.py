@@ -107,9 +107,9 @@ def _row(
     holding: Holding, names: dict[str, list[str]], *, called: bool
 ) -> tuple[str, str, str, str]:
     way = WORDS.get(holding.way, str(holding.way))
-    rows = spelled(holding.own)
+    rows = spelled(holding.document_spans)
     if rows and not called:
-        rows += f" ({_documents(holding.own)})"
+        rows += f" ({_documents(holding.document_spans)})"
     copies = f"the same text in {_documents(holding.copies)}" if holding.copies else ""
     where = "; ".join(filter(None, (rows, ", ".join(holding.files), copies)))
     return holding.reference, ", ".join(names.get(holding.reference, ())), way, where

@@ -53,7 +53,7 @@ class InfinityProbe(LayerProbe):
         return torch.stack([part.double() for part in parts], 1).permute(0, 3, 1, 2)
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
-        from stages.models.layers.infinity import masses
+        from stages.models.layers.signal_basis import masses
 
         places = []
         widths = []

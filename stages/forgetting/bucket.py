@@ -30,7 +30,7 @@ def open_bucket(url: str) -> Bucket:
 
 
 def held_in_bucket(
-    bucket: Bucket, store: Store, question: Question, found: Answer
+    bucket: Bucket, store: Store, question: Question, answer: Answer
 ) -> tuple[Holding, ...]:
     """Copies that hold a document.
 
@@ -38,32 +38,41 @@ def held_in_bucket(
     their rows are not known, and a text that is only there is not searched.
 
     Args:
-        found: the answer of the store.
+        answer: the answer of the store.
     Raises: UsageError if the bucket does not answer.
     """
     try:
         copies = {copy.reference: copy for copy in Copy.all(bucket)}
-        holdings = list(_of_local(copies, found))
-        elsewhere = {
+        holdings = list(_of_local(copies, answer))
+        holders = {holding.reference for holding in holdings}
+        remote = {
             reference: copy for reference, copy in copies.items() if not _is_local(copy, store)
         }
-        holders = {holding.reference for holding in holdings}
-        named = {one for one, copy in elsewhere.items() if _has_name(copy, question.names)}
-        named |= elsewhere.keys() & question.spans.keys()
-        holdings += [_holding(elsewhere[one], Way.TEXT) for one in sorted(named - holders)]
-        made = _made_from(named | holders, copies) & elsewhere.keys()
-        holdings += [_holding(elsewhere[one], Way.DERIVED) for one in sorted(made - named)]
+
+        named = remote.keys() & question.spans.keys()
+        for reference, copy in remote.items():
+            if _has_name(copy, question.names):
+                named.add(reference)
+        for reference in sorted(named - holders):
+            holdings.append(_holding(remote[reference], Way.TEXT))
+
+        derived = _made_from(named | holders, copies) & remote.keys()
+        for reference in sorted(derived - named):
+            holdings.append(_holding(remote[reference], Way.DERIVED))
     except DataError as error:
         raise UsageError(f"--bucket {bucket.url} is not at hand: {error}") from error
-    return tuple(
-        Holding(f"{bucket.url}/{one.reference}", one.digest, one.way, one.spans, one.files)
-        for one in holdings
-    )
+    return tuple(_in_bucket(bucket, holding) for holding in holdings)
 
 
-def _of_local(copies: Mapping[str, Copy], found: Answer) -> Iterator[Holding]:
+def _in_bucket(bucket: Bucket, holding: Holding) -> Holding:
+    """The holding, under its address in the bucket."""
+    address = f"{bucket.url}/{holding.reference}"
+    return Holding(address, holding.digest, holding.way, holding.spans, holding.files)
+
+
+def _of_local(copies: Mapping[str, Copy], answer: Answer) -> Iterator[Holding]:
     """Holdings of the local artifacts that have a copy with the same bytes."""
-    for holding in found.holdings:
+    for holding in answer.holdings:
         copy = copies.get(holding.reference)
         if copy is not None and copy.manifest.digest == holding.digest:
             yield holding

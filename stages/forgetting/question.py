@@ -1,5 +1,6 @@
 """Documents that are looked for: by their names, by their places, or as a text without a name."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,21 +117,27 @@ def windows_by_tokenizer(
     """
     by_tokenizer: dict[str, list[Windows]] = {}
     for tokenizer in tokenizers:
-        own = [one for one in passages if one.tokenizer.digest == tokenizer.digest]
-        found = own or [tokenizer.cut(one.spelled_out) for one in passages]
-        distinct = {one.ids.astype(np.int64).tobytes(): one for one in found}
-        by_tokenizer[tokenizer.digest] = _windows(list(distinct.values()), copied)
+        digest = tokenizer.digest
+        own_passages = [passage for passage in passages if passage.tokenizer.digest == digest]
+        if not own_passages:
+            own_passages = [tokenizer.cut(passage.spelled_out) for passage in passages]
+        distinct = {}
+        for passage in own_passages:
+            distinct[passage.ids.astype(np.int64).tobytes()] = passage
+        by_tokenizer[digest] = _windows(list(distinct.values()), copied)
     return by_tokenizer
 
 
 def _windows(passages: Sequence[Passage], copied: int) -> list[Windows]:
     """Windows of passages of one tokenizer, a set for each length of a window."""
-    by_length: dict[int, list[np.ndarray]] = {}
-    for passage in passages if copied else ():
+    if not copied:
+        return []
+    by_length = defaultdict[int, list[np.ndarray]](list)
+    for passage in passages:
         ids = passage.ids if len(passage.ids) >= copied else _inner(passage)
         length = min(copied, len(ids))
         if length >= SHORTEST:
-            by_length.setdefault(length, []).append(ids)
+            by_length[length].append(ids)
     return [Windows.of(group, length) for length, group in by_length.items()]
 
 

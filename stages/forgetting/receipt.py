@@ -44,6 +44,10 @@ class Replaced(_Part):
     before: Reference
     after: Reference
 
+    @property
+    def references(self) -> tuple[str, str]:
+        return self.before.reference, self.after.reference
+
 
 class Check(_Part):
     """One look at the store."""
@@ -131,10 +135,13 @@ def receipt_of(datastore: Artifact, store: Store, reporter: Reporter) -> Receipt
 def checked_again(receipt: Receipt, store: Store, reporter: Reporter) -> tuple[Receipt, Answer]:
     """The receipt after another look at the store, and what was found."""
     answer = find_holders(store, receipt.question, reporter)
-    known = {(one.before.reference, one.after.reference): one for one in receipt.replaced}
-    for one in _replaced(store.artifacts(), receipt.held, answer.holdings):
-        known.setdefault((one.before.reference, one.after.reference), one)
-    changed = {"replaced": tuple(known.values()), "checks": (*receipt.checks, _check(answer))}
+    replacements = {pair.references: pair for pair in receipt.replaced}
+    for pair in _replaced(store.artifacts(), receipt.held, answer.holdings):
+        replacements.setdefault(pair.references, pair)
+    changed = {
+        "replaced": tuple(replacements.values()),
+        "checks": (*receipt.checks, _check(answer)),
+    }
     return receipt.model_copy(update=changed), answer
 
 
@@ -155,7 +162,7 @@ def _check(answer: Answer) -> Check:
 
 
 def _replaced(
-    artifacts: Iterable[Artifact], held: Iterable[Holding], remains: Iterable[Holding]
+    artifacts: Iterable[Artifact], earlier: Iterable[Holding], remains: Iterable[Holding]
 ) -> tuple[Replaced, ...]:
     """Artifacts that held documents, with those that were made in their place.
 
@@ -164,15 +171,17 @@ def _replaced(
 
     Args:
         artifacts: all artifacts, in the order in which they were made.
-        held: what held the documents.
+        earlier: what held the documents.
         remains: what holds them now.
     """
-    records = {
-        one.reference: Reference(reference=one.reference, digest=one.digest)
-        for one in held
-        if not one.only_copies
-    }
-    holders = {one.reference for one in remains if not one.only_copies} | records.keys()
+    records = {}
+    for holding in earlier:
+        if not holding.only_copies:
+            record = Reference(reference=holding.reference, digest=holding.digest)
+            records[holding.reference] = record
+    holders = {holding.reference for holding in remains if not holding.only_copies}
+    holders |= records.keys()
+
     everything = list(artifacts)
     before = [artifact for artifact in everything if artifact.reference in records]
     free = [artifact for artifact in everything if artifact.reference not in holders]

@@ -26,12 +26,12 @@ PASSAGE = "passage.json"
 NETWORK = "weight-network.json"
 ANSWERS = "answers.json"
 CHART_OF_PASSAGE = "figures/gate-passage"
-DRAWN = "char"
+CHARACTERS = "char"
 """Tokenizer whose types are single characters, which show no words."""
 
 
 @dataclass
-class Known:
+class Ledger:
     """Holdings of the artifacts that were looked at so far, inputs before what is made of
     them.
 
@@ -53,9 +53,10 @@ class Known:
 
     def spans(self, artifact: Artifact | None, *parts: str) -> tuple[Span, ...]:
         """Spans of an artifact, in these parts; without parts in all."""
-        spans = [
-            span for holding in self.of(artifact) for span in holding.spans if holding.way in MOVED
-        ]
+        spans: list[Span] = []
+        for holding in self.of(artifact):
+            if holding.way in MOVED:
+                spans += holding.spans
         return in_part(spans, *parts) if parts else tuple(spans)
 
     def missing(self, artifact: Artifact) -> InputRecord | None:
@@ -69,27 +70,27 @@ class Known:
 
 MOVED = (Way.TEXT, Way.KEYS, Way.CONTEXTS, Way.NEIGHBORS)
 """Ways whose spans are tokens or rows that artifacts below may hold, too."""
-Found = Iterator[tuple[Way, Iterable[Span], Iterable[str]]]
+Findings = Iterator[tuple[Way, Iterable[Span], Iterable[str]]]
 """Way, spans and files of each holding; without spans and files there is none."""
-Rule = Callable[[Artifact, tuple[Span, ...], Known], Found]
+Rule = Callable[[Artifact, tuple[Span, ...], Ledger], Findings]
 """Function from an artifact, the spans in its own text, and its inputs; `Kind.holds` names it."""
 
 
-def holdings(artifact: Artifact, stored: Iterable[Span], known: Known) -> tuple[Holding, ...]:
+def holdings(artifact: Artifact, stored: Iterable[Span], ledger: Ledger) -> tuple[Holding, ...]:
     """All ways in which an artifact holds documents.
 
     Args:
         stored: spans in the text that the artifact stores itself.
-        known: the same of its inputs.
+        ledger: the holdings of its inputs.
     """
-    own = tuple(stored)
     named = KINDS[artifact.kind].holds
     rule: Rule = load(named) if named else held_by_others
-    return tuple(
-        Holding(artifact.reference, artifact.digest, way, tuple(spans), tuple(files))
-        for way, spans, files in rule(artifact, own, known)
-        if spans or files
-    )
+    result = []
+    for way, spans, files in rule(artifact, tuple(stored), ledger):
+        holding = Holding(artifact.reference, artifact.digest, way, tuple(spans), tuple(files))
+        if holding.spans or holding.files:
+            result.append(holding)
+    return tuple(result)
 
 
 def learned_vocabularies(
@@ -100,65 +101,65 @@ def learned_vocabularies(
     Args:
         stored: spans in the text that each artifact stores itself, by reference.
     """
-    found = set()
+    digests = set()
     for tokens in artifacts:
-        if tokens.kind != "tokens" or tokens.config.get("tokenizer") in (*UNTRAINED, DRAWN):
+        if tokens.kind != "tokens" or tokens.config.get("tokenizer") in (*UNTRAINED, CHARACTERS):
             continue
         if in_part(stored.get(tokens.reference, ()), "train"):
-            found.add(tokenizer_digest(tokens))
-    return frozenset(found)
+            digests.add(tokenizer_digest(tokens))
+    return frozenset(digests)
 
 
-def held_by_tokens(tokens: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_tokens(tokens: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Documents of its own text, and a vocabulary that was learned from one."""
     yield Way.TEXT, stored, ()
-    if tokenizer_digest(tokens) in known.vocabularies:
+    if tokenizer_digest(tokens) in ledger.vocabularies:
         yield Way.VOCABULARY, (), (TOKENIZER,)
 
 
-def held_by_datastore(datastore: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_datastore(datastore: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Rows of its own text, or of its corpus as far as they are stored."""
     if is_updated(datastore):
         yield Way.KEYS, stored, ()
         return
-    corpus = known.input(datastore, "corpus")
-    spans = known.spans(corpus, str(datastore.config["split"]))
+    corpus = ledger.input(datastore, "corpus")
+    spans = ledger.spans(corpus, str(datastore.config["split"]))
     rows = clipped(spans, 0, int(datastore.metrics["rows"]))
     yield Way.KEYS, [span.moved(ROWS) for span in rows], ()
 
 
-def held_by_index(index: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_index(index: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Rows of its datastore, without those that it leaves out; or contexts of its text."""
     if is_exact(index):
-        spans = known.spans(known.input(index, TEXT), str(index.config["split"]))
+        spans = ledger.spans(ledger.input(index, TEXT), str(index.config["split"]))
         yield Way.CONTEXTS, [span.moved(ROWS) for span in spans], ()
         return
-    spans = known.spans(known.input(index, "datastore"), ROWS)
+    spans = ledger.spans(ledger.input(index, "datastore"), ROWS)
     if spans and not holds_all(index):
-        spans = tuple(_held(spans, row_counts(index)))
+        spans = tuple(_stored_rows(spans, row_counts(index)))
     yield Way.KEYS, spans, ()
 
 
-def _held(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[Span]:
+def _stored_rows(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[Span]:
     """The spans with a row that an index holds, cut to the first and the last of these rows."""
     assert counts is not None, "some rows are left out"
     for span in spans:
-        held = span.start + np.flatnonzero(counts[span.start : span.stop])
-        if len(held):
-            yield span._replace(start=int(held[0]), stop=int(held[-1]) + 1)
+        rows = span.start + np.flatnonzero(counts[span.start : span.stop])
+        if len(rows):
+            yield span._replace(start=int(rows[0]), stop=int(rows[-1]) + 1)
 
 
-def held_by_neighbors(neighbors: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_neighbors(neighbors: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Tokens whose neighbours it has, and rows that may be neighbours."""
-    queries = known.spans(known.input(neighbors, "queries"), *neighbors.config["queries"])
-    rows = known.spans(known.input(neighbors, "index"), ROWS)
+    queries = ledger.spans(ledger.input(neighbors, "queries"), *neighbors.config["queries"])
+    rows = ledger.spans(ledger.input(neighbors, "index"), ROWS)
     yield Way.NEIGHBORS, (*queries, *rows), ()
 
 
-def held_by_batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_batches(batches: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Segments with tokens of its text."""
-    tokens = known.input(batches, "tokens")
-    spans = known.spans(tokens, SPLIT)
+    tokens = ledger.input(batches, "tokens")
+    spans = ledger.spans(tokens, SPLIT)
     if tokens is not None and not is_pairs(tokens):
         spans = in_segments(
             spans, batches.config["segment_length"], int(batches.metrics["segments"])
@@ -166,30 +167,30 @@ def held_by_batches(batches: Artifact, stored: tuple[Span, ...], known: Known) -
     yield Way.SEGMENTS, spans, ()
 
 
-def held_by_model(model: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_model(model: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Documents on which it was trained, or on which another model was that it begins with."""
     if model.manifest.stage == IMPORTED:
         return
-    spans = list(known.spans(known.input(model, "tokens"), *LEARNT_SPLITS))
+    spans = list(ledger.spans(ledger.input(model, "tokens"), *LEARNT_SPLITS))
     for role in sorted(model.manifest.inputs.keys() - {"tokens"}):
-        for holding in known.of(known.input(model, role)):
+        for holding in ledger.of(ledger.input(model, role)):
             if holding.way != Way.SEGMENTS:
                 # Neighbours of the test split are stored too, and no training reads them.
                 spans += in_part(holding.spans, *LEARNT_SPLITS, ROWS)
     yield Way.LEARNED, dict.fromkeys(spans), ()
 
 
-def held_by_episodes(episodes: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_episodes(episodes: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Documents whose keys it has."""
-    corpus = known.input(episodes, "corpus")
-    yield Way.KEYS, known.spans(corpus, str(episodes.config["split"])), ()
+    corpus = ledger.input(episodes, "corpus")
+    yield Way.KEYS, ledger.spans(corpus, str(episodes.config["split"])), ()
 
 
-def held_by_report(report: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_report(report: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Tokens of the scored split in its files, and weights that were fitted on the tuning split."""
-    tokens = known.input(report, "tokens")
+    tokens = ledger.input(report, "tokens")
     split = str(report.config["split"])
-    spans = known.spans(tokens, split)
+    spans = ledger.spans(tokens, split)
     if spans:
         files = [name for name in (SCORES, TRANSLATIONS, CHANGED) if _has(report, name)]
         if _has(report, PASSAGE):
@@ -198,7 +199,7 @@ def held_by_report(report: Artifact, stored: tuple[Span, ...], known: Known) -> 
                 files += [PASSAGE, CHART_OF_PASSAGE]
         if files:
             yield Way.QUOTED, spans, files
-    tuned = known.spans(tokens, str(report.config["tune_split"]))
+    tuned = ledger.spans(tokens, str(report.config["tune_split"]))
     if tuned and _has(report, NETWORK):
         yield Way.LEARNED, tuned, (NETWORK,)
 
@@ -208,15 +209,17 @@ def _has(artifact: Artifact, name: str) -> bool:
     return any(file == name or file.startswith(f"{name}/") for file in artifact.manifest.files)
 
 
-def held_by_matrix(matrix: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_matrix(matrix: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """Answers to documents of the scored split."""
-    spans = known.spans(known.input(matrix, "tokens"), str(matrix.config["split"]))
+    spans = ledger.spans(ledger.input(matrix, "tokens"), str(matrix.config["split"]))
     if spans:
         yield Way.QUOTED, spans, (ANSWERS,)
 
 
-def held_by_others(artifact: Artifact, stored: tuple[Span, ...], known: Known) -> Found:
+def held_by_others(artifact: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
     """All documents of its inputs, for a kind without a rule."""
-    inputs = (known.input(artifact, role) for role in sorted(artifact.manifest.inputs))
-    spans = [span for one in inputs for holding in known.of(one) for span in holding.spans]
+    spans: list[Span] = []
+    for role in sorted(artifact.manifest.inputs):
+        for holding in ledger.of(ledger.input(artifact, role)):
+            spans += holding.spans
     yield Way.DERIVED, dict.fromkeys(spans), ()

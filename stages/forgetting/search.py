@@ -11,7 +11,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.forgetting.drafts import drafts_that_hold
 from stages.forgetting.question import Passage, Question, Tokenizer, windows_by_tokenizer
-from stages.forgetting.rules import Known, holdings, learned_vocabularies
+from stages.forgetting.rules import Ledger, holdings, learned_vocabularies
 from stages.forgetting.spans import Holding, Span, in_part
 from stages.forgetting.texts import StoredText, stored_texts
 from stages.reporting import Reporter
@@ -62,12 +62,14 @@ class _Search:
     def answer(self) -> Answer:
         self._note_unreadable()
         passages = tuple(self._passages())
-        spans = self._stored_spans(passages)
-        known = self._followed(spans)
-        found = [one for artifact in self._artifacts for one in known.of(artifact)]
-        found += drafts_that_hold(self._store, self._question, {one.reference for one in found})
+        ledger = self._ledger(self._stored_spans(passages))
+        holdings: list[Holding] = []
+        for artifact in self._artifacts:
+            holdings += ledger.of(artifact)
+        holders = {holding.reference for holding in holdings}
+        holdings += drafts_that_hold(self._store, self._question, holders)
         tokens = self._tokens() if passages and self._question.copied else 0
-        return Answer(tuple(found), self._unread, self._alike(), tokens, passages)
+        return Answer(tuple(holdings), self._unread, self._alike(), tokens, passages)
 
     def _readable_texts(self) -> Iterator[StoredText]:
         """All texts whose files are as they were made."""
@@ -116,49 +118,51 @@ class _Search:
     def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[Span]]:
         """Spans of documents and of copies in all texts, by reference of the artifact."""
         windows = windows_by_tokenizer(passages, self._tokenizers.values(), self._question.copied)
+        # a text that is looked for has no original in the store, so no span of it is a copy
+        are_copies = self._question.text is None
         searched = 0
         total = self._tokens()
-        spans: dict[str, list[Span]] = {}
+        spans_of: dict[str, list[Span]] = {}
         for text in self._texts:
             whole = self._meant[text]
-            found = spans.setdefault(text.artifact.reference, [])
-            found += text.spans_of(whole)
-            found += (
-                span._replace(is_copy=self._question.text is None)
-                for span in text.shared(windows[text.tokenizer], whole)
-            )
+            spans = spans_of.setdefault(text.artifact.reference, [])
+            spans += text.spans_of(whole)
+            for span in text.shared(windows[text.tokenizer], whole):
+                spans.append(span._replace(is_copy=are_copies))
             searched += text.length
             self._reporter.progress(searched, total, "tokens")
-        return spans
+        return spans_of
 
     def _tokens(self) -> int:
         return sum(text.length for text in self._texts)
 
-    def _followed(self, spans: Mapping[str, Sequence[Span]]) -> Known:
+    def _ledger(self, spans: Mapping[str, Sequence[Span]]) -> Ledger:
         """Holdings of all artifacts, from the spans in texts; each artifact after its inputs."""
         by_reference = {artifact.reference: artifact for artifact in self._artifacts}
-        known = Known(by_reference, learned_vocabularies(self._artifacts, spans))
+        ledger = Ledger(by_reference, learned_vocabularies(self._artifacts, spans))
         for reference in _inputs_first(self._artifacts):
             artifact = by_reference[reference]
             try:
-                _require_inputs(artifact, known)
-                own = spans.get(reference, ())
-                known.holdings[reference] = holdings(artifact, own, known)
+                _require_inputs(artifact, ledger)
+                stored = spans.get(reference, ())
+                ledger.holdings[reference] = holdings(artifact, stored, ledger)
             except ArtifactError as error:
                 self._unread[reference] = str(error)
-        return known
+        return ledger
 
     def _alike(self) -> tuple[str, ...]:
         """Names that resemble those that no document has."""
-        found = {
-            text.names.of(number) for text, numbers in self._meant.items() for number in numbers
-        }
-        unknown = self._question.names - found
+        unknown = set(self._question.names)
+        for text, numbers in self._meant.items():
+            unknown -= {text.names.of(number) for number in numbers}
         if not unknown:
             return ()
+
         names = {run.name for text in self._texts for run in text.runs if run.name}
-        near = [get_close_matches(name, names, SHOWN) for name in sorted(unknown)]
-        return tuple(dict.fromkeys(chain.from_iterable(near)))[:SHOWN]
+        near: list[str] = []
+        for name in sorted(unknown):
+            near += get_close_matches(name, names, SHOWN)
+        return tuple(dict.fromkeys(near))[:SHOWN]
 
 
 def _inputs_first(artifacts: Sequence[Artifact]) -> list[str]:
@@ -171,9 +175,9 @@ def _inputs_first(artifacts: Sequence[Artifact]) -> list[str]:
         raise ArtifactError(f"The inputs of {error.args[1][0]} form a cycle.") from None
 
 
-def _require_inputs(artifact: Artifact, known: Known) -> None:
+def _require_inputs(artifact: Artifact, ledger: Ledger) -> None:
     """Raises: ArtifactError if an input is gone, so that nobody knows whether it held a document."""
-    record = known.missing(artifact)
+    record = ledger.missing(artifact)
     if record is not None:
         raise ArtifactError(
             f"{artifact.reference} was made from {record.reference}, which is not in the store as it "

@@ -1,5 +1,6 @@
 """Places of a document in an artifact, and how the artifact holds it."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,7 +70,7 @@ class Holding:
     """Files of the artifact that hold it; empty: those of the arrays."""
 
     @property
-    def own(self) -> tuple[Span, ...]:
+    def document_spans(self) -> tuple[Span, ...]:
         """Spans of the documents themselves."""
         return tuple(span for span in self.spans if not span.is_copy)
 
@@ -81,7 +82,7 @@ class Holding:
     @property
     def only_copies(self) -> bool:
         """Whether it holds no more than copies in other documents."""
-        return bool(self.copies) and not self.own
+        return bool(self.copies) and not self.document_spans
 
 
 def in_part(spans: Iterable[Span], *parts: str) -> tuple[Span, ...]:
@@ -111,18 +112,20 @@ def in_segments(spans: Iterable[Span], length: int, segments: int) -> tuple[Span
     return clipped(touched, 0, segments)
 
 
-def spelled(spans: Sequence[Span], most: int = 3) -> str:
+def spelled(spans: Sequence[Span], max_ranges: int = 3) -> str:
     """Rows of spans for people, the last one of each included, as `--forget` counts.
 
     >>> spelled([Span("train", 1204, 3378, "a"), Span("train", 9, 10, "a")])
     'train 9, 1,204-3,377'
     """
-    ranges: dict[str, list[str]] = {}
+    ranges_of_part = defaultdict[str, list[str]](list)
     for span in sorted(spans, key=lambda span: span[:3]):
         last = "" if span.rows == 1 else f"-{span.stop - 1:,}"
-        ranges.setdefault(span.part, []).append(f"{span.start:,}{last}")
-    parts = []
-    for part, found in ranges.items():
-        more = f" and {len(found) - most:,} more" if len(found) > most else ""
-        parts.append(f"{part} {', '.join(found[:most])}{more}")
-    return "; ".join(parts)
+        ranges_of_part[span.part].append(f"{span.start:,}{last}")
+
+    texts = []
+    for part, ranges in ranges_of_part.items():
+        num_hidden = len(ranges) - max_ranges
+        more = f" and {num_hidden:,} more" if num_hidden > 0 else ""
+        texts.append(f"{part} {', '.join(ranges[:max_ranges])}{more}")
+    return "; ".join(texts)

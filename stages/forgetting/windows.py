@@ -45,9 +45,13 @@ def window_hashes(ids: np.ndarray, length: int) -> np.ndarray:
     mixed = (ids.astype(np.uint64) + np.uint64(1)) * MIXER
     # Small ids would leave the upper bits of a short window empty.
     mixed ^= mixed >> np.uint64(32)
+
+    terms = mixed * _powers(BASE, len(ids))
     sums = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(mixed * _powers(BASE, len(ids)), out=sums[1:])
-    return (sums[length:] - sums[:count]) * _powers(INVERSE, count)
+    np.cumsum(terms, out=sums[1:])
+    # The difference of two sums has the powers of the window's place; their inverse takes it out.
+    differences = sums[length:] - sums[:count]
+    return differences * _powers(INVERSE, count)
 
 
 def _powers(base: int, count: int) -> np.ndarray:
@@ -91,9 +95,9 @@ class Windows:
     @cached_property
     def _digests(self) -> np.ndarray:
         """Whether a window has a hash with these first bits, bool [2^DIGEST_BITS]."""
-        known = np.zeros(1 << DIGEST_BITS, bool)
-        known[_digest(self.hashes)] = True
-        return known
+        occurs = np.zeros(1 << DIGEST_BITS, bool)
+        occurs[_digest(self.hashes)] = True
+        return occurs
 
     def starts_in(self, ids: np.ndarray) -> np.ndarray:
         """Places in a text where one of the windows begins, rising, int64."""
@@ -140,9 +144,10 @@ def shared_ranges(ids: Any, offsets: np.ndarray, windows: Windows) -> np.ndarray
     if not len(windows.hashes):
         return np.zeros((0, 2), np.int64)
     starts = np.concatenate([np.zeros(0, np.int64), *_starts(ids, windows)])
+    stops = starts + windows.length
     document = np.searchsorted(offsets, starts, side="right") - 1
-    inside = starts + windows.length <= offsets[document + 1]
-    ranges = np.stack([starts, starts + windows.length], axis=1)[inside]
+    is_within = stops <= offsets[document + 1]
+    ranges = np.stack([starts, stops], axis=1)[is_within]
     return joined_ranges([ranges], offsets)
 
 

@@ -23,22 +23,22 @@ def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) ->
     Raises: ArtifactError if the tokens have another tokenizer, or are pairs for a model of one
         language, or the reverse.
     """
-    own = encoder.input("tokens")
+    training_tokens = encoder.input("tokens")
     if references.get("tokens") is None:
-        return own
-    given = store.get(references["tokens"], "tokens")
-    require_sources(model_of(encoder), given)
-    require_same_tokenizer(own, given, encoder)
-    return given
+        return training_tokens
+    tokens = store.get(references["tokens"], "tokens")
+    require_sources(model_of(encoder), tokens)
+    require_same_tokenizer(training_tokens, tokens, encoder)
+    return tokens
 
 
-def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) -> None:
+def require_same_tokenizer(training_tokens: Artifact, tokens: Artifact, encoder: Artifact) -> None:
     """Raises: ArtifactError unless ids mean the same in both tokens artifacts."""
-    if tokenizer_digest(own) != tokenizer_digest(given):
+    if tokenizer_digest(training_tokens) != tokenizer_digest(tokens):
         raise ArtifactError(
-            f"{given.reference} was tokenized differently from what {encoder.reference} was trained "
+            f"{tokens.reference} was tokenized differently from what {encoder.reference} was trained "
             "on; tokenize it with the model's tokenizer: "
-            + own.advise("tokenize", "--tokenizer", own.reference, "FILE")
+            + training_tokens.advise("tokenize", "--tokenizer", training_tokens.reference, "FILE")
         )
 
 

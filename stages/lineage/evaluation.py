@@ -28,7 +28,7 @@ def language_model(source: Artifact) -> Artifact:
 
 
 def memory_source(
-    source: Artifact, references: Mapping[str, Any], store: Store, asked: bool | None = None
+    source: Artifact, references: Mapping[str, Any], store: Store, is_read: bool | None = None
 ) -> Artifact | None:
     """The index or neighbors for reading external memory; None if it is not read.
 
@@ -36,7 +36,7 @@ def memory_source(
     an index, they also serve as external memory.
 
     Args:
-        asked: whether a reading of a datastore is requested; None: not stated.
+        is_read: whether a reading of a datastore is requested; None: not stated.
     Raises: UsageError if options name two memories, or one that is not read.
     """
     model = language_model(source)
@@ -47,7 +47,7 @@ def memory_source(
         for kind in ("index", "neighbors")[: 1 if of_the_model else 2]
         if references.get(kind) is not None
     ]
-    if named and asked is False:
+    if named and is_read is False:
         raise UsageError(
             f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm."
         )
@@ -62,8 +62,8 @@ def memory_source(
         return memory
     # an index or neighbours named by the command are a memory, unless no reading uses one
     if source.kind != "model":
-        return None if asked is False else source
-    return _models_own(model, references, store) if of_the_model and asked else None
+        return None if is_read is False else source
+    return _models_own(model, references, store) if of_the_model and is_read else None
 
 
 def artifacts_read(
@@ -94,12 +94,12 @@ def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score:
     """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that rows are
     comparable.
     """
-    known = baseline.input("tokens")
-    same = tokenizer_digest(known) == tokenizer_digest(tokens)
-    same = same and array_digests(known, f"{split}/ids") == array_digests(tokens, f"{split}/ids")
+    scored = baseline.input("tokens")
+    same = tokenizer_digest(scored) == tokenizer_digest(tokens)
+    same = same and array_digests(scored, f"{split}/ids") == array_digests(tokens, f"{split}/ids")
     if not same or (baseline.config["split"], baseline.config["score"]) != (split, score):
         raise ArtifactError(
-            f"{baseline.reference} scores {baseline.config['split']} of {known.reference} "
+            f"{baseline.reference} scores {baseline.config['split']} of {scored.reference} "
             f"({baseline.config['score']}), not {split} of {tokens.reference} ({score}): it is no baseline of this. "
             "Evaluate both on the same."
         )
@@ -112,8 +112,10 @@ def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifa
         read: result of `artifacts_read`; the model's own neighbours come from a datastore, too.
     """
     external = [(read["datastore"], read.get("neighbors"))] if "datastore" in read else []
-    own = read.get(MODELS_OWN)
-    return external + ([] if own is None else [(own.find("datastore"), own)])
+    own_neighbors = read.get(MODELS_OWN)
+    return external + (
+        [] if own_neighbors is None else [(own_neighbors.find("datastore"), own_neighbors)]
+    )
 
 
 def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:

@@ -37,10 +37,10 @@ def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
     if NEIGHBORS not in inputs:
         counts = random_rows(datastore.metrics["rows"], config.keep, config.seed)
     else:
-        found = inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"]
+        ids = inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"]
         values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
         rows = len(values)
-        step = found.chunks[0]
-        blocks = ((first, found[first : first + step]) for first in range(0, rows, step))
+        step = ids.chunks[0]
+        blocks = ((first, ids[first : first + step]) for first in range(0, rows, step))
         counts = merged_rows(blocks, values)
     save_arrays(path, counts)

@@ -50,23 +50,23 @@ def index_before(
     # if the previous datastore is gone, its index is gone too: the new one is built anew
     if not store.has(record.kind, record.id):
         return None
-    found = [
-        one
-        for one in store.artifacts("index")
-        if one.manifest.inputs.get("datastore") == record
-        and holds_all(one)
-        and other_settings(one, config, described_keys(datastore)) is None
-    ]
-    return store.get(found[-1].reference) if found else None
+
+    latest = None
+    keys = described_keys(datastore)
+    for index in store.artifacts("index"):
+        is_previous = index.manifest.inputs.get("datastore") == record and holds_all(index)
+        if is_previous and other_settings(index, config, keys) is None:
+            latest = index
+    return None if latest is None else store.get(latest.reference)
 
 
 def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) -> None:
     before = datastore.manifest.inputs.get(PREVIOUS)
     if before is None or index.manifest.inputs["datastore"] != before:
-        made = f"made from {before.reference}" if before else "not made from another datastore"
+        origin = f"made from {before.reference}" if before else "not made from another datastore"
         raise UsageError(
             f"{index.reference} is of {index.manifest.inputs['datastore'].reference}, but {datastore.reference} was "
-            f"{made}: leave --update out, or name an index of that."
+            f"{origin}: leave --update out, or name an index of that."
         )
     require_all(index, "an index that is changed")
     kind = index.config["index"] if config.index == "auto" else config.index
@@ -148,15 +148,13 @@ def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | No
     """The first setting of an index that differs from the requested ones, in words; None: all
     agree.
     """
-    kind = (
-        automatic_kind(keys, config.largest_gigabytes)[0]
-        if config.index == "auto"
-        else config.index
-    )
-    asked: dict[str, Any] = {"index": kind} | {
-        name: getattr(config, name) for name in (*SAME, *LEARNED)
-    }
-    for name, value in asked.items():
+    kind = config.index
+    if kind == "auto":
+        kind = automatic_kind(keys, config.largest_gigabytes)[0]
+    settings: dict[str, Any] = {"index": kind}
+    for name in (*SAME, *LEARNED):
+        settings[name] = getattr(config, name)
+    for name, value in settings.items():
         if value not in ("auto", None) and value != index.config[name]:
             return f"{name} {index.config[name]}, not {value}"
     return None
@@ -197,19 +195,21 @@ def exact_index(
     Raises: ArtifactError if there is none, or its tokenizer differs.
     """
     if named is None:
-        own = model.input("tokens")
+        training_tokens = model.input("tokens")
         # by digests of the text, because it may have been tokenized again
-        found = [
-            one
-            for one in store.artifacts("index")
-            if is_exact(one) and own.matches(one.manifest.inputs[TEXT])
+        indexes = [
+            index
+            for index in store.artifacts("index")
+            if is_exact(index) and training_tokens.matches(index.manifest.inputs[TEXT])
         ]
-        if not found:
+        if not indexes:
             raise ArtifactError(
-                f"No index of exact matches in the text of {own.reference}: build it, or name another with --index: "
-                + own.advise("build-index", own.reference, "--index", EXACT)
+                f"No index of exact matches in the text of {training_tokens.reference}: build it, or name another "
+                "with --index: "
+                + training_tokens.advise("build-index", training_tokens.reference, "--index", EXACT)
             )
-        named = store.get(found[-1].reference)
+        named = store.get(indexes[-1].reference)
+
     text = named.input(TEXT)
     if tokenizer_digest(text) != tokenizer_digest(tokens):
         raise ArtifactError(
@@ -243,7 +243,9 @@ def text_splits(index: Artifact, tokens: Artifact) -> set[str]:
     """The splits of a tokens artifact with the same ids as the text of an exact index, under any
     name.
     """
-    held = array_digests(index.input(TEXT), f"{index.config['split']}/ids")
+    digests = array_digests(index.input(TEXT), f"{index.config['split']}/ids")
     return {
-        split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == held
+        split
+        for split in tokens.metrics["splits"]
+        if array_digests(tokens, f"{split}/ids") == digests
     }

@@ -65,24 +65,24 @@ def resolve_exclusion(
         exclude = "document"
     is_held = False
     for datastore, neighbors in datastores:
-        own = own_splits(datastore, tokens)
-        if own.isdisjoint(splits):
+        splits_held = own_splits(datastore, tokens)
+        if splits_held.isdisjoint(splits):
             continue
         is_held = True
         if exclude is None:
-            split = next(split for split in splits if split in own)
+            split = next(split for split in splits if split in splits_held)
             raise UsageError(_leak(split, split == splits[0], datastore, neighbors))
         if neighbors is not None and neighbors.config["exclude"] != exclude:
             raise UsageError(
                 f"{neighbors.reference} was found with --exclude {neighbors.config['exclude']}: ask for that, or find "
                 f"others: {_finding(neighbors, exclude=exclude)}"
             )
-    for artifact, own in texts:
-        if own.isdisjoint(splits):
+    for artifact, splits_held in texts:
+        if splits_held.isdisjoint(splits):
             continue
         is_held = True
         if exclude is None:
-            split = next(split for split in splits if split in own)
+            split = next(split for split in splits if split in splits_held)
             raise UsageError(_leak(split, split == splits[0], artifact, None))
     return exclude if is_held else None
 
@@ -125,23 +125,21 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
     """
     config = neighbors.config
     tokens = neighbors.input("queries")
-    every = set(config["queries"]) == set(tokens.metrics["splits"])
-    own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
-    asked = {
-        "tokens": None if own else tokens.reference,
-        "queries": None if every else ",".join(config["queries"]),
+    has_all_splits = set(config["queries"]) == set(tokens.metrics["splits"])
+    are_training_tokens = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])
+    options = {
+        "tokens": None if are_training_tokens else tokens.reference,
+        "queries": None if has_all_splits else ",".join(config["queries"]),
         "k": config["k"],
         "exclude": None if config["exclude"] in ("self", "none") else config["exclude"],
         "exact": None if config["candidates"] is None else "",
     }
-    options = changes | {name: value for name, value in asked.items() if name not in changes}
-    words = [
-        word
-        for name, value in options.items()
-        if value is not None
-        for word in (f"--{name}", str(value))
-        if word
-    ]
+
+    # changed options come first
+    words = []
+    for name, value in (changes | {**options, **changes}).items():
+        if value is not None:
+            words += [f"--{name}", str(value)] if str(value) else [f"--{name}"]
     return neighbors.advise(
         "precompute-neighbors", neighbors.manifest.inputs["index"].reference, *words
     )

@@ -31,13 +31,14 @@ the text.
 def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
     """For each split of `tokens` in a datastore, the rows that are its tokens."""
     rows = DatastoreRows(datastore)
-    group: Any = tokens.zarr("tokens.zarr")
-    return {
-        split: OwnRows(rows.runs, source, np.asarray(group[f"{split}/doc_offsets"][:]))
-        for split in tokens.metrics["splits"]
-        for source, one in enumerate(rows.sources)
-        if one.is_split(tokens, split)
-    }
+    arrays: Any = tokens.zarr("tokens.zarr")
+    rows_of_split = {}
+    for split in tokens.metrics["splits"]:
+        for number, source in enumerate(rows.sources):
+            if source.is_split(tokens, split):
+                offsets = np.asarray(arrays[f"{split}/doc_offsets"][:])
+                rows_of_split[split] = OwnRows(rows.runs, number, offsets)
+    return rows_of_split
 
 
 @dataclass(frozen=True)

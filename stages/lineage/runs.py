@@ -55,20 +55,21 @@ class Runs:
         >>> runs.rows_from(0, np.array([1, 5, 7, 8, 9])).tolist()
         [1, 3, 3, 4, 5]
         """
-        own = np.flatnonzero(self.sources == source)
-        run = np.searchsorted(self.places[own], places, side="right") - 1
+        runs_of_source = np.flatnonzero(self.sources == source)
+        run = np.searchsorted(self.places[runs_of_source], places, side="right") - 1
         # for a place before the first run, the answer is that run's first row
         before = run < 0
-        run = own[run.clip(0)]
+        run = runs_of_source[run.clip(0)]
         rows = np.minimum(self.starts[run] + places - self.places[run], self.starts[run + 1])
-        return np.where(before, self.starts[own[0]], rows)
+        return np.where(before, self.starts[runs_of_source[0]], rows)
 
-    def kept(self, kept: "KeptRows") -> Self:
+    def keep(self, kept_rows: "KeptRows") -> Self:
         """The runs of the rows that stay."""
-        edges = np.unique(np.concatenate([self.starts[:-1], kept.ranges[:, 0]]))
-        inside = kept.before(edges + 1) > kept.before(edges)
-        edges = edges[inside]
-        return type(self)(np.append(kept.before(edges), kept.rows), *self.places_of(edges))
+        edges = np.unique(np.concatenate([self.starts[:-1], kept_rows.ranges[:, 0]]))
+        stays = kept_rows.before(edges + 1) > kept_rows.before(edges)
+        edges = edges[stays]
+        starts = np.append(kept_rows.before(edges), kept_rows.rows)
+        return type(self)(starts, *self.places_of(edges))
 
     def renumbered(self, sources: np.ndarray) -> Self:
         """The same runs with source s renumbered to `sources[s]`."""
@@ -104,11 +105,17 @@ class KeptRows:
         """
         stays = np.ones(len(offsets) - 1, bool)
         stays[forgotten] = False
+        # a document without rows would divide a range in two
         stays &= np.diff(offsets) > 0
-        pieces = np.stack([offsets[:-1], offsets[1:]], axis=1)[stays]
-        opens = np.concatenate([[True], pieces[1:, 0] != pieces[:-1, 1]])[: len(pieces)]
-        closes = np.append(opens[1:], True)[: len(pieces)]
-        return cls(np.stack([pieces[opens, 0], pieces[closes, 1]], axis=1))
+        starts = offsets[:-1][stays]
+        stops = offsets[1:][stays]
+
+        # documents that follow each other make one range
+        has_gap = starts[1:] != stops[:-1]
+        is_any = [True] if len(starts) else []
+        opens = np.append(is_any, has_gap).astype(bool)
+        closes = np.append(has_gap, is_any).astype(bool)
+        return cls(np.stack([starts[opens], stops[closes]], axis=1))
 
     @property
     def rows(self) -> int:
@@ -118,9 +125,8 @@ class KeptRows:
     @cached_property
     def new_starts(self) -> np.ndarray:
         """New first row of each range, then the number of rows that stay, int64 [K + 1]."""
-        return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(
-            np.int64
-        )
+        lengths = self.ranges[:, 1] - self.ranges[:, 0]
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
     def before(self, rows: np.ndarray) -> np.ndarray:
         """Number of rows that stay before each given row, its new number if it stays; int64 of the

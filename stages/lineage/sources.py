@@ -93,8 +93,8 @@ def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
     name.
     """
     sources = sources_of(datastore)
-    return {
-        split
-        for split in tokens.metrics["splits"]
-        if any(one.is_split(tokens, split) for one in sources)
-    }
+    splits = set()
+    for split in tokens.metrics["splits"]:
+        if any(source.is_split(tokens, split) for source in sources):
+            splits.add(split)
+    return splits

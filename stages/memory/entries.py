@@ -151,6 +151,8 @@ def target_log_sums(
     One position has the target 5. Its entries have scores 0, 0 and log 2, and hold 5, 7 and 5. The
     first two give the target 1/2; all three give (1 + 2) / (1 + 1 + 2).
 
+    >>> import math
+
     >>> entries = Entries(torch.tensor([[0.0, 0.0, math.log(2)]]), torch.tensor([[5, 7, 5]]))
     >>> matches = find_matches(entries, torch.tensor([5]))
     >>> matches.columns
@@ -171,6 +173,8 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     Used in generation, and to find the most probable token. Scoring needs only the targets.
 
     One position, whose entries have scores 0, log 2 and 0, and hold tokens 1, 0 and 1 of three:
+
+    >>> import math
 
     >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[1, 0, 1]]))
     >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
@@ -212,6 +216,8 @@ def log_sums_of_stored_tokens(entries: Entries, scale: float, cutoff: int) -> St
 
     The work depends on k, not on the size of the vocabulary.
 
+    >>> import math
+
     >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[7, 5, 7]]))
     >>> log_sums_of_stored_tokens(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
     tensor([[0.5000, 0.5000, 0.5000]])
@@ -236,6 +242,8 @@ def join_log_sums(parts: Sequence[LogSums]) -> LogSums:
 
     One part has an entry of score 0 with the target; the other, one of score log 3 without it: 1 /
     (1 + 3).
+
+    >>> import math
 
     >>> near = LogSums(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(0.0))
     >>> far = LogSums(torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(math.log(3)))

@@ -57,11 +57,12 @@ class Inputs(NamedTuple):
 
     def between(self, start: int, stop: int) -> "Inputs":
         """The inputs from `start` to `stop` of each window of a stream; state and source stay."""
-        names = ("embedded", "document_offset", "tokens")
-        own = {
-            name: part[:, start:stop] for name in names if (part := getattr(self, name)) is not None
-        }
-        return self._replace(**own)
+        parts = {}
+        for name in ("embedded", "document_offset", "tokens"):
+            whole = getattr(self, name)
+            if whole is not None:
+                parts[name] = whole[:, start:stop]
+        return self._replace(**parts)
 
 
 @dataclass

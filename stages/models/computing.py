@@ -33,11 +33,11 @@ def tune_allocator() -> None:
 
 def gpus() -> list[dict[str, str | int]]:
     """The usable GPUs: name, and total and free memory in bytes."""
-    found: list[dict[str, str | int]] = []
+    devices: list[dict[str, str | int]] = []
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = torch.cuda.mem_get_info(number)
-        found.append({"name": torch.cuda.get_device_name(number), "memory": total, "free": free})
-    return found
+        devices.append({"name": torch.cuda.get_device_name(number), "memory": total, "free": free})
+    return devices
 
 
 def random_state() -> dict[str, torch.Tensor]:

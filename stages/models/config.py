@@ -36,20 +36,29 @@ class NeighborSettings(Settings):
         """
         return self.gate is not None
 
-    def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
-        """The settings of a trained model, with a gate added as asked if it has none.
+    def reading_neighbors(self, wishes: "NeighborSettings", whose: str) -> Self:
+        """The settings of a trained model, with a gate added as wished if it has none.
 
         Args:
-            asked: settings of the gate that a user names.
+            wishes: settings of the gate that a user names.
             whose: name of the model, for messages.
         Raises: UsageError if it has another gate.
         """
-        own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
-        chosen = {name: value for name in NEIGHBOR_SETTINGS if (value := getattr(asked, name))}
+        current = {}
+        if self.gate:
+            current = {"gate": self.gate, "gate_values": self.gate_values or "raw"}
+        chosen = {}
+        for name in NEIGHBOR_SETTINGS:
+            value = getattr(wishes, name)
+            if value:
+                chosen[name] = value
+
         for name, value in chosen.items():
-            if own.get(name, value) != value:
-                raise UsageError(f"{whose} has model.{name}={own[name]}: leave model.{name} out.")
-        return self.model_copy(update=chosen | own)
+            if current.get(name, value) != value:
+                raise UsageError(
+                    f"{whose} has model.{name}={current[name]}: leave model.{name} out."
+                )
+        return self.model_copy(update=chosen | current)
 
 
 NEIGHBOR_SETTINGS = tuple(NeighborSettings.model_fields)
@@ -257,10 +266,10 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         Raises: UsageError if the model has another segment length, or cannot be trained on such
         segments.
         """
-        own = getattr(self, "segment_length", None)
-        if own not in (None, segment_length):
+        own_length = getattr(self, "segment_length", None)
+        if own_length not in (None, segment_length):
             raise UsageError(
-                f"model.segment_length is {own}, but segments of training have {segment_length} tokens; leave it out."
+                f"model.segment_length is {own_length}, but segments of training have {segment_length} tokens; leave it out."
             )
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
 

@@ -127,7 +127,8 @@ def softmax_blocks(
     underflow.
     """
     blocks = _blocks(len(hidden), weight, at_once)
-    room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
+    max_rows = blocks[0].stop if blocks else 0
+    room = hidden.new_empty(2, max_rows, len(weight))
     for rows in blocks:
         scores, probs = room[:, : rows.stop - rows.start]
         # In place, because the system would map and zero a new [n, V] for every block.
@@ -135,7 +136,8 @@ def softmax_blocks(
         if cap is not None:
             scores.copy_(capped(scores, cap))
         torch.softmax(scores, -1, out=probs)
-        yield Block(rows, scores, probs, scores.amax(-1) - probs.amax(-1).log())
+        log_z = scores.amax(-1) - probs.amax(-1).log()
+        yield Block(rows, scores, probs, log_z)
 
 
 class _Gradients:

@@ -77,18 +77,18 @@ def grown(
     al. 2015 (Net2Net).
     """
     random = torch.Generator().manual_seed(seed)
-    found = dict[str, Tensor]()
+    result = dict[str, Tensor]()
     for name, tensor in weights.items():
         wide = _wide(name, tensor, wider, config, noise, random)
         parts = name.split(".")
         if parts[:2] != ["backbone", "blocks"]:
-            found[name] = wide
+            result[name] = wide
             continue
+        block = int(parts[2])
         for copy in range(deeper):
-            found[".".join([*parts[:2], str(int(parts[2]) * deeper + copy), *parts[3:]])] = (
-                wide.clone()
-            )
-    return found
+            number = str(block * deeper + copy)
+            result[".".join([*parts[:2], number, *parts[3:]])] = wide.clone()
+    return result
 
 
 def _wide(

@@ -113,8 +113,10 @@ class Modulated(Classifier):
 
     def forward(self, hidden: Tensor, mask: Tensor | None, frozen: Tensor | None = None) -> Tensor:
         """`frozen`: hidden states of the frozen encoder, [B, L, d]."""
-        own, others = (pooled(states, mask, self.pool) for states in (hidden, cast(Tensor, frozen)))
-        return nn.functional.linear(own * self.modulator(others), self.weight, self.bias)
+        representation = pooled(hidden, mask, self.pool)
+        context = pooled(cast(Tensor, frozen), mask, self.pool)
+        modulated = representation * self.modulator(context)
+        return nn.functional.linear(modulated, self.weight, self.bias)
 
 
 class Language(nn.Module):
@@ -157,10 +159,14 @@ def best_spans(scores: Float[Tensor, "B L 2"]) -> Int64[Tensor, "B 2"]:
     """
     first, last = scores.log_softmax(1).unbind(2)
     # Best last position from each place on. A table of all pairs would be too large for long texts.
-    ahead = last.flip(1).cummax(1).values.flip(1)
-    ahead[:, 0] = last[:, 0]  # an answer that begins at 0 also ends there
-    begin = (first + ahead).argmax(1, keepdim=True)
-    place = torch.arange(scores.shape[1], device=scores.device)
-    legal = (place >= begin) & ((begin > 0) | (place == 0))
-    end = (first.gather(1, begin) + last).masked_fill(~legal, -torch.inf).argmax(1, keepdim=True)
+    best_last = last.flip(1).cummax(1).values.flip(1)
+    best_last[:, 0] = last[:, 0]  # an answer that begins at 0 also ends there
+    begin = (first + best_last).argmax(1, keepdim=True)
+
+    positions = torch.arange(scores.shape[1], device=scores.device)
+    is_behind = positions >= begin
+    is_answer = (begin > 0) | (positions == 0)
+    log_prob = first.gather(1, begin) + last
+    log_prob = log_prob.masked_fill(~(is_behind & is_answer), -torch.inf)
+    end = log_prob.argmax(1, keepdim=True)
     return torch.cat((begin, end), 1)

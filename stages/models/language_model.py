@@ -184,7 +184,7 @@ class LanguageModel(nn.Module):
         """
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
-            return self.gate(self._own(hidden), neighbors, self.vocabulary)
+            return self.gate(self._in_model_dtype(hidden), neighbors, self.vocabulary)
 
     def recalled(self, keys: Tensor) -> Tensor:
         """Hidden states [N, d] that an MLP memory recalls from the model's keys [N, d]; needs one.
@@ -193,7 +193,7 @@ class LanguageModel(nn.Module):
         """
         assert self.mlp is not None, "the model has no MLP memory"
         with self._without_autocast(keys):
-            hidden: Tensor = self.mlp(self._own(keys))
+            hidden: Tensor = self.mlp(self._in_model_dtype(keys))
         return hidden
 
     def label_scores(self, batch: Batch, encoding: Encoding | None = None) -> Tensor:
@@ -205,7 +205,7 @@ class LanguageModel(nn.Module):
         encodings = [encoding or self.read(batch)]
         if self.frozen is not None:
             encodings.append(self.frozen.read(batch))
-        hidden = [self._own(encoding.hidden) for encoding in encodings]
+        hidden = [self._in_model_dtype(encoding.hidden) for encoding in encodings]
         with self._without_autocast(hidden[0]):
             return self.head(hidden[0], batch.scored, *hidden[1:])
 
@@ -215,7 +215,7 @@ class LanguageModel(nn.Module):
         """
         smoothing = self.label_smoothing if self.training else 0.0
         with self._without_autocast(hidden):
-            return self.vocabulary.loss(self._own(hidden), targets, smoothing)
+            return self.vocabulary.loss(self._in_model_dtype(hidden), targets, smoothing)
 
     def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
         """Mean cross entropy in nats with labels that are spread over a few tokens.
@@ -225,7 +225,7 @@ class LanguageModel(nn.Module):
             labels: shares of tokens at each of N positions.
         """
         with self._without_autocast(hidden):
-            return self.vocabulary.soft_loss(self._own(hidden), labels)
+            return self.vocabulary.soft_loss(self._in_model_dtype(hidden), labels)
 
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
@@ -240,8 +240,8 @@ class LanguageModel(nn.Module):
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         with self._without_autocast(hidden):
-            memory = (self._own(memory_target), self._own(memory_total))
-            return self.vocabulary.joint_loss(self._own(hidden), targets, *memory)
+            memory = (self._in_model_dtype(memory_target), self._in_model_dtype(memory_total))
+            return self.vocabulary.joint_loss(self._in_model_dtype(hidden), targets, *memory)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each target and the log-normalizer, both [N], in nats.
@@ -250,12 +250,12 @@ class LanguageModel(nn.Module):
         head's scores. Not for training: no gradients.
         """
         with torch.no_grad(), self._without_autocast(hidden):
-            return self.vocabulary.log_prob(self._own(hidden), targets)
+            return self.vocabulary.log_prob(self._in_model_dtype(hidden), targets)
 
     def log_probs(self, hidden: Tensor, *, with_gradients: bool = False) -> Tensor:
         """Log-probabilities [N, V] of every token, in nats; a loss asks for their gradients."""
         with torch.set_grad_enabled(with_gradients), self._without_autocast(hidden):
-            return self.vocabulary.log_probs(self._own(hidden))
+            return self.vocabulary.log_probs(self._in_model_dtype(hidden))
 
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities [N, V] of every token, and the log-normalizer [N] of `log_prob`, in
@@ -264,13 +264,13 @@ class LanguageModel(nn.Module):
         Not for training: no gradients.
         """
         with torch.no_grad(), self._without_autocast(hidden):
-            return self.vocabulary.predict(self._own(hidden))
+            return self.vocabulary.predict(self._in_model_dtype(hidden))
 
     def _without_autocast(self, hidden: Tensor) -> torch.autocast:
         # In half precision the log-probabilities of rare tokens would lose their digits.
         return torch.autocast(hidden.device.type, enabled=False)
 
-    def _own(self, hidden: Tensor) -> Tensor:
+    def _in_model_dtype(self, hidden: Tensor) -> Tensor:
         return hidden.to(next(self.parameters()).dtype)
 
 

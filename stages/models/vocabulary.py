@@ -97,12 +97,12 @@ def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
 
 
 def _embedding(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
-    return _drawn(
+    return _initialized(
         config, torch.empty(rows, width), partial(nn.init.normal_, std=INITIAL_NORM * width**-0.5)
     )
 
 
-def _drawn(
+def _initialized(
     config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], Tensor]
 ) -> nn.Parameter:
     if config.initial_range is None:
@@ -157,8 +157,8 @@ class FullVocabulary(InputTable):
     def joint_loss(
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
     ) -> Tensor:
-        beside = MemoryTerms(torch.zeros_like(memory_total), memory_target, memory_total)
-        return linear_cross_entropy(*self._factors(hidden), targets, beside, self.cap) / len(
+        memory = MemoryTerms(torch.zeros_like(memory_total), memory_target, memory_total)
+        return linear_cross_entropy(*self._factors(hidden), targets, memory, self.cap) / len(
             targets
         )
 
@@ -221,14 +221,14 @@ class AdaptiveVocabulary(Vocabulary):
         self.embeddings = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
         xavier = nn.init.xavier_uniform_
         self.projections = nn.ParameterList(
-            _drawn(config, torch.empty(d, width), xavier) for width in widths
+            _initialized(config, torch.empty(d, width), xavier) for width in widths
         )
         self.clusters = _embedding(config, len(sizes) - 1, d)
         self.tied = config.tied
         if not self.tied:
             self.outputs = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
             self.tail_projections = nn.ParameterList(
-                _drawn(config, torch.empty(d, w), xavier) for w in widths[1:]
+                _initialized(config, torch.empty(d, w), xavier) for w in widths[1:]
             )
         self.tail_dropout = Dropout(config.tail_dropout)
         self.register_buffer("rank", torch.arange(size))
@@ -297,8 +297,8 @@ class AdaptiveVocabulary(Vocabulary):
         for part in tails:
             log_prob, _ = linear_log_prob(part.hidden, part.weight, part.targets)
             within = within.index_add(0, part.rows, log_prob)
-        beside = MemoryTerms(within, memory_target, memory_total)
-        return linear_cross_entropy(head.hidden, head.weight, head.targets, beside) / len(targets)
+        memory = MemoryTerms(within, memory_target, memory_total)
+        return linear_cross_entropy(head.hidden, head.weight, head.targets, memory) / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         head, *tails = self._parts(hidden, targets)
@@ -314,22 +314,27 @@ class AdaptiveVocabulary(Vocabulary):
         head_hidden, head_weight = self._head(hidden)
         scores = head_hidden @ head_weight.T
         head = scores.log_softmax(-1)
-        by_rank = [head[:, : self.bounds[1]]]
+
+        num_frequent = self.bounds[1]
+        by_rank = [head[:, :num_frequent]]
         for c in range(1, len(self.bounds) - 1):
-            tail = (self._tail(c, hidden) @ self._words(c).T).log_softmax(-1)
-            by_rank.append(tail + head[:, self.bounds[1] + c - 1, None])
+            tail_scores = self._tail(c, hidden) @ self._words(c).T
+            cluster = head[:, num_frequent + c - 1, None]
+            by_rank.append(tail_scores.log_softmax(-1) + cluster)
         return torch.cat(by_rank, 1).index_select(1, self.rank), scores.logsumexp(-1)
 
     def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_Part]:
         """The head, which scores all tokens, then each further cluster with its own tokens."""
         ranks = self.rank[targets]
-        cluster = self._cluster(ranks)
-        every = torch.arange(len(ranks), device=ranks.device)
-        yield _Part(every, *self._head(hidden), self._entry(ranks))
+        clusters = self._cluster(ranks)
+        every_row = torch.arange(len(ranks), device=ranks.device)
+        yield _Part(every_row, *self._head(hidden), self._entry(ranks))
+
         for c in range(1, len(self.bounds) - 1):
-            rows = (cluster == c).nonzero().squeeze(1)
+            rows = (clusters == c).nonzero().squeeze(1)
             tail = self._tail(c, hidden.index_select(0, rows))
-            yield _Part(rows, tail, self._words(c), ranks[rows] - self.bounds[c])
+            words = ranks[rows] - self.bounds[c]
+            yield _Part(rows, tail, self._words(c), words)
 
     def _entry(self, ranks: Tensor) -> Tensor:
         """Rows of the head's weight: words of the first cluster, then one for each further

@@ -76,19 +76,26 @@ def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     The precision may differ from the model's, as in imported models; PRECISIONS lists those
     allowed.
     """
-    wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
-    other = {name for name in wanted.keys() | found if wanted.get(name) != found.get(name)}
-    if other:
-        raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
+    expected = _forms(model.state_dict())
+    forms = _forms(tensors)
+    others = {name for name in expected | forms if expected.get(name) != forms.get(name)}
+    if others:
+        raise ValueError(f"weights of another model: {', '.join(sorted(others)[:3])}")
+
     order = tensors.get("vocabulary.rank")
-    if order is not None and not order.sort().values.equal(
-        torch.arange(len(order), device=order.device)
-    ):
-        raise ValueError("vocabulary.rank is no order of the token types")
+    if order is not None:
+        numbers = torch.arange(len(order), device=order.device)
+        if not order.sort().values.equal(numbers):
+            raise ValueError("vocabulary.rank is no order of the token types")
+
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
             raise ValueError(f"{name} has weights that are no finite numbers")
+
+
+def _forms(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype | str, torch.Size]]:
+    """Kind of number and shape of each tensor."""
+    return {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
 
 
 def _is_finite(tensor: Tensor) -> bool:
@@ -128,16 +135,17 @@ def start_from(
 
     Raises: ArtifactError if the weights do not match the model, or the file holds none.
     """
-    there = model.state_dict()
-    own = {name: tensor for name, tensor in there.items() if name.startswith(ADDED_WEIGHTS)}
+    initial = model.state_dict()
     with content_of(path, SafetensorError):
-        given = {
-            name: _with_rows(one, there.get(name), name)
-            for name, one in change(load_file(path)).items()
-        }
-        weights = {
-            name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()
-        } | given
+        stored = {}
+        for name, tensor in change(load_file(path)).items():
+            stored[name] = _with_rows(tensor, initial.get(name), name)
+
+        added = {}
+        for name, tensor in initial.items():
+            if name.startswith(ADDED_WEIGHTS):
+                added[name] = stored.get(name.removeprefix("frozen."), tensor)
+        weights = added | stored
         _require_weights(model, weights)
     model.load_state_dict(weights)
 
@@ -146,17 +154,15 @@ ADDED_ROWS = 0.02
 """Standard deviation of the embeddings of added tokens around the mean of the others."""
 
 
-def _with_rows(tensor: Tensor, own: Tensor | None, name: str) -> Tensor:
+def _with_rows(tensor: Tensor, initial: Tensor | None, name: str) -> Tensor:
     """Add a row to a vocabulary weight for each token that only the model has; other weights stay
     as they are.
     """
-    missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
-    if (
-        missing <= 0
-        or not name.startswith("vocabulary.")
-        or own is None
-        or own.shape[1:] != tensor.shape[1:]
-    ):
+    if initial is None or not name.startswith("vocabulary.") or tensor.dim() == 0:
         return tensor
-    added = torch.randn(missing, *tensor.shape[1:]) * ADDED_ROWS
-    return torch.cat((tensor, (tensor.float().mean(0) + added).to(tensor.dtype)))
+    num_added = len(initial) - len(tensor)
+    if num_added <= 0 or initial.shape[1:] != tensor.shape[1:]:
+        return tensor
+    mean = tensor.float().mean(0)
+    added = torch.randn(num_added, *tensor.shape[1:]) * ADDED_ROWS
+    return torch.cat((tensor, (mean + added).to(tensor.dtype)))

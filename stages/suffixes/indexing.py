@@ -35,24 +35,20 @@ def exact_inputs(config: IndexConfig, references: Mapping[str, Any], store: Stor
     """The text whose contexts are sorted. Raises: ArtifactError for a split without text."""
     text = store.get(references["source"], "tokens")
     split = config.split or "train"
-    splits = text.metrics["splits"]
-    if not splits.get(split, {}).get("tokens"):
-        has = ", ".join(name for name, one in splits.items() if one["tokens"])
+    with_text = [name for name, figures in text.metrics["splits"].items() if figures["tokens"]]
+    if split not in with_text:
         raise ArtifactError(
-            f"{text.reference} has no text in split {split!r} to sort (it has: {has})."
+            f"{text.reference} has no text in split {split!r} to sort (it has: {', '.join(with_text)})."
         )
     return Inputs({TEXT: text})
 
 
 def resolve_exact(config: IndexConfig) -> IndexConfig:
     """The settings of an exact index. Raises: UsageError for settings of other kinds."""
-    given = {name: getattr(config, name) for name in VECTORS}
-    other = next(
-        (name for name, value in given.items() if value != IndexConfig().model_dump()[name]),
-        None,
-    )
-    if other is not None:
-        raise UsageError(f"{other} means nothing to an {EXACT!r} index: leave it out.")
+    defaults = IndexConfig().model_dump()
+    for name in VECTORS:
+        if getattr(config, name) != defaults[name]:
+            raise UsageError(f"{name} means nothing to an {EXACT!r} index: leave it out.")
     return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
 
 

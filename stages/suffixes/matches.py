@@ -128,9 +128,9 @@ class SortedContexts:
 
             # A context of t tokens has t + 1 symbols with its border; a pair equal beyond them is
             # equal as a whole. Then the places decide, if both are of one text.
-            ended = queries.known[places[rows]] < depth[rows]
+            ended = queries.lengths[places[rows]] < depth[rows]
             whole = rows[ended]
-            depth[whole] = queries.known[places[whole]].astype(np.int64) + 1
+            depth[whole] = queries.lengths[places[whole]].astype(np.int64) + 1
             smaller[whole] = others[whole] < places[whole] if queries is self.text else False
             rows = rows[~ended]
         return smaller, np.minimum(depth, LONGEST)
@@ -234,17 +234,19 @@ class SortedContexts:
         both [n, width].
         """
         index = first[:, None] + step * np.arange(width)
-        outside = (index < 0) | (index >= len(self.order))
-        index[outside] = 0
+        is_outside = (index < 0) | (index >= len(self.order))
+        index[is_outside] = 0
 
         # `shared[i]` links context i with the one before it: a step down to i crosses link i + 1, a
         # step up to i crosses link i.
         crossed = index[:, : width - 1] if step < 0 else index[:, 1:]
-        links = self.shared[np.where(outside[:, 1:], 0, crossed)]
+        crossed = np.where(is_outside[:, 1:], 0, crossed)
+        links = self.shared[crossed]
 
         # Two contexts share the minimum of the symbols that neighbours between them share.
-        running = np.minimum.accumulate(np.concatenate((shared[:, None], links), axis=1), axis=1)
-        running[outside] = 0
+        links = np.concatenate((shared[:, None], links), axis=1)
+        running = np.minimum.accumulate(links, axis=1)
+        running[is_outside] = 0
         return self.order[index].astype(np.int64), running
 
 

@@ -53,20 +53,19 @@ class DocumentRanges:
         return self.starts[stretch] + numbers - self.before[stretch]
 
 
-def borders(text: Text, held: DocumentRanges, shards: int) -> SortedContexts:
+def borders(text: Text, documents: DocumentRanges, shards: int) -> SortedContexts:
     """Contexts that divide the contexts of some tokens into shards of about equal size.
 
     Each border is the last context of its shard. The same text gives the same borders.
     """
-    # a fixed seed: borders are not a setting, and must not move between attempts
-    numbers = (
-        np.random.default_rng(0).integers(0, len(held), SAMPLED * shards)
-        if shards > 1
-        else np.zeros(0, int)
-    )
-    order, shared = sort_contexts(text, np.unique(held.places(numbers)))
-    kept = np.arange(1, shards) * len(order) // shards
-    return SortedContexts(text, order[kept], shared[kept])
+    sample = np.zeros(0, int)
+    if shards > 1:
+        # a fixed seed: borders are not a setting, and must not move between attempts
+        generator = np.random.default_rng(0)
+        sample = generator.integers(0, len(documents), SAMPLED * shards)
+    order, shared = sort_contexts(text, np.unique(documents.places(sample)))
+    quantiles = np.arange(1, shards) * len(order) // shards
+    return SortedContexts(text, order[quantiles], shared[quantiles])
 
 
 def group_by_shard(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -183,20 +182,20 @@ def keep_order(
     """
     shift = np.zeros(len(before), np.int64)
     shift[documents.before] = now[documents.now] - before[documents.before]
-    is_kept = np.zeros(len(before), bool)
-    is_kept[documents.before] = True
+    document_stays = np.zeros(len(before), bool)
+    document_stays[documents.before] = True
 
     # symbols shared since the last kept context, across the blocks
     shared_since = np.uint8(LONGEST)
     for order, shared in blocks:
         document = np.searchsorted(before, order, side="right") - 1
-        kept = np.flatnonzero(is_kept[document])
+        stays = np.flatnonzero(document_stays[document])
         # the minimum over each run that ends at a kept context, and over what follows the last one
         padded = np.append(shared, np.uint8(LONGEST))
-        minima = np.minimum.reduceat(padded, np.append(0, kept + 1))
+        minima = np.minimum.reduceat(padded, np.append(0, stays + 1))
         minima[0] = min(minima[0], shared_since)
         shared_since = minima[-1]
-        yield order[kept] + shift[document[kept]], minima[:-1]
+        yield order[stays] + shift[document[stays]], minima[:-1]
 
 
 class RankedContexts(NamedTuple):
@@ -277,11 +276,13 @@ def _window(text: Text, new: Sequence[RankedContexts], start: int, stop: int) ->
     one before it.
     """
     dtypes = (np.int64, np.uint8, np.int64, np.uint8, np.uint8)
-    pieces = [RankedContexts(*(np.zeros(0, dtype) for dtype in dtypes))]
+    empty = [np.zeros(0, dtype) for dtype in dtypes]
+    pieces = [RankedContexts(*empty)]
     count = 0
     for part in new:
         window = slice(max(start - count, 0), max(stop - count, 0))
-        piece = RankedContexts(*(np.array(array[window]) for array in part))
+        arrays = [np.array(array[window]) for array in part]
+        piece = RankedContexts(*arrays)
         count += len(part.places)
         if not len(piece.places):
             continue

@@ -34,7 +34,7 @@ from stages.suffixes.text import Order, Text, opened, sort_contexts
 from stages.text.tokens import TokenSplit, open_split
 from stages.threads import slices
 
-KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
+KEPT_FILES = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class SortedParts:
     folder: Path
 
     @cached_property
-    def kept(self) -> SortedContexts:
+    def kept_order(self) -> SortedContexts:
         """The order of the contexts of kept documents."""
         rows = len(self.text) - len(self.plan.sorted)
         order_dtype = self.plan.order.dtype
         if not rows:
             # An empty file cannot be mapped.
             return SortedContexts(self.text, np.zeros(0, order_dtype), np.zeros(0, np.uint8))
-        order_path, shared_path = (self.folder / path for path in KEPT)
+        order_path, shared_path = (self.folder / path for path in KEPT_FILES)
         order = np.memmap(order_path, order_dtype, "r", shape=(rows,))
         shared = np.memmap(shared_path, np.uint8, "r", shape=(rows,))
         return SortedContexts(self.text, np.asarray(order), np.asarray(shared))
@@ -79,13 +79,16 @@ def _file(part: ContextPart) -> Path:
 
 def staying_documents(job: ShardJob[IndexConfig]) -> tuple[KeptDocuments | None, DocumentRanges]:
     """The documents that stay from the previous index, and the tokens to sort."""
-    rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
     if PREVIOUS not in job.inputs:
+        rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         return None, DocumentRanges(np.array([0]), np.array([rows]))
+
     old, new = _both(job)
     old_offsets = np.asarray(old.doc_offsets[:])
     new_offsets = np.asarray(new.doc_offsets[:])
-    stay = match_documents((opened(old.ids), old_offsets), (opened(new.ids), new_offsets))
+    before = (opened(old.ids), old_offsets)
+    now = (opened(new.ids), new_offsets)
+    stay = match_documents(before, now)
     return stay, new_ranges(new_offsets, stay.now)
 
 
@@ -109,7 +112,10 @@ def _keep(
         for rows in slices(group["order"].shape[0], AT_ONCE)
     )
     offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
-    with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
+    with (
+        output.add(KEPT_FILES[0]).open("wb") as orders,
+        output.add(KEPT_FILES[1]).open("wb") as links,
+    ):
         for order, shared in keep_order(blocks, parts.plan.stay, *offsets):
             orders.write(order.astype(parts.plan.order.dtype).tobytes())
             links.write(shared.tobytes())
@@ -139,7 +145,7 @@ def _sort(
 ) -> None:
     plan = parts.plan
     contexts = sort_contexts(parts.text, _places_to_sort(parts, part))
-    ranked = rank_contexts(parts.text, contexts, parts.kept)
+    ranked = rank_contexts(parts.text, contexts, parts.kept_order)
 
     # Places and ranks fit the type of the order, which is narrower than int64 for most texts.
     dtype = plan.order.dtype
@@ -152,8 +158,8 @@ def _write(
 ) -> None:
     plan = parts.plan
     rows = plan.order.rows(part.number)
-    kept = Order(parts.kept.order, parts.kept.shared)
-    order, shared = merge_orders(parts.text, rows.start, rows.stop, parts.new, kept)
+    kept_order = Order(parts.kept_order.order, parts.kept_order.shared)
+    order, shared = merge_orders(parts.text, rows.start, rows.stop, parts.new, kept_order)
     output.write(plan.order, part.number, order.astype(plan.order.dtype))
     output.write(plan.shared, part.number, shared)
 

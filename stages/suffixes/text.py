@@ -23,12 +23,12 @@ LONGEST = 255
 class Text:
     """Tokens of a text, and the length of the context of each.
 
-    `ids` integers [N], below `vocabulary`. `known` uint8 [N]: tokens of the document before each,
+    `ids` integers [N], below `vocabulary`. `lengths` uint8 [N]: tokens of the document before each,
     at most LONGEST.
     """
 
     ids: np.ndarray
-    known: np.ndarray
+    lengths: np.ndarray
     vocabulary: int
 
     @classmethod
@@ -46,14 +46,14 @@ class Text:
                 starts = offsets[np.searchsorted(offsets, places, side="right") - 1]
                 yield np.minimum(places - starts, LONGEST).astype(np.uint8)
 
-        known = collected(context_lengths(), len(ids), np.dtype(np.uint8))
-        return cls(opened(ids), known, vocabulary)
+        lengths = collected(context_lengths(), len(ids), np.dtype(np.uint8))
+        return cls(opened(ids), lengths, vocabulary)
 
     @classmethod
     def beginning(cls, ids: np.ndarray, begins: np.ndarray, vocabulary: int) -> "Text":
         """A text from its tokens and the start of each token's document, `begins` int64 [N]."""
-        known = np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8)
-        return cls(ids, known, vocabulary)
+        lengths = np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8)
+        return cls(ids, lengths, vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,7 +76,7 @@ class Text:
         >>> [hex(word) for word in text.words(np.array([0, 2]), 0) >> np.uint64(48)]
         ['0x1000', '0x6510']
         """
-        known = self.known[places]
+        lengths = self.lengths[places]
         bits = np.uint64(self.bits)
         words = np.zeros(len(places), np.uint64)
         for offset in range(self.per_word):
@@ -85,8 +85,8 @@ class Text:
             symbols = tokens.astype(np.uint64) + np.uint64(2)
 
             # Behind the tokens of the document there is the border, 1, and then nothing, 0.
-            border = (back == known).astype(np.uint64)
-            words = (words << bits) | np.where(back < known, symbols, border)
+            border = (back == lengths).astype(np.uint64)
+            words = (words << bits) | np.where(back < lengths, symbols, border)
         return words
 
     def equal_symbols(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -177,14 +177,14 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
         equal = text.equal_symbols(words[followers - 1], words[followers])
         same_word = equal == text.per_word
         ties = followers[same_word]
-        known = text.known[places[rows[ties]]].astype(np.int64)
+        lengths = text.lengths[places[rows[ties]]].astype(np.int64)
         reached = depth - text.per_word + equal
         # The symbols of a context end with its border, so equal contexts share no more.
-        reached[same_word] = np.minimum(known + 1, depth)
+        reached[same_word] = np.minimum(lengths + 1, depth)
         shared[rows[followers]] = np.minimum(reached, LONGEST)
 
         # Contexts that go on stay open, each with the one that it ties with.
-        ties = ties[known >= depth]
+        ties = ties[lengths >= depth]
         is_open = np.zeros(len(rows), bool)
         is_open[ties] = True
         is_open[ties - 1] = True

@@ -25,38 +25,34 @@ class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextP
 
     def plan(self, job: Job[IndexConfig]) -> ContextPlan:
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
-        stay, held = staying_documents(job)
-        most = indexing.CONTEXTS_PER_SHARD
-        count = len(held)
+        stay, to_sort = staying_documents(job)
+        num_contexts = len(to_sort)
+        max_contexts = indexing.CONTEXTS_PER_SHARD
         # borders from a sample give uneven shards: 1.5 times the number keeps the largest below
-        # `most`
-        sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
-        cuts = [
-            range(start, min(start + most, count))
-            for start in range(0, count if sorts > 1 else 0, most)
-        ]
-        order = ArrayLayout(
-            f"{GROUP}/order",
-            (rows,),
-            "uint64" if rows >= 2**32 else "uint32",
-            indexing.ROWS_PER_SHARD,
-        )
+        # `max_contexts`
+        unevenness = 1 if num_contexts <= max_contexts else 1.5
+        num_sorts = ceil(unevenness * num_contexts / max_contexts)
+
+        dtype = "uint64" if rows >= 2**32 else "uint32"
+        order = ArrayLayout(f"{GROUP}/order", (rows,), dtype, indexing.ROWS_PER_SHARD)
         shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", indexing.ROWS_PER_SHARD)
-        parts = [
-            *([] if stay is None else [ContextPart(KEEP, phase=KEEP)]),
-            *(
-                ContextPart(f"{CUT}-{number:06d}", number, some, phase=CUT)
-                for number, some in enumerate(cuts)
-            ),
-            *(ContextPart(f"{SORT}-{number:06d}", number, phase=SORT) for number in range(sorts)),
-            *(
-                ContextPart(f"{WRITE}-{number:06d}", number, phase=WRITE)
-                for number in range(order.shards)
-            ),
-        ]
+
+        parts = []
+        if stay is not None:
+            parts.append(ContextPart(KEEP, phase=KEEP))
+        # a single shard needs no cut
+        if num_sorts > 1:
+            for number, start in enumerate(range(0, num_contexts, max_contexts)):
+                cut = range(start, min(start + max_contexts, num_contexts))
+                parts.append(ContextPart(f"{CUT}-{number:06d}", number, cut, phase=CUT))
+        for number in range(num_sorts):
+            parts.append(ContextPart(f"{SORT}-{number:06d}", number, phase=SORT))
+        for number in range(order.shards):
+            parts.append(ContextPart(f"{WRITE}-{number:06d}", number, phase=WRITE))
+
         scratch = scratch_bytes(rows, order.dtype.itemsize)
         return ContextPlan(
-            parts, order, shared, held, stay, arrays=[order, shared], scratch_bytes=scratch
+            parts, order, shared, to_sort, stay, arrays=[order, shared], scratch_bytes=scratch
         )
 
     def open(self, job: ShardJob[IndexConfig], plan: ContextPlan) -> SortedParts:

@@ -162,24 +162,24 @@ class RowTables:
         """The same tables without some documents, given by their numbers, int64 [F]."""
         if not len(forgotten):
             return self
-        kept = KeptRows.of_documents(self.doc_offsets, forgotten)
+        kept_rows = KeptRows.of_documents(self.doc_offsets, forgotten)
         stays = np.ones(self.documents, bool)
         stays[forgotten] = False
 
         # The hash of a paragraph that lost rows no longer fits its text.
         starts = np.concatenate([[0], self.paragraph_ends[:-1]])
-        lengths = kept.before(self.paragraph_ends) - kept.before(starts)
+        lengths = kept_rows.before(self.paragraph_ends) - kept_rows.before(starts)
         whole = (lengths > 0) & (lengths == self.paragraph_ends - starts)
 
         # Sources without rows are dropped, and the others numbered anew in the same order.
-        runs = self.runs.kept(kept)
+        runs = self.runs.keep(kept_rows)
         sources = np.unique(runs.sources)
         has_rows = np.isin(np.arange(len(self.sources)), sources)
         return RowTables(
             [self._source_left(number, runs) for number in sources.tolist()],
             runs.renumbered(np.cumsum(has_rows) - 1),
-            np.append(kept.before(self.doc_offsets[:-1][stays]), kept.rows),
-            kept.before(self.paragraph_ends[whole]),
+            np.append(kept_rows.before(self.doc_offsets[:-1][stays]), kept_rows.rows),
+            kept_rows.before(self.paragraph_ends[whole]),
             self.paragraph_hashes[whole],
             list(_names_left(self.names, stays)),
         )
@@ -217,18 +217,18 @@ class RowTables:
         )
 
 
-def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarray:
+def seen_behind(runs: Runs, kept_rows: KeptRows, windows: WindowSettings) -> np.ndarray:
     """For each range that stays, number of rows at its start that had forgotten rows in their
     window, int64 [K].
 
     Args:
         runs: runs of all rows, which were encoded in windows over their sources.
-        kept: the rows that stay.
+        kept_rows: the rows that stay.
     """
     context = windows.context
     stride = windows.stride
     counts = []
-    for start, stop in kept.ranges.tolist():
+    for start, stop in kept_rows.ranges.tolist():
         run = int(np.searchsorted(runs.starts, start, side="right")) - 1
         if start == 0 or runs.sources[run] != _place_of(runs, start - 1)[0]:
             # Nothing of its source comes before the range.
@@ -292,12 +292,12 @@ class Change:
         return cls(before, forgotten, inputs.artifacts.get(ADDED), config.split)
 
     @cached_property
-    def kept(self) -> KeptRows:
+    def kept_rows(self) -> KeptRows:
         """The rows that stay."""
         return KeptRows.of_documents(self.before.doc_offsets, self.forgotten)
 
     @cached_property
-    def left(self) -> RowTables:
+    def remaining_tables(self) -> RowTables:
         """Tables of the rows that stay."""
         return self.before.without(self.forgotten)
 
@@ -305,6 +305,6 @@ class Change:
     def after(self) -> RowTables:
         """Tables of all rows: first those that stay, then the added ones."""
         if self.tokens is None:
-            return self.left
+            return self.remaining_tables
         assert self.split is not None
-        return self.left.followed_by(self.tokens, self.split)
+        return self.remaining_tables.followed_by(self.tokens, self.split)

@@ -41,11 +41,11 @@ class UpdateConfig(WindowedConfig):
 def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
     """Settings of the previous datastore. Raises: UsageError if others are requested."""
     previous = inputs[PREVIOUS]
-    own = {name: previous.config[name] for name in TAKEN_OVER}
-    for name, value in own.items():
+    values = {name: previous.config[name] for name in TAKEN_OVER}
+    for name, value in values.items():
         if getattr(config, name) not in (None, value):
             raise UsageError(
                 f"The rows of {previous.reference} have {name} {value}, and so must those that are added: leave "
                 f"{name} out, or build another: {previous.advise('build-datastore', inputs['encoder'].reference)}"
             )
-    return own
+    return values

@@ -92,7 +92,7 @@ class UpdatePlan(ShardPlan[Shard]):
     tables: list[Table]
     """Tables of the origins of rows, with their layouts on disk."""
     documents: int
-    kept: KeptRows
+    kept_rows: KeptRows
     reread: np.ndarray
     """For each range that stays, rows at its start that are encoded again because their windows had
     forgotten rows; int64 [K]."""
@@ -102,7 +102,9 @@ class UpdatePlan(ShardPlan[Shard]):
         """Tokens of the added split in a shard of rows, perhaps none."""
         rows = self.layouts.keys.rows(number)
         return TokenRange(
-            _key(number), max(0, rows.start - self.kept.rows), max(0, rows.stop - self.kept.rows)
+            _key(number),
+            max(0, rows.start - self.kept_rows.rows),
+            max(0, rows.stop - self.kept_rows.rows),
         )
 
     def added_before(self, number: int) -> Iterator[TokenRange]:
@@ -119,15 +121,18 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Upda
     layouts = row_layouts(config, encoder, change.after.rows)
     tables = stored_tables(change.after)
     # None by document, and none with a state, which cannot be undone.
-    reread = np.zeros(len(change.kept.ranges), np.int64)
+    reread = np.zeros(len(change.kept_rows.ranges), np.int64)
     if not carries and config.reset != "document":
-        reread = seen_behind(change.before.runs, change.kept, config.windows)
+        reread = seen_behind(change.before.runs, change.kept_rows, config.windows)
     return UpdatePlan(
-        [Shard(TABLES), *shards_of_rows(layouts.keys, change.kept.rows, carries_state=carries)],
+        [
+            Shard(TABLES),
+            *shards_of_rows(layouts.keys, change.kept_rows.rows, carries_state=carries),
+        ],
         layouts,
         tables,
         change.after.documents,
-        change.kept,
+        change.kept_rows,
         reread,
         carries,
         arrays=[*layouts, *(layout for layout, _ in tables)],
@@ -135,15 +140,17 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Upda
     )
 
 
-def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
-    """Shards of keys and values. The first `kept` rows stay; shards after them may carry a state."""
-    ends = [keys.rows(number).stop for number in range(keys.shards)]
-    # Rows that stay are copied in any order; only a carried state makes shards depend on each
-    # other.
-    return [
-        Shard(_key(n), chain=ADDED if carries_state and end > kept else None)
-        for n, end in enumerate(ends)
-    ]
+def shards_of_rows(keys: ArrayLayout, num_kept: int, *, carries_state: bool) -> list[Shard]:
+    """Shards of keys and values. The first `num_kept` rows stay; shards after them may carry a
+    state.
+    """
+    shards = []
+    for number in range(keys.shards):
+        # Rows that stay are copied in any order; only a carried state makes shards depend on each
+        # other.
+        follows = carries_state and keys.rows(number).stop > num_kept
+        shards.append(Shard(_key(number), chain=ADDED if follows else None))
+    return shards
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:

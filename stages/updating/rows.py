@@ -68,7 +68,7 @@ class ChangedRows:
         """
         size = self.keys.rows_per_shard
         loaded = -1
-        for first, old_first, old_stop in self.plan.kept.between(rows.start, rows.stop):
+        for first, old_first, old_stop in self.plan.kept_rows.between(rows.start, rows.stop):
             # Old row r of this range is place r + shift of `keys`.
             shift = first - rows.start - old_first
 
@@ -115,7 +115,7 @@ class ChangedRows:
         if not texts:
             return 0
 
-        encoded_keys = self._encoded_alone(
+        encoded_keys = self._encode_texts(
             [np.asarray(self.values[text.old_first : text.old_stop]) for text in texts]
         )
         count = 0
@@ -131,9 +131,9 @@ class ChangedRows:
 
     def _texts_to_encode(self, rows: slice) -> list["_Text"]:
         """Texts to encode again that lie at least partly among the new `rows`."""
-        kept = self.plan.kept
-        new_starts = kept.new_starts[:-1].tolist()
-        ranges = kept.ranges.tolist()
+        kept_rows = self.plan.kept_rows
+        new_starts = kept_rows.new_starts[:-1].tolist()
+        ranges = kept_rows.ranges.tolist()
         reread = self.plan.reread.tolist()
 
         texts = []
@@ -144,7 +144,7 @@ class ChangedRows:
                 texts.append(_Text(first, old_first, old_stop))
         return texts
 
-    def _encoded_alone(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _encode_texts(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Keys of short texts, each of which begins after a single `<eos>`: [n, d] for each text
         [n].
         """
@@ -152,10 +152,12 @@ class ChangedRows:
 
         # They are encoded together as documents of one split, each after the `<eos>` of the
         # previous one.
-        ids = np.concatenate([np.append(text, eos) for text in texts])
-        offsets = np.cumsum([0, *(len(text) + 1 for text in texts)])
-        group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": offsets}
-        encoder = self._encoder(Corpus(group, eos)).by_document()
+        documents = [np.append(text, eos) for text in texts]
+        ids = np.concatenate(documents)
+        lengths = [len(document) for document in documents]
+        offsets = np.cumsum([0, *lengths])
+        arrays = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": offsets}
+        encoder = self._encoder(Corpus(arrays, eos)).by_document()
         keys = encoder.encode(ROWS, 0, len(ids), None).keys.numpy()
 
         # The key of each closing `<eos>` belongs to no row.

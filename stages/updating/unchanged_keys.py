@@ -18,7 +18,7 @@ from stages.updating.config import UpdateConfig
 class UnchangedKeys:
     """Rows that stay with unchanged keys. Rows that are encoded again stay too, but with new keys.
 
-    `kept`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that
+    `kept_rows`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that
     are encoded again.
 
     >>> keys = UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2]))
@@ -28,7 +28,7 @@ class UnchangedKeys:
     ([2, 5, 6], [False, False, False, True, True, False, False, True])
     """
 
-    kept: KeptRows
+    kept_rows: KeptRows
     reread: np.ndarray
 
     @property
@@ -44,11 +44,11 @@ class UnchangedKeys:
 
     def before(self, rows: np.ndarray) -> np.ndarray:
         """New numbers of old rows that stay, int64 of the same shape."""
-        return self.kept.before(rows)
+        return self.kept_rows.before(rows)
 
     def are_new(self, rows: np.ndarray) -> np.ndarray:
         """Whether each given row of the changed datastore has a new key, bool of the same shape."""
-        starts = self.kept.new_starts
+        starts = self.kept_rows.new_starts
         range_ = np.searchsorted(starts, rows, side="right") - 1
 
         # Rows behind the last range were added. For them, a range without reread rows is appended.
@@ -63,7 +63,7 @@ class UnchangedKeys:
         [1, 2, 3, 4]
         """
         # New keys are at the start of each range that stays, and in the added rows at the end.
-        starts = self.kept.new_starts
+        starts = self.kept_rows.new_starts
         stops = np.append(starts[:-1] + self.reread, rows)
 
         shards: set[int] = set()
@@ -76,7 +76,7 @@ class UnchangedKeys:
     @cached_property
     def _unchanged(self) -> KeptRows:
         """The old rows that stay with their keys; a range may be empty."""
-        starts, stops = self.kept.ranges.T
+        starts, stops = self.kept_rows.ranges.T
         return KeptRows(np.stack([starts + self.reread, stops], axis=1))
 
 
@@ -87,16 +87,16 @@ def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
     """
     before = DatastoreRows(datastore.input(PREVIOUS))
     forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
-    kept = KeptRows.of_documents(before.doc_offsets, forgotten)
-    reread = np.zeros(len(kept.ranges), np.int64)
+    kept_rows = KeptRows.of_documents(before.doc_offsets, forgotten)
+    reread = np.zeros(len(kept_rows.ranges), np.int64)
     if datastore.metrics["encoded_again"]:
-        reread = seen_behind(before.runs, kept, UpdateConfig(**datastore.config).windows)
+        reread = seen_behind(before.runs, kept_rows, UpdateConfig(**datastore.config).windows)
 
     metrics = datastore.metrics
-    same_rows = kept.rows + metrics["added"] == metrics["rows"]
+    same_rows = kept_rows.rows + metrics["added"] == metrics["rows"]
     same_reread = int(reread.sum()) == metrics["encoded_again"]
     if not (same_rows and same_reread):
         raise ArtifactError(
             f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
         )
-    return UnchangedKeys(kept, reread)
+    return UnchangedKeys(kept_rows, reread)

@@ -33,7 +33,7 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
         forgotten = len(change.forgotten)
         if forgotten:
             job.reporter.info(
-                f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept.rows:,} rows"
+                f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept_rows.rows:,} rows"
             )
         if forgotten and plan.carries_state and job.config.reset != "document":
             job.reporter.warning(
@@ -71,19 +71,25 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
         return output
 
     def finish(self, job: Job[UpdateConfig], plan: UpdatePlan) -> dict[str, Any]:
-        records = [job.draft.record(shard.key) for shard in plan.shards if shard.key != TABLES]
-        before = job.inputs[PREVIOUS].metrics["rows"]
+        num_encoded_again = 0
+        seconds = 0.0
+        for shard in plan.shards:
+            if shard.key != TABLES:
+                record = job.draft.record(shard.key)
+                num_encoded_again += record["again"]
+                seconds += record["seconds"]
+
+        rows = plan.layouts.rows
+        rows_before = job.inputs[PREVIOUS].metrics["rows"]
         return {
-            "rows": plan.layouts.rows,
+            "rows": rows,
             "dim": plan.layouts.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
             "bytes": plan.layouts.nbytes,
             "documents": plan.documents,
-            "forgotten": before - plan.kept.rows,
-            "added": plan.layouts.rows - plan.kept.rows,
-            "encoded_again": sum(record["again"] for record in records),
-            "rows_per_second": rate(
-                plan.layouts.rows, sum(record["seconds"] for record in records)
-            ),
+            "forgotten": rows_before - plan.kept_rows.rows,
+            "added": rows - plan.kept_rows.rows,
+            "encoded_again": num_encoded_again,
+            "rows_per_second": rate(rows, seconds),
         }

@@ -330,7 +330,7 @@ def longest_matches(
     for part in ranges(len(known)):  # sorted separately, so that only one range is in memory
         contexts = SortedContexts(held, *sort_contexts(held, part + 1))
         longest = np.maximum(longest, contexts.locate(asked, places).longest)
-    return np.minimum(longest, asked.known[places]).astype(
+    return np.minimum(longest, asked.lengths[places]).astype(
         np.int64
     )  # a document boundary in both is no token
 

@@ -26,24 +26,25 @@ class EncoderDecoder(Backbone, ReadsSource):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
-        self.width, self.scale = config.width, config.width**0.5
+        self.width = config.width
+        self.scale = config.width**0.5
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(
             EncoderBlock(config, config.encoder_layers) for _ in range(config.encoder_layers)
         )
         self.encoder_norm = nn.LayerNorm(config.width)
-        chosen = [config.layer_in("feed_forward", number + 1) for number in range(config.layers)]
-        self.blocks = nn.ModuleList(
-            DecoderBlock(config, config.layers, FEED_FORWARD.load(settings.name)(config, settings))
-            for settings in chosen
-        )
+        self.blocks = nn.ModuleList()
+        for number in range(1, config.layers + 1):
+            settings = config.layer_in("feed_forward", number)
+            feed_forward = FEED_FORWARD.load(settings.name)(config, settings)
+            self.blocks.append(DecoderBlock(config, config.layers, feed_forward))
         self.norm = nn.LayerNorm(config.width)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         x = self._placed(source, 0)
-        seen = None if mask is None else mask[:, None, None, :]
+        key_mask = None if mask is None else mask[:, None, None, :]
         for block in self.encoder:
-            x = block(x, seen)
+            x = block(x, key_mask)
         encoded = self.encoder_norm(x)
         state = {} if mask is None else {"source_mask": mask}
         for number, block in enumerate(self.blocks, 1):
@@ -55,17 +56,21 @@ class EncoderDecoder(Backbone, ReadsSource):
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if
         one was given.
         """
-        given = self.begun(inputs)
-        mask = given.get("source_mask")
-        seen = None if mask is None else mask[:, None, None, :]
-        first = Heads.of(given, "block1.past")
-        x = self._placed(inputs.embedded, 0 if first is None else first.keys.shape[2])
-        after = {name: tensor for name, tensor in given.items() if ".past." not in name}
+        state = self.begun(inputs)
+        mask = state.get("source_mask")
+        key_mask = None if mask is None else mask[:, None, None, :]
+        first = Heads.of(state, "block1.past")
+        num_past = 0 if first is None else first.keys.shape[2]
+        x = self._placed(inputs.embedded, num_past)
+
+        # the past of every block is replaced; what is read of the source stays
+        after = {name: tensor for name, tensor in state.items() if ".past." not in name}
         for number, block in enumerate(self.blocks, 1):
-            source = Heads.of(given, f"block{number}.source")
+            past = Heads.of(state, f"block{number}.past")
+            source = Heads.of(state, f"block{number}.source")
             assert source is not None, "the state is of another model"
-            x, ffn_input, own = block(x, Heads.of(given, f"block{number}.past"), source, seen)
-            after |= own.named(f"block{number}.past")
+            x, ffn_input, heads = block(x, past, source, key_mask)
+            after |= heads.named(f"block{number}.past")
         return Encoding(self.norm(x), ffn_input, None if inputs.state is None else after)
 
     def _placed(self, embedded: Tensor, start: int) -> Tensor:

@@ -85,18 +85,18 @@ def blocks_of(model: Any) -> nn.Module:
 @contextmanager
 def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
     """Collect the inputs of a module, call by call; an empty list if `name` is None."""
-    seen: list[Tensor] = []
+    inputs: list[Tensor] = []
+    if name is None:
+        yield inputs
+        return
+
     # A hook, because the code of transformers does not return these inputs.
-    modules = [] if name is None else [model.get_submodule(name)]
-    hooks = [
-        one.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-        for one in modules
-    ]
+    module = model.get_submodule(name)
+    hook = module.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
     try:
-        yield seen
+        yield inputs
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
 
 
 class HuggingFace(Backbone, JoinsRows):
@@ -237,21 +237,23 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if
         one was given.
         """
-        given = self.begun(inputs)
+        state = self.begun(inputs)
         self._require_places(inputs.embedded)
         with inputs_seen(self.model.decoder, self.last_ffn) as ffn_inputs:
             read = self.model.decoder(
                 inputs_embeds=self.input_scale * inputs.embedded,
-                encoder_hidden_states=given["source"],
-                encoder_attention_mask=given["mask"],
+                encoder_hidden_states=state["source"],
+                encoder_attention_mask=state["mask"],
                 use_cache=inputs.state is not None,
                 return_dict=True,
-                **{self._cache: _kept(given)},
+                **{self._cache: _cache_of(state)},
             )
         hidden: Tensor = read.last_hidden_state
-        both = {"source": given["source"], "mask": given["mask"]}
-        state = None if inputs.state is None else both | _layers(read[self._cache])
-        return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None, state)
+        ffn_input = ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None
+        if inputs.state is None:
+            return Encoding(hidden, ffn_input, None)
+        source = {"source": state["source"], "mask": state["mask"]}
+        return Encoding(hidden, ffn_input, source | _layers(read[self._cache]))
 
     def _require_places(self, embedded: Tensor) -> None:
         """Raises: UsageError for a sentence that is longer than the model has positions."""
@@ -271,24 +273,26 @@ def sides_of(model: Any) -> nn.ModuleDict:
 
 def _layers(cache: Any) -> dict[str, Tensor]:
     """Keys and values of every layer, by name."""
-    pairs = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
-    kept = [(own.keys, own.values, source.keys, source.values) for own, source in pairs]
-    return {
-        f"layer{i}.{name}": one
-        for i, some in enumerate(kept)
-        for name, one in zip(LAYER, some, strict=True)
-    }
+    layers = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
+    tensors = {}
+    for number, (past, source) in enumerate(layers):
+        parts = (past.keys, past.values, source.keys, source.values)
+        for name, tensor in zip(LAYER, parts, strict=True):
+            tensors[f"layer{number}.{name}"] = tensor
+    return tensors
 
 
-def _kept(state: Mapping[str, Tensor]) -> Any:
+def _cache_of(state: Mapping[str, Tensor]) -> Any:
     """Rebuild the cache of transformers from the tensors of `_layers`; None: no target was read
     yet.
     """
     from transformers import EncoderDecoderCache
 
-    layers = range((len(state) - 2) // len(LAYER))
-    kept = [tuple(state[f"layer{i}.{name}"] for name in LAYER) for i in layers]
-    return EncoderDecoderCache(kept) if kept else None
+    layers = []
+    # two tensors of the state are no layer's: the source and its mask
+    for number in range((len(state) - 2) // len(LAYER)):
+        layers.append(tuple(state[f"layer{number}.{name}"] for name in LAYER))
+    return EncoderDecoderCache(layers) if layers else None
 
 
 class TextEncoder(Backbone, EmbedsTexts):
@@ -318,12 +322,15 @@ class TextEncoder(Backbone, EmbedsTexts):
             # A model that puts nothing before a text reads `<eos>` there, so that inputs have rows.
             first = before if len(self.before) else embedded[:, :1]
             hidden, _ = self._documents(first, embedded[:, 1:], inputs.mask[:, 1:])
-            return Encoding(hidden[:, first.shape[1] - 1 :][:, : embedded.shape[1]], None)
+            # of the tokens before a text, only the last counts as an input
+            start = first.shape[1] - 1
+            return Encoding(hidden[:, start : start + embedded.shape[1]], None)
 
         after = self.after.expand(rows, -1, -1)
         hidden = self._hidden(torch.cat((before, embedded, after), 1), None)
         whole = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
-        return Encoding(self.vector(hidden, whole)[:, None], None)
+        vector = self.vector(hidden, whole)
+        return Encoding(vector[:, None], None)
 
     def embed(self, inputs: Inputs) -> Tensor:
         """Vectors of documents, [B, k], without `<eos>`, which is no part of a text."""
@@ -344,15 +351,19 @@ class TextEncoder(Backbone, EmbedsTexts):
             counts, so padding is behind it.
         """
         rows = len(texts)
-        behind = texts.new_zeros(rows, len(self.after), texts.shape[2])
-        placed = torch.cat((first, texts, behind), 1)
+        num_after = len(self.after)
+        room = texts.new_zeros(rows, num_after, texts.shape[2])
+        inputs = torch.cat((first, texts, room), 1)
+
+        # the last special tokens stand where each text ends, not where the longest does
         stops = first.shape[1] + mask.sum(1)
-        places = stops[:, None] + torch.arange(len(self.after), device=stops.device)
+        positions = stops[:, None] + torch.arange(num_after, device=stops.device)
         after = self.after.expand(rows, -1, -1)
-        placed = placed.scatter(1, places[..., None].expand(behind.shape), after)
-        ends = stops + len(self.after)
-        counted = torch.arange(placed.shape[1], device=ends.device) < ends[:, None]
-        return self._hidden(placed, counted), counted
+        inputs = inputs.scatter(1, positions[..., None].expand(room.shape), after)
+
+        ends = stops + num_after
+        is_counted = torch.arange(inputs.shape[1], device=ends.device) < ends[:, None]
+        return self._hidden(inputs, is_counted), is_counted
 
     def _hidden(self, embedded: Tensor, counted: Tensor | None) -> Tensor:
         """Hidden states [B, L, d] of embeddings [B, L, d]; `counted`: not padding, None: all."""

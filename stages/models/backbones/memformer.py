@@ -69,8 +69,8 @@ class SlotWriter(nn.Module):
         )
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
-        drawn = nn.init.normal_(torch.empty(slots, config.width))
-        self.bias = nn.Parameter(F.normalize(drawn, dim=1) * forgetting)
+        slot_bias = nn.init.normal_(torch.empty(slots, config.width))
+        self.bias = nn.Parameter(F.normalize(slot_bias, dim=1) * forgetting)
 
     def begin(self, rows: int) -> Tensor:
         """Create the slots of new streams, [rows, k, d]."""
@@ -159,15 +159,19 @@ class Memformer(Backbone):
         state after them.
         """
         carried = self._opened(inputs)
-        hidden = list[Tensor]()
-        ffn_input = list[Tensor]()
         number = inputs.embedded.shape[1]
-        place = carried.segment.shape[1]
-        for start, stop in pairwise([0, *range(self.length - place, number, self.length), number]):
-            f, g, carried = self._read(inputs.embedded[:, start:stop], self._encoded(carried))
-            hidden.append(f)
-            ffn_input.append(g)
-        return Encoding(torch.cat(hidden, 1), torch.cat(ffn_input, 1), self._state(carried))
+        # a call may begin within a segment; it is cut where segments end
+        first_end = self.length - carried.segment.shape[1]
+        ends = range(first_end, number, self.length)
+
+        hidden = list[Tensor]()
+        ffn_inputs = list[Tensor]()
+        for start, stop in pairwise([0, *ends, number]):
+            carried = self._encoded(carried)
+            part_hidden, ffn_input, carried = self._read(inputs.embedded[:, start:stop], carried)
+            hidden.append(part_hidden)
+            ffn_inputs.append(ffn_input)
+        return Encoding(torch.cat(hidden, 1), torch.cat(ffn_inputs, 1), self._state(carried))
 
     def advance(self, inputs: Inputs) -> State:
         carried = self._opened(inputs)
@@ -221,17 +225,18 @@ class Memformer(Backbone):
     def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried]:
         """f, g and the state after positions of one segment."""
         place = carried.segment.shape[1]
-        x = self.dropout(
-            (embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale
-        )
+        positions = self.decoder_positions[place : place + embedded.shape[1]]
+        x = self.dropout((embedded + positions) * self.scale)
+
         past = []
-        for block, earlier in zip(self.blocks, carried.past, strict=True):
+        for block, block_past in zip(self.blocks, carried.past, strict=True):
             attention: Attention = block.source_attention  # type: ignore[assignment]
-            encoded = (
-                attention.of(carried.before) if carried.before.shape[1] else None
-            )  # none for the first segment
-            x, ffn_input, own = block(x, earlier, encoded)
-            past.append(own)
+            # the first segment has no segment before it to read
+            has_source = carried.before.shape[1] > 0
+            encoded = attention.of(carried.before) if has_source else None
+            x, ffn_input, heads = block(x, block_past, encoded)
+            past.append(heads)
+
         segment = torch.cat((carried.segment, embedded), 1)
         after = carried._replace(segment=segment, past=past)
         if segment.shape[1] == self.length:

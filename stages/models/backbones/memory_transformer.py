@@ -40,8 +40,10 @@ class Rows(nn.Module):
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of rows, [B, K, d] -> [heads, B, K, d_head] each."""
-        normalized, (k, v) = self.attention_norm(x), self.qkv.weight[x.shape[2] :].chunk(2)
-        return self._by_head(normalized, k), self._by_head(normalized, v)
+        width = x.shape[2]
+        key_weight, value_weight = self.qkv.weight[width:].chunk(2)
+        normalized = self.attention_norm(x)
+        return self._by_head(normalized, key_weight), self._by_head(normalized, value_weight)
 
     def content_scores(self, q: Tensor, k: Tensor) -> Tensor:
         """(q + u)·k / sqrt(d_head), [heads, B, n, K]."""
@@ -110,8 +112,8 @@ class Block(StreamBlock):
         # Nothing reads the memory rows of the last block, except its own tokens with a bottleneck.
         self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
         self.tokens = TokenRows(config)
-        own = self.writes and config.memory_rows != "shared" and controller is None
-        self.controller = Rows(config) if own else None
+        has_own_rows = self.writes and config.memory_rows != "shared" and controller is None
+        self.controller = Rows(config) if has_own_rows else None
         # In a list, the module is not registered: weights that all blocks share belong to none of
         # them.
         self._shared = [controller or self.tokens]

@@ -144,8 +144,8 @@ class Segmented(Backbone):
         With memory they cannot, because a segment reads what the previous one wrote at its end.
         """
         has_memory = any(present(spec) for spec in self.memories)
-        apart = self.reads_segments_apart or has_memory
-        if not apart and not torch.is_grad_enabled():
+        cuts_segments = self.reads_segments_apart or has_memory
+        if not cuts_segments and not torch.is_grad_enabled():
             return []
         return list(range(self.length - place, number, self.length))
 

@@ -124,12 +124,18 @@ class Projection(nn.Module):
     def _attended(self, queries: Tensor, z: Tensor, passage: SegmentContext) -> Tensor:
         assert self.keys_values is not None
         ((begin, _, stop),) = passage.spans  # one span, because cells are memory
-        k, v = self.keys_values(z[:, begin:stop]).chunk(2, -1)
-        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (queries, k, v))
-        earlier = lower(q.shape[2], k.shape[2], z.device)
+        keys, values = self.keys_values(z[:, begin:stop]).chunk(2, -1)
+        q = self._by_head(queries)
+        k = self._by_head(keys)
+        v = self._by_head(values)
+        mask = lower(q.shape[2], k.shape[2], z.device)
         dropout = self.attention_dropout if self.training else 0.0
-        read = F.scaled_dot_product_attention(q, k, v, earlier, dropout)
+        read = F.scaled_dot_product_attention(q, k, v, mask, dropout)
         return read.transpose(1, 2).flatten(2)
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        """[B, L, heads * d_head] -> [B, heads, L, d_head]."""
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
 class Run(NamedTuple):
@@ -178,18 +184,23 @@ class Layer(StreamBlock):
             # One mask for all positions: otherwise an element dropped at one position would return
             # at the next.
             mask = self.dropout(torch.ones_like(run.cells[0]))
-            h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
+            cells_by_row = run.cells.transpose(0, 1)
+            highway = run.highway.transpose(0, 1)
+            change = (cells_by_row - x) * mask[:, None]
+            h = x + change * highway
         return h, None, Attended(h, Cell(run.cells[-1]))
 
     def run(self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Cell) -> Run:
         """Run the recurrence over x [B, L, d], after cached inputs [B, M, d] and the previous cell."""
         u = self.projection(torch.cat((past, x), 1), passage)
-        with torch.autocast(x.device.type, enabled=False):  # half precision loses sums in the cells
+        # half precision loses sums in the cells
+        with torch.autocast(x.device.type, enabled=False):
             candidate, forget, highway = u.to(x.dtype).transpose(0, 1).chunk(3, -1)
             forget = forget + self.forget_bias
-            before = memory.c.to(x.dtype)
-            c = cells(candidate.contiguous(), forget, self.carry_forget, before)
-            earlier = torch.cat((before[None], c[:-1]))
+            first = memory.c.to(x.dtype)
+            c = cells(candidate.contiguous(), forget, self.carry_forget, first)
+            # the cell before each position
+            earlier = torch.cat((first[None], c[:-1]))
             r = torch.sigmoid(highway + self.highway_bias + self.carry_highway * earlier)
         return Run(c, earlier, forget, r)
 

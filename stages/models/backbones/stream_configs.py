@@ -308,16 +308,16 @@ def carrying_backbones() -> list[str]:
     ]
 
 
-def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> None:
+def require_carried(settings: Mapping[str, Any], backbone: str, *, other: bool) -> None:
     """Raises: UsageError if `mem_length` is given for a backbone that does not have it.
 
     Args:
-        asked: settings of a model that a user names.
+        settings: settings of a model that a user names.
         backbone: name of the backbone.
         other: whether the user may choose another backbone, which the message then suggests.
     """
     able = carrying_backbones()
-    if "mem_length" in asked and backbone not in able:
+    if "mem_length" in settings and backbone not in able:
         instead = f", or add --backbone {able[0]}" if other else ""
         raise UsageError(
             f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}."

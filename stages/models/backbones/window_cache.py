@@ -188,13 +188,19 @@ def _joined(layers: Sequence[Any], length: int) -> Any:
     joined = _copied(first)
     if _has_keys(first):
         size = _stored(first, length)
-        keys, values = (
-            torch.cat([_padded(getattr(layer, name), size) for layer in layers]) for name in KEYS
-        )
+        tensors = []
+        for name in KEYS:
+            padded = [_padded(getattr(layer, name), size) for layer in layers]
+            tensors.append(torch.cat(padded))
+        keys, values = tensors
         joined = _with_keys(first, keys, values, length)
+
     for name, states in _states(first).items():
-        parts = {place: [getattr(layer, name)[place] for layer in layers] for place in states}
-        setattr(joined, name, {place: _concatenated(values) for place, values in parts.items()})
+        together = {}
+        for place in states:
+            parts = [getattr(layer, name)[place] for layer in layers]
+            together[place] = _concatenated(parts)
+        setattr(joined, name, together)
     return joined
 
 

@@ -45,13 +45,15 @@ class CompressiveSettings(StreamAttentionSettings):
 
         Raises: UsageError if lengths are not multiples of the rate.
         """
-        self._require_multiple("--segment-length, or --context at test,", context, least=self.rate)
-        self._require_multiple("--mem-length", model.lengths.cached, least=0)
+        self._require_multiple(
+            "--segment-length, or --context at test,", context, min_length=self.rate
+        )
+        self._require_multiple("--mem-length", model.lengths.cached, min_length=0)
         return Slots(StateArray((1, self.long_length, model.width)))
 
-    def _require_multiple(self, what: str, length: int, least: int) -> None:
+    def _require_multiple(self, what: str, length: int, min_length: int) -> None:
         if length % self.rate:
-            near = max(least, round(length / self.rate) * self.rate)
+            near = max(min_length, round(length / self.rate) * self.rate)
             raise UsageError(
                 f"Attention 'compressive' makes one slot of {self.rate} positions, and {what} is {length}, "
                 f"no multiple of {self.rate}: {near} is (or another model.attention.rate, in training)."
@@ -132,8 +134,9 @@ class InfinitySettings(StreamAttentionSettings):
                 f"Attention 'infinity' writes a segment at a time, so --mem-length is a multiple of the segment length "
                 f"(--context at test), {context}; {cached} is none: {near} is."
             )
-        signal, left = (StateArray((1, number, model.width)) for number in (self.basis, context))
-        return Signal(signal, left, StateArray((1, BINS)) if self.sticky else None)
+        signal = StateArray((1, self.basis, model.width))
+        queue = StateArray((1, context, model.width))
+        return Signal(signal, queue, StateArray((1, BINS)) if self.sticky else None)
 
     def stored_activations(self, model: AttentionConfig) -> int:
         """Number of attention weights, one for each head and function."""
@@ -276,8 +279,7 @@ class HashedNgramsSettings(LookupSettings):
     def sizes(self) -> list[list[int]]:
         """Number of rows of each table, by order and head: distinct prime numbers."""
         # Trial division is fast enough: there are few tables, and their sizes are small.
-        numbers = count(max(2, self.slots))
-        primes = (n for n in numbers if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
+        primes = filter(_is_prime, count(max(2, self.slots)))
         return [list(islice(primes, self.heads)) for _ in self.orders]
 
     @property
@@ -298,6 +300,10 @@ class HashedNgramsSettings(LookupSettings):
         return NgramMemory(
             StateArray((1, self.before), "int64"), StateArray((1, self.reach, model.width))
         )
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, isqrt(number) + 1))
 
 
 WIDEST_QUERY = 512

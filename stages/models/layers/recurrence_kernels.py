@@ -76,7 +76,8 @@ def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.
     for t in range(length):
         at = place + t * tl.cast(size, tl.int64)
         u = tl.load(candidate + at, there, 0.0)
-        f = 1 / (1 + tl.exp(-tl.load(forget + at, there, 0.0) - v * c))
+        x = tl.load(forget + at, there, 0.0)
+        f = 1 / (1 + tl.exp(-x - v * c))
         c = u + f * (c - u)
         tl.store(cells + at + size, c, there)
         tl.store(gate + at, f, there)

@@ -217,13 +217,13 @@ class DecoderBlock(nn.Module):
             source_mask: keys of the source that count; None: all.
         """
         normalized = self.attention_norm(x)
-        own = self.attention.of(normalized).after(past)
+        heads = self.attention.of(normalized).after(past)
         length = x.shape[1]
-        total = own.keys.shape[2]
+        total = heads.keys.shape[2]
         # The fused kernel masks a square itself, and a single position reads everything.
         mask = None if length in (1, total) else lower(length, total, x.device)
-        x = x + self.dropout(self.attention(normalized, own, mask, causal=length == total))
+        x = x + self.dropout(self.attention(normalized, heads, mask, causal=length == total))
         if source is not None:
             x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
         ffn_input = self.ffn_norm(x)
-        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input, heads

@@ -169,7 +169,7 @@ class ExactStreamSource(MatchSource):
         # One sort of past and range serves all; each position starts at its own rank in that order.
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
-        whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)
+        whole = np.minimum(contexts.text.lengths.astype(np.int64) + 1, LONGEST).astype(np.uint8)
 
         def retrieve_within(positions: np.ndarray, size: int | None, part: slice) -> Retrieved:
             """The matches of some positions, in as many positions before each."""

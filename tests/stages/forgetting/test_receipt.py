@@ -137,12 +137,12 @@ def test_one_of_several_documents_of_a_name_is_known_by_its_place(
     (spans,) = receipt.places.values()
     assert receipt.places.keys() == {more.reference}
     assert [span.document for span in spans] == ["zoe.txt"]
-    own = {one.reference for one in receipt.checks[0].remains if one.own}
+    own = {one.reference for one in receipt.checks[0].remains if one.document_spans}
     assert own == {more.reference}
     copies = {one.reference for one in receipt.checks[0].remains if one.copies}
     assert {held.tokens.reference, lines.reference, after.reference} <= copies
     whole = find_holders(own_store, Question(frozenset({"zoe.txt"})), Silent())
-    assert after.reference in {one.reference for one in whole.holdings if one.own}
+    assert after.reference in {one.reference for one in whole.holdings if one.document_spans}
 
 
 def test_a_receipt_replaces_no_other_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
 from stages.forgetting.question import Question, named
-from stages.forgetting.rules import Known, held_by_others, holdings
+from stages.forgetting.rules import Ledger, held_by_others, holdings
 from stages.forgetting.search import Answer, find_holders
 from stages.forgetting.spans import ROWS, Holding, Span, Way, spelled
 from stages.lineage.corpus import token_text
@@ -66,13 +66,13 @@ def test_rows_are_those_of_the_document(held: Held) -> None:
     values = array(held.datastore, "datastore.zarr", "values")
     for artifact, text in ((held.tokens, ids), (held.datastore, values), (held.index, values)):
         (holding,) = found[artifact.reference]
-        (span,) = holding.own
+        (span,) = holding.document_spans
         assert text[span.start : span.stop].tolist() == wanted
         assert span.document == "mary.txt"
-    assert found[held.exact.reference][0].own == (
-        found[held.tokens.reference][0].own[0].moved(ROWS),
+    assert found[held.exact.reference][0].document_spans == (
+        found[held.tokens.reference][0].document_spans[0].moved(ROWS),
     )
-    (segments,) = found[held.batches.reference][0].own
+    (segments,) = found[held.batches.reference][0].document_spans
     offsets = array(held.tokens, "tokens.zarr", "train/doc_offsets")
     assert [segments.start, segments.stop] == [offsets[1] // 16, -(-offsets[2] // 16)]
 
@@ -148,7 +148,7 @@ def test_a_short_fact_is_found_wherever_it_stands(own_store: Store, tmp_path: Pa
     tokens = tokenized(own_store, tmp_path / "facts", texts, of=public)
     found = by_reference(asked(own_store, Question(frozenset({"alone.txt"}))))
     (holding,) = found[tokens.reference]
-    assert {span.document for span in holding.own} == {"alone.txt"}
+    assert {span.document for span in holding.document_spans} == {"alone.txt"}
     assert {span.document for span in holding.copies} == {"inside.txt"}
     (span,) = [span for span in holding.copies if span.part == "train"]
     text = text_at(tokens, array(tokens, "tokens.zarr", "train/ids")[span.start : span.stop])
@@ -182,22 +182,22 @@ def test_models_learn_from_what_they_begin_with_and_imported_ones_from_nothing(
     reader = text_model(own_store, held.public, neighbors=neighbors, seed=5)
     answer = asked(own_store)
     assert by_reference(answer)[reader.reference][0].way == Way.LEARNED
-    known = Known({one.reference: one for one in own_store.artifacts()})
-    known.holdings |= {ref: tuple(some) for ref, some in by_reference(answer).items()}
+    ledger = Ledger({one.reference: one for one in own_store.artifacts()})
+    ledger.holdings |= {ref: tuple(some) for ref, some in by_reference(answer).items()}
     model = own_store.get(held.learned.reference)
-    assert holdings(model, (), known)
+    assert holdings(model, (), ledger)
     model.manifest = model.manifest.model_copy(update={"stage": "import-model"})
-    assert not holdings(model, (), known)
+    assert not holdings(model, (), ledger)
 
 
 def test_an_artifact_of_a_kind_without_a_rule_holds_what_its_inputs_hold(held: Held) -> None:
     answer = asked(held.store)
-    known = Known({one.reference: one for one in held.store.artifacts()})
-    known.holdings |= {ref: tuple(some) for ref, some in by_reference(answer).items()}
-    ((way, spans, _),) = held_by_others(held.exact, (), known)
+    ledger = Ledger({one.reference: one for one in held.store.artifacts()})
+    ledger.holdings |= {ref: tuple(some) for ref, some in by_reference(answer).items()}
+    ((way, spans, _),) = held_by_others(held.exact, (), ledger)
     assert way == Way.DERIVED
     assert list(spans) == list(by_reference(answer)[held.tokens.reference][0].spans)
-    assert not list(*(spans for _, spans, _ in held_by_others(held.model, (), known)))
+    assert not list(*(spans for _, spans, _ in held_by_others(held.model, (), ledger)))
 
 
 def test_damage_is_named_and_what_depends_on_it_too(own_store: Store, held: Held) -> None:

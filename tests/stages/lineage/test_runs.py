@@ -22,7 +22,7 @@ def changed(random: np.random.Generator, steps: int) -> tuple[Runs, list[tuple[i
     for _ in range(steps):
         gone = np.flatnonzero(random.random(len(want)) < 0.3)
         offsets = np.arange(len(want) + 1)
-        runs = runs.kept(KeptRows.of_documents(offsets, gone))
+        runs = runs.keep(KeptRows.of_documents(offsets, gone))
         left = np.unique(runs.sources)
         runs = runs.renumbered(
             np.cumsum(np.isin(np.arange(int(left.max(initial=0)) + 1), left)) - 1

@@ -102,7 +102,7 @@ def test_memory_is_as_much_as_is_forecast(monkeypatch: pytest.MonkeyPatch) -> No
         assert tracemalloc.get_traced_memory()[1] < opened_bytes(tokens) + SORTING_BYTES * tokens
     finally:
         tracemalloc.stop()
-    assert (text.ids == ids).all() and (text.known[:501] == [*range(255), *[255] * 245, 0]).all()
+    assert (text.ids == ids).all() and (text.lengths[:501] == [*range(255), *[255] * 245, 0]).all()
 
 
 def changed_tokens(store: Store, monkeypatch: pytest.MonkeyPatch, documents: list[int]) -> Artifact:

@@ -116,7 +116,7 @@ def test_rows_that_stay_are_copied_and_each_old_shard_is_read_once(
             np.full(rows.stop - start, -1),
         )
         old = CountedReads()
-        work = ChangedRows(None, SimpleNamespace(kept=kept), old, np.arange(20) + 100, None)
+        work = ChangedRows(None, SimpleNamespace(kept_rows=kept), old, np.arange(20) + 100, None)
         work.copy(rows, keys, values)
         copied = stays[rows]
         np.testing.assert_array_equal(keys[: len(copied)], KEYS[copied])

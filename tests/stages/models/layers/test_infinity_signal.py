@@ -10,15 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models.layers.infinity import (
-    Basis,
-    Fit,
-    SignalWriter,
-    even_places,
-    masses,
-    sticky_places,
-)
+from stages.models.layers.infinity import SignalWriter
 from stages.models.layers.memory_settings import InfinitySettings
+from stages.models.layers.signal_basis import Basis, Fit, even_places, masses, sticky_places
 from tests.oracles import infinity as oracle
 
 FLOAT64 = torch.zeros(0, dtype=torch.float64)
