@@ -87,13 +87,14 @@ class AllCommands(TyperGroup):
 
     def build(self, name: str) -> Any:
         alone = Commands(rich_markup_mode=self.rich_markup_mode)
-        found = self._function(name)
-        if isinstance(found, typer.Typer):
-            alone.add_typer(found, name=name)
+        function = self._function(name)
+        if isinstance(function, typer.Typer):
+            alone.add_typer(function, name=name)
+        elif name == "plan":
+            # the words after it are those of another command
+            alone.command(name, context_settings=PASSED_ON)(function)
         else:
-            alone.command(name, **({"context_settings": PASSED_ON} if name == "plan" else {}))(
-                found
-            )
+            alone.command(name)(function)
         return typer.main.get_group(alone).commands[name]
 
     def _function(self, name: str) -> Any:
@@ -103,11 +104,11 @@ class AllCommands(TyperGroup):
                 return _summary(COMMANDS[name].summary)
             return load("memlm_cli.commands.stage:stage_command")(name)
         module, _, function = MODULES.get(name, name).partition(":")
-        holds = import_module(f"memlm_cli.commands.{module}")
-        if hasattr(holds, "app"):
-            return holds.app
-        found = getattr(holds, function or module)
-        return _summary(found.__doc__) if self.lists else found
+        commands = import_module(f"memlm_cli.commands.{module}")
+        if hasattr(commands, "app"):
+            return commands.app
+        command = getattr(commands, function or module)
+        return _summary(command.__doc__) if self.lists else command
 
 
 def _summary(text: str | None) -> Callable[[], None]:
@@ -153,8 +154,8 @@ app = Commands(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         from memlm_cli.packages import installed
 
         answer(f"memlm {installed('memlm') or '(not installed)'}")
@@ -202,8 +203,8 @@ def invoke(arguments: Sequence[str]) -> None:
     check_origin()
     command = typer.main.get_command(app)
     if COMPLETION in os.environ:
-        asked = os.environ[COMPLETION]
-        raise typer.Exit(shell_complete(command, {}, "memlm", COMPLETION, asked))
+        instruction = os.environ[COMPLETION]
+        raise typer.Exit(shell_complete(command, {}, "memlm", COMPLETION, instruction))
     with command.make_context("memlm", list(arguments)) as context:
         command.invoke(context)
 

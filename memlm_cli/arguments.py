@@ -27,7 +27,7 @@ LENGTHS = (("steps", "epochs"),)
 
 
 def given_settings(
-    common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}
+    common: Common, values: Mapping[str, Any], options: Mapping[str, Option] = {}
 ) -> Settings:
     """All settings that a user gave for a stage, as nested tables. Settings not given have their
     defaults.
@@ -36,43 +36,48 @@ def given_settings(
 
     Args:
         common: has --config, --set and --precision.
-        given: values of the command's own options by name; None: not given.
+        values: values of the command's own options by name; None: not given.
         options: options whose setting has another name; the others give the setting of their own
         name.
     """
     named = {
-        options[name].setting if name in options else name: value for name, value in given.items()
+        options[name].setting if name in options else name: value for name, value in values.items()
     }
     assigned = [assignment(text) for text in common.set or ()]
     typed = merged(*assigned, nested(named))
     _require_one(typed)
     file = read_toml(common.config) if common.config else {}
-    return merged(_giving_way(file, typed), typed)
+    return merged(_without_replaced(file, typed), typed)
 
 
-def _giving_way(settings: Settings, later: Settings) -> Settings:
+def _without_replaced(settings: Settings, later: Settings) -> Settings:
     """Settings without those that a later layer gives under another name, in nested groups too."""
-    replaced = {
-        name
-        for one, other in LENGTHS
-        for name, said in ((one, other), (other, one))
-        if said in later
-    }
-    return {
-        name: _giving_way(value, later[name])
-        if isinstance(value, dict) and isinstance(later.get(name), dict)
-        else value
-        for name, value in settings.items()
-        if name not in replaced
-    }
+    replaced = set()
+    for name, other in LENGTHS:
+        if name in later:
+            replaced.add(other)
+        if other in later:
+            replaced.add(name)
+
+    result = {}
+    for name, value in settings.items():
+        if name in replaced:
+            continue
+        later_value = later.get(name)
+        if isinstance(value, dict) and isinstance(later_value, dict):
+            value = _without_replaced(value, later_value)
+        result[name] = value
+    return result
 
 
-def _require_one(said: Settings) -> None:
+def _require_one(settings: Settings) -> None:
     """Raises: UsageError if two settings have the same meaning."""
-    for one, other in LENGTHS:
-        if one in said and other in said:
-            raise UsageError(f"--{one} and --{other} both say how long to train; give one of them.")
-    for below in said.values():
+    for name, other in LENGTHS:
+        if name in settings and other in settings:
+            raise UsageError(
+                f"--{name} and --{other} both say how long to train; give one of them."
+            )
+    for below in settings.values():
         if isinstance(below, dict):
             _require_one(below)
 

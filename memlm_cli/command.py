@@ -11,11 +11,11 @@ from typing import Any
 
 import typer
 
-from memlm_cli.options import Asked, Common, OptionsOf, parameters_of
+from memlm_cli.options import Common, OptionsOf, StoreOptions, parameters_of
 from memlm_cli.progress import telling
 from stages.registry import load
 
-SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
+SHARED: Mapping[str, type] = {"common": Common, "store_options": StoreOptions}
 """Parameters that receive several options as one value, and the class of that value."""
 
 
@@ -54,29 +54,31 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one
     value.
     """
-    own = inspect.signature(function).parameters
-    marks = {
-        name: mark
-        for name, p in own.items()
-        for mark in getattr(p.annotation, "__metadata__", ())
-        if isinstance(mark, OptionsOf)
-    }
-    groups = {name: _option_groups().group_parameters(mark.target) for name, mark in marks.items()}
-    common = next((name for name in SHARED if name in own), "")
+    own_parameters = inspect.signature(function).parameters
+    targets = {}
+    for name, parameter in own_parameters.items():
+        for mark in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(mark, OptionsOf):
+                targets[name] = mark.target
+    groups = {name: _option_groups().group_parameters(target) for name, target in targets.items()}
+    common = next((name for name in SHARED if name in own_parameters), "")
     shared = parameters_of(SHARED[common]) if common else []
-    parsed = inspect.Parameter("parsed", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    written = [
-        one
-        for p in own.values()
-        if p.name not in (common, "parsed")
-        for one in groups.get(p.name, [p])
-    ]
-    parameters = [*written, *shared, parsed]
+
+    parameters = []
+    for name, parameter in own_parameters.items():
+        if name not in (common, "parsed"):
+            parameters += groups.get(name, [parameter])
+    parameters += shared
+    parameters.append(
+        inspect.Parameter("parsed", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    )
 
     @wraps(function)
     def run(*, parsed: typer.Context, **values: Any) -> None:
+        if "parsed" in own_parameters:
+            values["parsed"] = parsed
         with telling(" ".join(words_of(parsed))):
-            carry_out(parsed, values | ({"parsed": parsed} if "parsed" in own else {}))
+            carry_out(parsed, values)
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
         # What a command left open is closed by one search for garbage, before `main` ends all
@@ -84,15 +86,15 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         atexit.unregister(gc.collect)
         atexit.register(gc.collect)
         for name, group in groups.items():
-            given = {p.name: values.pop(p.name) for p in group}
-            values[name] = _option_groups().grouped(marks[name].target, given)
+            group_values = {parameter.name: values.pop(parameter.name) for parameter in group}
+            values[name] = _option_groups().grouped(targets[name], group_values)
         if common:
-            given = {p.name: values.pop(p.name) for p in shared}
-            values[common] = SHARED[common](**given)
+            shared_values = {parameter.name: values.pop(parameter.name) for parameter in shared}
+            values[common] = SHARED[common](**shared_values)
         function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

@@ -33,16 +33,21 @@ def artifacts(*kinds: str) -> Callable[[typer.Context, str], Offered]:
 def _references(
     store: Path, kinds: tuple[str, ...], incomplete: str
 ) -> Iterator[str | tuple[str, str]]:
-    wanted = [
+    matching_kinds = [
         kind
         for kind in kinds
         if f"{kind}/".startswith(incomplete) or incomplete.startswith(f"{kind}/")
     ]
-    for kind in wanted:
-        yield from ((f"{kind}/{name}", id) for name, id in names(store, kind).items())
-    found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
+    for kind in matching_kinds:
+        for name, id in names(store, kind).items():
+            yield f"{kind}/{name}", id
+    matching = [
+        reference
+        for reference in references(store)
+        if reference.partition("/")[0] in matching_kinds
+    ]
     # By the times of folders, not by manifests: a person is waiting for the shell.
-    yield from sorted(found, key=lambda reference: -(store / reference).stat().st_mtime)
+    yield from sorted(matching, key=lambda reference: -(store / reference).stat().st_mtime)
 
 
 def words(names: Callable[[], Iterable[str]]) -> Callable[[typer.Context, str], Offered]:
@@ -98,11 +103,11 @@ def _files(incomplete: str, pattern: str) -> list[str]:
     """Files, and folders that may lead to some, whose names begin with the typed text."""
     folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
     try:
-        found = [*folder.glob(pattern), *(path for path in folder.iterdir() if path.is_dir())]
+        paths = [*folder.glob(pattern), *(path for path in folder.iterdir() if path.is_dir())]
     except OSError:
         return []
     return sorted(
         f"{path}/" if path.is_dir() else str(path)
-        for path in found
+        for path in paths
         if not path.name.startswith(".")
     )

@@ -93,13 +93,13 @@ def failure_of(error: BaseException) -> Failure:
 
 @contextmanager
 def resumable(
-    kept: str = "what is done is kept, and the same command goes on from there",
+    remark: str = "what is done is kept, and the same command goes on from there",
 ) -> Iterator[None]:
     """Context for work on an artifact: if it is interrupted, the message says what is kept."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
-        error.add_note(kept)
+        error.add_note(remark)
         raise
 
 
@@ -143,21 +143,21 @@ def _suggestion(option: str, context: Any) -> str:
     """Suggestion for an unknown option: an option that help shows, or a setting of a memory."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, and how much disk and memory it needs"
-    options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
-    spelled = {
-        n.lstrip("-"): n
-        for p in options
-        for n in (*p.opts, *p.secondary_opts)
-        if n.startswith("--")
-    }
+    spelled = {}
+    for parameter in context.command.params:
+        if parameter.param_type_name == "option" and not parameter.hidden:
+            for flag in (*parameter.opts, *parameter.secondary_opts):
+                if flag.startswith("--"):
+                    spelled[flag.lstrip("-")] = flag
     if "memory" in spelled:
         from stages.retrieval.hyperparameters import settable
 
         spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
+
     name = option.lstrip("-")
-    near = get_close_matches(name, spelled, n=1) or [
-        one for one in spelled if one[:BEGINNING] == name[:BEGINNING]
-    ]
+    near = get_close_matches(name, spelled, n=1)
+    if not near:
+        near = [other for other in spelled if other[:BEGINNING] == name[:BEGINNING]]
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
@@ -203,10 +203,10 @@ def _removal(error: BaseException) -> Failure | None:
 
 
 def _missing_package(error: BaseException) -> Failure | None:
-    from memlm_cli.packages import OWN, installation
+    from memlm_cli.packages import PACKAGES, installation
 
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if not package or package in OWN:
+    if not package or package in PACKAGES:
         return None
     return Failure(
         USAGE, f"This needs the package {package}, which is not installed: {installation(package)}"
@@ -230,5 +230,5 @@ def _bug_message(error: BaseException) -> str:
         log.write("".join(traceback.format_exception(error)))
     outside = os.environ.get(OUTSIDE)
     whose = f"a bug of {outside} ({OUTSIDE}) or of memlm" if outside else "a bug"
-    said = f"{type(error).__name__}: {first_line(error)}"
-    return f"internal error: {said}. This is {whose}; the traceback is in {path}"
+    message = f"{type(error).__name__}: {first_line(error)}"
+    return f"internal error: {message}. This is {whose}; the traceback is in {path}"

@@ -71,10 +71,12 @@ class MemlmLM(TemplateLM):
         from memlm_cli.notebook import open as open_store
 
         super().__init__()
-        known = ("ref", "store", "seed", "windows", *ReadSettings.model_fields)
+        argument_names = ("ref", "store", "seed", "windows", *ReadSettings.model_fields)
         for name in settings:
-            if name not in known:
-                raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
+            if name not in argument_names:
+                raise UsageError(
+                    f"--model_args has no {name!r}; {did_you_mean(name, argument_names)}"
+                )
         if str(batch_size) != "1" or max_batch_size is not None:
             raise UsageError(
                 "Requests are read one at a time: leave --batch_size and --max_batch_size out."
@@ -211,33 +213,34 @@ class MemlmLM(TemplateLM):
             self.cache_hook.add_partial(what, request.args, answers[-1])
         return answers
 
-    def _options(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _options(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Options of `memlm generate` for those of a task; the likeliest token is the default."""
         from lm_eval.models.utils import normalize_gen_kwargs
 
-        wanted = dict(normalize_gen_kwargs(asked, MOST_TOKENS))
+        normalized = dict(normalize_gen_kwargs(arguments, MOST_TOKENS))
         options = {
-            "max_tokens": wanted["max_gen_toks"],
-            "temperature": float(wanted.get("temperature", 0.0)),
+            "max_tokens": normalized["max_gen_toks"],
+            "temperature": float(normalized.get("temperature", 0.0)),
             "seed": self._seed,
-            "stop": tuple(end for end in wanted["until"] if end) or None,
+            "stop": tuple(end for end in normalized["until"] if end) or None,
             "stop_at_eos": True,
         }
         if options["temperature"]:
-            options |= {"top_k": wanted.get("top_k") or None, "top_p": wanted.get("top_p")}
+            options["top_k"] = normalized.get("top_k") or None
+            options["top_p"] = normalized.get("top_p")
         return options
 
 
-def _device(asked: str | None) -> str:
+def _device(name: str | None) -> str:
     """memlm's device for the harness's `--device`. Raises: UsageError for a GPU other than the
     first.
     """
-    if asked == UNASKED_DEVICE:
+    if name == UNASKED_DEVICE:
         return "auto"
-    kind, _, index = (asked or "auto").partition(":")
+    kind, _, index = (name or "auto").partition(":")
     if index not in ("", "0"):
         raise UsageError(
-            f"--device {asked}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}."
+            f"--device {name}: memlm computes on the first GPU; name it by CUDA_VISIBLE_DEVICES={index}."
         )
     return kind
 

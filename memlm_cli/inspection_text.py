@@ -83,35 +83,45 @@ def shown(label: str) -> str:
 GAIN = "green"
 LOSS = "red"
 """Terminal colours of tokens that memory makes more or less likely."""
-TOLD = 0.05
+SMALLEST_SHARE = 0.05
 """Minimum gain or loss, in nats, of a coloured token."""
 
 
-def inspected_text(found: "Inspected", *, terminal: bool) -> str:
+def inspected_text(inspected: "Inspected", *, terminal: bool) -> str:
     """Headline, table and contexts.
 
     Args:
         terminal: whether it is for a terminal; then it has colours.
     """
     parts = [
-        f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"
+        f"{inspected.model}, {inspected.split}, tokens {inspected.start} to {inspected.start + len(inspected.tokens) - 1}"
     ]
-    parts += memory_lines(found.memories)
-    parts += filter(None, [found.shares_line])
-    memories = [name for word in found.memory_words for name in (word, "share")]
-    columns = ["position", "token", "model", *memories, *found.tokens[0].columns, "final", "gain"]
-    parts.append(table("", columns, [_cells(token) for token in found.tokens], terminal=terminal))
-    parts += [line for token in found.tokens for line in _context_lines(found, token)]
+    parts += memory_lines(inspected.memories)
+    parts += filter(None, [inspected.shares_line])
+    memories = [name for word in inspected.memory_words for name in (word, "share")]
+    columns = [
+        "position",
+        "token",
+        "model",
+        *memories,
+        *inspected.tokens[0].columns,
+        "final",
+        "gain",
+    ]
+    parts.append(
+        table("", columns, [_cells(token) for token in inspected.tokens], terminal=terminal)
+    )
+    parts += [line for token in inspected.tokens for line in _context_lines(inspected, token)]
     return "\n".join(parts)
 
 
 def _cells(token: "TokenView") -> list[Cell]:
     gain = token.gain
-    label = shown(token.label), "" if abs(gain) < TOLD else GAIN if gain > 0 else LOSS
+    label = shown(token.label), "" if abs(gain) < SMALLEST_SHARE else GAIN if gain > 0 else LOSS
     memories = [
         cell
-        for one in token.memories
-        for cell in (probability(one.probability), f"{one.share:.3f}")
+        for memory in token.memories
+        for cell in (probability(memory.probability), f"{memory.share:.3f}")
     ]
     model = probability(token.model)
     final = probability(token.final)
@@ -119,17 +129,17 @@ def _cells(token: "TokenView") -> list[Cell]:
     return [str(token.position), label, model, *memories, *columns, final, f"{gain:+.2f}"]
 
 
-def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
+def _context_lines(inspected: "Inspected", token: "TokenView") -> Iterator[str]:
     """Contexts retrieved for a token, by descending weight."""
-    words = found.memory_words
+    words = inspected.memory_words
     if token.contexts or token.entered or token.looked_up:
         yield f"\n{token.position} {shown(token.label)}"
     for context in token.contexts:
         mark = "=" if context.right else " "
         yield f"  {mark} {context.weight:.4f} of the {words[context.reading]}: {source_line(context)}"
     for near in token.entered:
-        place = f"{found.hidden_memory}: {place_of(near.source)}"
+        place = f"{inspected.hidden_memory}: {place_of(near.source)}"
         yield f"  {'=' if near.right else ' '} {place}: {text_around(near.source)}"
-    for one in token.looked_up:
-        place = f"{one.weight:.4f} of attention, {one.back} back"
-        yield f"  {'=' if one.right else ' '} {place}: {text_around(one.source)}"
+    for lookup in token.looked_up:
+        place = f"{lookup.weight:.4f} of attention, {lookup.back} back"
+        yield f"  {'=' if lookup.right else ' '} {place}: {text_around(lookup.source)}"

@@ -19,15 +19,21 @@ def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str
     labels: dict[str, str] = {}
     below: dict[str | None, list[str]] = {}
     for artifact in parents_first(artifacts):
-        direct = sorted(artifact.parents & place.keys(), key=place.__getitem__)
-        place[artifact.reference] = len(place)
-        last = direct[-1] if direct else None
-        above = reached([last], parents) if last and len(direct) > 1 else set()
-        others = [parent for parent in direct[:-1] if parent not in above]
-        named = f" ({names[artifact.reference]})" if artifact.reference in names else ""
-        beside = f"  also reads {', '.join(others)}" if others else ""
-        labels[artifact.reference] = f"{artifact.reference}{named}{beside}"
-        below.setdefault(last, []).append(artifact.reference)
+        reference = artifact.reference
+        inputs = sorted(artifact.parents & place.keys(), key=place.__getitem__)
+        place[reference] = len(place)
+        last = inputs[-1] if inputs else None
+        below.setdefault(last, []).append(reference)
+
+        # inputs of the latest input are above it already
+        above = reached([last], parents) if last and len(inputs) > 1 else set()
+        others = [parent for parent in inputs[:-1] if parent not in above]
+        label = reference
+        if reference in names:
+            label += f" ({names[reference]})"
+        if others:
+            label += f"  also reads {', '.join(others)}"
+        labels[reference] = label
     return "\n".join(f"{branch}{labels[reference]}" for branch, reference in _branches(below))
 
 
@@ -58,11 +64,12 @@ def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
     """The artifacts in topological order, inputs first; as they are if one is its own ancestor, in
     a crafted store.
     """
-    known = {artifact.reference: artifact for artifact in artifacts}
+    by_reference = {artifact.reference: artifact for artifact in artifacts}
     parents = {
-        reference: sorted(artifact.parents & known.keys()) for reference, artifact in known.items()
+        reference: sorted(artifact.parents & by_reference.keys())
+        for reference, artifact in by_reference.items()
     }
     try:
-        return [known[reference] for reference in TopologicalSorter(parents).static_order()]
+        return [by_reference[reference] for reference in TopologicalSorter(parents).static_order()]
     except CycleError:
-        return list(known.values())
+        return list(by_reference.values())

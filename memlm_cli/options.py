@@ -68,7 +68,7 @@ ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:Re
 
 
 @dataclass(frozen=True)
-class Asked:
+class StoreOptions:
     """Values of the options of all commands that answer questions about artifacts."""
 
     store: Annotated[
@@ -87,7 +87,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Common(Asked):
+class Common(StoreOptions):
     """Values of the options of every stage's command. Raises UsageError for an invalid one."""
 
     name: Annotated[
@@ -165,5 +165,5 @@ class Common(Asked):
 
 def parameters_of(group: type) -> list[inspect.Parameter]:
     """The options of a group, as parameters of a command."""
-    found = inspect.signature(group).parameters.values()
-    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in found]
+    parameters = inspect.signature(group).parameters.values()
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]

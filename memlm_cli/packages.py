@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
-OWN = ("memlm_cli", "pipelines", "stages")
+PACKAGES = ("memlm_cli", "pipelines", "stages")
 """memlm's own packages: a missing module of these is a bug."""
 
 
@@ -44,18 +44,20 @@ def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
     """
     from packaging.requirements import Requirement
 
-    found = []
+    packages = []
     for text in own_requirements() if requirements is None else requirements:
         line, _, condition = text.partition(";")
-        requirement = Requirement(line.strip())
-        if requirement.name != "memlm":
-            extra = re.search(r"""extra == ['"]([\w-]+)""", condition)
-            there = installed(requirement.name)
-            fits = there is not None and requirement.specifier.contains(there, prereleases=True)
-            found.append(
-                Dependency(requirement.name, line.strip(), extra[1] if extra else None, there, fits)
-            )
-    return found
+        line = line.strip()
+        requirement = Requirement(line)
+        # an extra of memlm may name another one
+        if requirement.name == "memlm":
+            continue
+        match = re.search(r"""extra == ['"]([\w-]+)""", condition)
+        extra = match[1] if match else None
+        version = installed(requirement.name)
+        fits = version is not None and requirement.specifier.contains(version, prereleases=True)
+        packages.append(Dependency(requirement.name, line, extra, version, fits))
+    return packages
 
 
 def installed(package: str) -> str | None:
@@ -82,11 +84,14 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
     >>> installation("faiss", ["zarr>=3", 'faiss-cpu>=1.10; extra == "cpu"', 'faiss-gpu>=1.10; extra == "gpu"'])
     "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)"
     """
-    name = re.compile(rf"{re.escape(module.replace('_', '-'))}(?![a-z0-9])", re.IGNORECASE)
-    wanted = [package for package in dependencies(requirements) if name.match(package.line)]
-    extras = [f" (memlm's extra {one.extra})" if one.extra else "" for one in wanted]
-    commands = [install_command([one]) + extra for one, extra in zip(wanted, extras, strict=True)]
-    return ", or ".join(commands) or f"pip install {module.replace('_', '-')}"
+    distribution = module.replace("_", "-")
+    name = re.compile(rf"{re.escape(distribution)}(?![a-z0-9])", re.IGNORECASE)
+    commands = []
+    for package in dependencies(requirements):
+        if name.match(package.line):
+            extra = f" (memlm's extra {package.extra})" if package.extra else ""
+            commands.append(install_command([package]) + extra)
+    return ", or ".join(commands) or f"pip install {distribution}"
 
 
 def own_requirements() -> list[str]:

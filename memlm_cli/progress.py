@@ -40,9 +40,13 @@ class Work:
         self._left = 0.0
 
     def report(self, done: int, figures: dict[str, float]) -> None:
-        self.done, self._figures, self._heard = done, figures, self._clock()
-        if done > self._first:
-            self._left = (self._heard - self._began) / (done - self._first) * (self.total - done)
+        self.done = done
+        self._figures = figures
+        self._heard = self._clock()
+        num_done = done - self._first
+        if num_done > 0:
+            seconds_each = (self._heard - self._began) / num_done
+            self._left = seconds_each * (self.total - done)
 
     def line(self) -> str:
         """`30 of 1,000 steps (3%), loss 4.25, 16:10 left`."""
@@ -68,8 +72,8 @@ class Work:
 
     def _time_left(self) -> list[str]:
         """`["1:05 left"]`, counting down between reports; empty if not known, or over."""
-        left = self._left - (self._clock() - self._heard)
-        return [f"{duration(left)} left"] if left > 0 else []
+        seconds = self._left - (self._clock() - self._heard)
+        return [f"{duration(seconds)} left"] if seconds > 0 else []
 
     def _silence(self) -> list[str]:
         """`["working, 95 s"]`: time since the last report, if that is longer than the expected
@@ -148,7 +152,8 @@ class ConsoleReporter:
         """
         with self._lock:
             self._draw("")
-            self._amid_line, self._heard = amid_line, self._clock()
+            self._amid_line = amid_line
+            self._heard = self._clock()
             if self._work is None:
                 self._last_line = self._heard
                 self._wait = self._patience
@@ -212,8 +217,10 @@ class ConsoleReporter:
         """Replace the line on the terminal; an empty one erases it."""
         if line or self._shown:
             blanks = " " * (len(self._shown) - len(line))
-            print(f"\r{line}{blanks}" + ("" if line else "\r"), end="", file=screen(), flush=True)
-        self._shown, self._drawn = line, self._clock()
+            end = "" if line else "\r"
+            print(f"\r{line}{blanks}{end}", end="", file=screen(), flush=True)
+        self._shown = line
+        self._drawn = self._clock()
 
 
 def telling(command: str) -> AbstractContextManager[object]:

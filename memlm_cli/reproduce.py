@@ -79,9 +79,9 @@ def _words(artifact: "Artifact") -> list[str]:
         *words,
         *(
             w
-            for option, one in chosen.items()
-            if one and option not in words
-            for w in (option, one)
+            for option, value in chosen.items()
+            if value and option not in words
+            for w in (option, value)
         ),
     ]
 
@@ -93,11 +93,11 @@ def baseline_remarks(report: "Artifact") -> "list[Remark]":
     There is no remark if an artifact that it needs is gone, or has a part that is not installed
     here.
     """
-    found: list[Remark] = []
+    result: list[Remark] = []
     for remarks in (_against_baseline, twin_remarks):
         with suppress(ArtifactError):
-            found += remarks(report)
-    return found
+            result += remarks(report)
+    return result
 
 
 def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
@@ -107,9 +107,9 @@ def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
     from stages.comparison.sentences import baseline_values
     from stages.reports.remarks.table import remark
 
-    found = against_baseline(report)
-    if found is not None:
-        yield remark("against-baseline", baseline_values(found))
+    comparison = against_baseline(report)
+    if comparison is not None:
+        yield remark("against-baseline", baseline_values(comparison))
 
 
 def twin_remarks(report: "Artifact") -> "list[Remark]":

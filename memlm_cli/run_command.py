@@ -38,17 +38,17 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
     end_if_imported()
     if command not in COMMANDS:
         raise UsageError(f"There is no stage {command!r}; {did_you_mean(command, COMMANDS)}")
-    known = COMMANDS[command]
-    if not sources and not known.reads_files:
-        raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
+    entry = COMMANDS[command]
+    if not sources and not entry.reads_files:
+        raise UsageError(f"{command} reads {' or '.join(entry.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
     with telling(command):
-        common, given = _common(typed)
-        if known.first:
-            given[known.first], *sources = sources
-        work = prepare(command, given, common)
-        work.references["source"] = list(sources) if known.reads_files else sources[0]
+        common, options = _common(typed)
+        if entry.first:
+            options[entry.first], *sources = sources
+        work = prepare(command, options, common)
+        work.references["source"] = list(sources) if entry.reads_files else sources[0]
         outcome = run_stage(command, work, common)
         tell_outcome(command, outcome, common)
     return outcome.artifact
@@ -63,14 +63,15 @@ def _common(typed: Mapping[str, Any]) -> tuple[Common, dict[str, Any]]:
     """Values of the options of all commands, and values of other options. Raises: UsageError for a
     wrong one.
     """
-    given = dict(typed)
-    shared = {name: given.pop(name) for name in COMMON & given.keys()}
+    others = dict(typed)
+    shared = {name: others.pop(name) for name in COMMON & others.keys()}
     if isinstance(shared.get("set"), str):
         shared["set"] = [shared["set"]]
     try:
-        return TypeAdapter(Common).validate_python(shared), given
+        return TypeAdapter(Common).validate_python(shared), others
     except ValidationError as error:
-        wrong = (
-            ": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors()
-        )
-        raise UsageError("; ".join(wrong).replace("Value error, ", "")) from None
+        faults = []
+        for problem in error.errors():
+            place = map(str, problem["loc"][:1])
+            faults.append(": ".join([*place, problem["msg"]]))
+        raise UsageError("; ".join(faults).replace("Value error, ", "")) from None

@@ -51,17 +51,18 @@ def group_parameters(target: str) -> list[Parameter]:
     return [option_parameter(option) for option in options_of(load(target)).values()]
 
 
-def grouped(target: str, given: Mapping[str, Any]) -> Any:
+def grouped(target: str, typed: Mapping[str, Any]) -> Any:
     """The settings of a class from values of its options. Raises: UsageError for invalid values."""
     options = options_of(load(target))
-    typed = {name: value for name, value in given.items() if value is not None}
-    values = nested(
-        {options[name].setting: options[name].value(value) for name, value in typed.items()}
-    )
+    settings = {}
+    for name, value in typed.items():
+        if value is not None:
+            option = options[name]
+            settings[option.setting] = option.value(value)
     try:
-        return validated(load(target), values)
+        return validated(load(target), nested(settings))
     except UsageError as error:
+        # messages name settings; who types knows options
         flags = {name: option.flag for name, option in options.items()}
-        raise UsageError(
-            SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))
-        ) from None
+        message = SETTING.sub(lambda match: flags.get(match[0], match[0]), str(error))
+        raise UsageError(message) from None

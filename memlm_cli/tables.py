@@ -12,6 +12,7 @@ from stages.reporting import first_process
 
 if TYPE_CHECKING:
     from rich.align import VerticalAlignMethod
+    from rich.console import JustifyMethod
 
     from stages.reports.tables import Table
 
@@ -40,7 +41,7 @@ class Column:
     cells: Sequence[tuple[str, str]]
     """Texts and their styles."""
     figures: bool
-    least: int
+    min_width: int
     full: int
 
 
@@ -62,33 +63,61 @@ def table(
             and columns without room follow below, in parts that each begin with the first column.
         whole: whether columns without room are shown at all.
     """
-    cells = [
-        [(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row]
-        for row in rows
-    ]
-    held = [
-        _column(header, [row[number] for row in cells]) for number, header in enumerate(columns)
-    ]
-    # Elsewhere a row is a line of any length, for grep and awk.
-    if not terminal:
-        heads = [[one.header for one in held]] * any(columns)
-        lines = [_line(row, held) for row in heads + [[text for text, _ in row] for row in cells]]
-        return "\n".join([title] * bool(title) + lines)
-    from rich.console import Console
+    cells = [[_styled(cell, terminal) for cell in row] for row in rows]
+    table_columns = []
+    for number, header in enumerate(columns):
+        table_columns.append(_column(header, [row[number] for row in cells]))
+    return (
+        _table_for_terminal(title, table_columns, len(cells), whole=whole)
+        if terminal
+        else _plain_table(title, table_columns, cells)
+    )
 
-    width = Console(file=io.StringIO(), force_terminal=True).width
-    lines = _grid([[(title, "")]], [(_column("", [(title, "")]), width)]) if title else []
-    shown = list(parts(held, width))
-    for number, part in enumerate(shown if whole else shown[:1]):
-        lines += [""] * bool(number)
-        if any(columns):
-            lines += _grid([[(one.header, "bold") for one, _ in part]], part, foot=True)
-            lines.append("─" * (sum(of for _, of in part) + GAP * (len(part) - 1)))
-        lines += _grid([[one.cells[row] for one, _ in part] for row in range(len(cells))], part)
+
+def _styled(cell: Cell, terminal: bool) -> tuple[str, str]:
+    """Text and style of a cell; elsewhere than on a terminal there are no styles."""
+    return _plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]
+
+
+def _plain_table(
+    title: str, columns: Sequence[Column], cells: Sequence[Sequence[tuple[str, str]]]
+) -> str:
+    """A line of any length for each row, for grep and awk."""
+    lines = [title] if title else []
+    headers = [column.header for column in columns]
+    if any(headers):
+        lines.append(_line(headers, columns))
+    for row in cells:
+        lines.append(_line([text for text, _ in row], columns))
     return "\n".join(lines)
 
 
-def drawn(shown: "Table", *, terminal: bool) -> str:
+def _table_for_terminal(title: str, columns: Sequence[Column], rows: int, *, whole: bool) -> str:
+    from rich.console import Console
+
+    width = Console(file=io.StringIO(), force_terminal=True).width
+    lines = []
+    if title:
+        head = (title, "")
+        lines += _grid([[head]], [(_column("", [head]), width)])
+
+    all_parts = list(parts(columns, width))
+    for number, part in enumerate(all_parts if whole else all_parts[:1]):
+        if number:
+            lines.append("")
+        if any(column.header for column in columns):
+            headers = [(column.header, "bold") for column, _ in part]
+            lines += _grid([headers], part, foot=True)
+            rule = sum(column_width for _, column_width in part) + GAP * (len(part) - 1)
+            lines.append("─" * rule)
+        body = []
+        for row in range(rows):
+            body.append([column.cells[row] for column, _ in part])
+        lines += _grid(body, part)
+    return "\n".join(lines)
+
+
+def table_text(shown: "Table", *, terminal: bool) -> str:
     """A table of figures with its title, as text; `terminal` as in `table`."""
     return table(shown.title, shown.columns, shown.lines, terminal=terminal)
 
@@ -128,56 +157,68 @@ def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, 
     if not columns:
         return
     first, *others = columns
-    lead = min(first.least, max(1, width // 2)) if others else min(first.least, width)
+    max_lead = max(1, width // 2) if others else width
+    lead = min(first.min_width, max_lead)
     part = [(first, lead)]
     used = lead
-    for one in others:
-        least = min(one.least, max(1, width - lead - GAP))
-        if used + GAP + least > width and len(part) > 1:
+    for column in others:
+        column_width = min(column.min_width, max(1, width - lead - GAP))
+        if used + GAP + column_width > width and len(part) > 1:
             yield _spread(part, width)
             part = [(first, lead)]
             used = lead
-        part.append((one, least))
-        used += GAP + least
+        part.append((column, column_width))
+        used += GAP + column_width
     yield _spread(part, width)
 
 
 def _spread(part: Sequence[tuple[Column, int]], width: int) -> list[tuple[Column, int]]:
     """Distribute the spare width among columns that need more, small needs first."""
-    left = width - sum(least for _, least in part) - GAP * (len(part) - 1)
-    needs = sorted((one.full - least, place) for place, (one, least) in enumerate(part))
-    widths = [least for _, least in part]
-    for served, (need, place) in enumerate(needs):
-        more = max(0, min(need, left // (len(needs) - served)))
+    columns = [column for column, _ in part]
+    widths = [column_width for _, column_width in part]
+    needs = [column.full - column_width for column, column_width in part]
+    spare = width - sum(widths) - GAP * (len(part) - 1)
+
+    order = sorted(range(len(part)), key=needs.__getitem__)
+    for num_served, place in enumerate(order):
+        # what a column leaves of its equal share goes to those after it
+        equal_share = spare // (len(part) - num_served)
+        more = max(0, min(needs[place], equal_share))
         widths[place] += more
-        left -= more
-    return [(one, of) for (one, _), of in zip(part, widths, strict=True)]
+        spare -= more
+    return list(zip(columns, widths, strict=True))
 
 
 def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
     """Make a column: headers and texts wrap between words; figures stay in one piece."""
     from rich.cells import cell_len
 
-    figures = all(
-        not cell or (FIGURE.match(cell) and len(cell) <= LONGEST_FIGURE) for cell, _ in cells
-    )
-    widest = max((cell_len(cell) for cell, _ in cells), default=0)
-    words = max((cell_len(word) for cell, _ in cells for word in cell.split()), default=0)
-    least = widest if figures else max(min(words, LONGEST_WORD), min(widest, READABLE))
+    texts = [text for text, _ in cells]
+    figures = all(map(_is_figure, texts))
+    widest = max(map(cell_len, texts), default=0)
+    min_width = widest
+    if not figures:
+        words = [word for text in texts for word in text.split()]
+        longest_word = max(map(cell_len, words), default=0)
+        min_width = max(min(longest_word, LONGEST_WORD), min(widest, READABLE))
     heading = max(map(cell_len, header.split()), default=0)
-    return Column(header, cells, figures, max(least, heading), max(widest, cell_len(header)))
+    return Column(header, cells, figures, max(min_width, heading), max(widest, cell_len(header)))
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a cell is a figure, or empty."""
+    return not text or (FIGURE.match(text) is not None and len(text) <= LONGEST_FIGURE)
 
 
 def _line(row: Sequence[str], columns: Sequence[Column]) -> str:
     """A row of unwrapped cells, without the time that importing rich takes."""
     from rich.cells import cell_len
 
-    blanks = [" " * (one.full - cell_len(text)) for text, one in zip(row, columns, strict=True)]
-    padded = [
-        blank + text if one.figures else text + blank
-        for text, blank, one in zip(row, blanks, columns, strict=True)
-    ]
-    return (" " * GAP).join(padded).rstrip()
+    cells = []
+    for text, column in zip(row, columns, strict=True):
+        blanks = " " * (column.full - cell_len(text))
+        cells.append(blanks + text if column.figures else text + blanks)
+    return (" " * GAP).join(cells).rstrip()
 
 
 def _grid(
@@ -192,15 +233,13 @@ def _grid(
     from rich.table import Table
     from rich.text import Text
 
+    if not rows:
+        return []
+    vertical: VerticalAlignMethod = "bottom" if foot else "top"
     grid = Table.grid(padding=(0, GAP, 0, 0))
-    for one, width in columns:
-        vertical: VerticalAlignMethod = "bottom" if foot else "top"
-        grid.add_column(
-            width=width,
-            justify="right" if one.figures else "left",
-            vertical=vertical,
-            overflow="fold",
-        )
+    for column, width in columns:
+        justify: JustifyMethod = "right" if column.figures else "left"
+        grid.add_column(width=width, justify=justify, vertical=vertical, overflow="fold")
     for row in rows:
         grid.add_row(*(Text.assemble((text, style)) for text, style in row))
     room = sum(width + GAP for _, width in columns)
@@ -208,7 +247,7 @@ def _grid(
     console = Console(file=io.StringIO(), width=room, force_terminal=True, color_system="standard")
     with console.capture() as capture:
         console.print(grid)
-    return [line.rstrip() for line in capture.get().splitlines()] if rows else []
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def _plain(cell: Cell) -> str:

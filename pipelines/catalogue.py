@@ -20,17 +20,17 @@ def check_references(command: str, names: list[str]) -> None:
     """Raises UsageError if a command takes no reference of one of these names."""
     for name in names:
         if name not in COMMANDS[command].references:
-            known = did_you_mean(name, COMMANDS[command].references or ("none",))
-            raise UsageError(f"{command} takes no reference {name!r}; {known}")
+            hint = did_you_mean(name, COMMANDS[command].references or ("none",))
+            raise UsageError(f"{command} takes no reference {name!r}; {hint}")
 
 
 def reads_artifact(command: str, role: str) -> bool:
     """Whether a reference of a command must be an artifact; other references name files."""
-    known = COMMANDS[command]
-    return not known.reads_files and (role == "source" or bool(known.references[role].kinds))
+    entry = COMMANDS[command]
+    return not entry.reads_files and (role == "source" or bool(entry.references[role].kinds))
 
 
 def names_files(command: str, role: str) -> bool:
     """Whether a reference of a command is never an artifact."""
-    known = COMMANDS[command]
-    return known.reads_files if role == "source" else not known.references[role].kinds
+    entry = COMMANDS[command]
+    return entry.reads_files if role == "source" else not entry.references[role].kinds

@@ -207,10 +207,9 @@ def why_new(work: ResolvedWork[Any], store: Store) -> str:
 
 def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:
     """The roles (`train`, `source`, `tokenizer`) whose files differ."""
-    different = {tuple(file) for file in artifact.manifest.outside_files} ^ {
-        tuple(file) for file in work.files
-    }
-    return {file[0].partition(".")[0] for file in different}
+    before = {tuple(file) for file in artifact.manifest.outside_files}
+    now = set(map(tuple, work.files))
+    return {file[0].partition(".")[0] for file in before ^ now}
 
 
 def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
@@ -310,7 +309,7 @@ class Fit:
     problems: tuple[str, ...]
 
 
-def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit:
+def fits(forecasts: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit:
     """Compare the known needs with the machine.
 
     Args:
@@ -318,7 +317,7 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
         memory: bytes of memory of the used devices, by name.
     """
     stays = at_once = 0
-    new = [estimate for estimate in found if estimate.state != DONE]
+    new = [estimate for estimate in forecasts if estimate.state != DONE]
     for estimate in new:
         # While a stage works, the artifacts of earlier stages are on the disk, too.
         at_once = max(at_once, stays + estimate.missing)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -57,11 +57,11 @@ class Option:
     """Whether its values are separated by commas."""
     flag: str
 
-    def value(self, given: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """The value of the setting, from a typed value or one given in Python."""
-        if isinstance(given, str) and (self.repeated or self.separated):
-            return given.split(",") if self.separated else [given]
-        return given
+        if isinstance(value, str) and (self.repeated or self.separated):
+            return value.split(",") if self.separated else [value]
+        return value
 
 
 @cache
@@ -72,10 +72,10 @@ def options_of(config: type[Settings]) -> dict[str, Option]:
     >>> options_of(DatastoreConfig)["fraction"].help
     'Share of the split to store, from its start (above 0, at most 1; default: 1).'
     """
-    found = [
+    options = [
         _option(path, field, owner, config.has_presets) for path, field, owner in _fields(config)
     ]
-    return {option.name: option for option in found}
+    return {option.name: option for option in options}
 
 
 def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
@@ -140,12 +140,13 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
 def _types(annotation: Any) -> list[Any]:
     """The legal types of a value, except None; empty if only one value is legal."""
     origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Annotated:
-        return _types(get_args(annotation)[0])
+        return _types(arguments[0])
     if origin in (Union, UnionType):
-        return [kind for one in get_args(annotation) for kind in _types(one)]
-    alone = origin is Literal and len(get_args(annotation)) == 1
-    return [] if annotation in (NoneType, None) or alone else [annotation]
+        return list(chain.from_iterable(map(_types, arguments)))
+    is_one_value = origin is Literal and len(arguments) == 1
+    return [] if annotation in (NoneType, None) or is_one_value else [annotation]
 
 
 def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> str:
@@ -153,16 +154,25 @@ def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> 
     end.
     """
     text = " ".join(doc.split())
+    default = "" if presets else _spelled(field.default)
+    # the docstring may say in words what is done without the option
     without = WITHOUT.search(text)
-    text = (text[: without.start()] if without else text).rstrip(".")
-    default = without[1].rstrip(".") if without else "" if presets else _spelled(field.default)
-    notes = [*_range(field), *([f"default: {default}"] if default else [])]
-    text += f" ({'; '.join(notes)})" if notes else ""
+    if without:
+        text = text[: without.start()]
+        default = without[1].rstrip(".")
+    text = text.rstrip(".")
 
-    def named(quoted: re.Match[str]) -> str:
-        return f"--{quoted[1].replace('_', '-')}" if quoted[1] in owner.model_fields else quoted[1]
+    notes = list(_range(field))
+    if default:
+        notes.append(f"default: {default}")
+    if notes:
+        text += f" ({'; '.join(notes)})"
 
-    return re.sub(r"`([^`]*)`", named, text) + "."
+    def as_option(quoted: re.Match[str]) -> str:
+        name = quoted[1]
+        return f"--{name.replace('_', '-')}" if name in owner.model_fields else name
+
+    return re.sub(r"`([^`]*)`", as_option, text) + "."
 
 
 def _spelled(default: Any) -> str:
@@ -192,11 +202,10 @@ def _range(field: FieldInfo) -> Iterator[str]:
 def _marks(field: FieldInfo) -> Iterator[Any]:
     """Metadata of a field, and of the legal types of its values."""
     yield from field.metadata
-    for one in get_args(field.annotation):
-        if get_origin(one) is Annotated:
-            yield from (
-                mark for info in one.__metadata__ for mark in getattr(info, "metadata", (info,))
-            )
+    for legal_type in get_args(field.annotation):
+        if get_origin(legal_type) is Annotated:
+            for info in legal_type.__metadata__:
+                yield from getattr(info, "metadata", (info,))
 
 
 def docstring(config: type, name: str) -> str:
@@ -239,26 +248,33 @@ def command_words(
     >>> command_words("build-datastore", {"source": "model/lm"}, {"split": "valid", "key": None})
     ('build-datastore', 'model/lm', '--split', 'valid')
     """
-    first = COMMANDS[command].first
-    arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
-    others = {
-        role: _listed(value) for role, value in references.items() if role not in (first, "source")
-    }
-    flags = {f"--{role.replace('_', '-')}": values for role, values in others.items()}
-    named = [word for flag, values in flags.items() for one in values for word in (flag, one)]
-    given = {
-        name: value
-        for name, value in settings.items()
-        if (name not in references or isinstance(value, Mapping)) and value != "auto"
-    }
-    options = [word for group in setting_words(command, given) for word in group]
-    return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)
+    argument_roles = (COMMANDS[command].first, "source")
+    words = [command]
+    for role in argument_roles:
+        words += _listed(references.get(role))
+    for role, value in references.items():
+        if role not in argument_roles:
+            for reference in _listed(value):
+                words += [f"--{role.replace('_', '-')}", reference]
+    if preset:
+        words += ["--model", preset]
+
+    # a group of settings may have the name of a reference; `auto` is what a setting is without an
+    # option
+    typed = {}
+    for name, value in settings.items():
+        is_reference = name in references and not isinstance(value, Mapping)
+        if not is_reference and value != "auto":
+            typed[name] = value
+    for option in setting_words(command, typed):
+        words += option
+    return tuple(words)
 
 
 def _listed(value: Any) -> list[str]:
-    return (
-        [] if value is None else [value] if isinstance(value, str) else [str(one) for one in value]
-    )
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(map(str, value))
 
 
 def on_top_of_preset(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,24 +306,27 @@ def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[st
 
 def differences(config: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted names and values of `config` that differ from `base`; None counts as not given."""
-    known = dict(leaves(base))
+    base_values = dict(leaves(base))
     yield from (
         (path, value)
         for path, value in leaves(config)
-        if value is not None and value != known.get(path)
+        if value is not None and value != base_values.get(path)
     )
 
 
 def _typed(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:
-    value = list(value) if isinstance(value, tuple) else value
+    values = list(value) if isinstance(value, list | tuple) else None
     # A name with a comma, as of a task, would be read as two names.
-    divided = isinstance(value, list) and not repeated and any("," in str(one) for one in value)
-    if option is None or value is False or divided:
+    has_comma = values is not None and any("," in str(element) for element in values)
+    if option is None or value is False or (has_comma and not repeated):
         # TOML has no halves of surrogate pairs, which JSON would write otherwise.
         yield ["--set", f"{path}={json.dumps(value, ensure_ascii=False)}"]
     elif value is True:
         yield [option]
-    elif isinstance(value, list) and repeated:
-        yield from ([option, str(one)] for one in value or ("none",))
+    elif values is None:
+        yield [option, str(value)]
+    elif repeated:
+        for element in values or ("none",):
+            yield [option, str(element)]
     else:
-        yield [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+        yield [option, ",".join(map(str, values))]

@@ -148,25 +148,27 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
     return validated(Recipe, values, where=str(path))
 
 
-def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    for name in given:
-        if name not in known:
+def _check_names(what: str, names: Mapping[str, Any], legal: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in legal:
             raise UsageError(
-                f"The recipe has no {what} {name!r}; {did_you_mean(name, known or ('none',))}"
+                f"The recipe has no {what} {name!r}; {did_you_mean(name, legal or ('none',))}"
             )
 
 
 def _with_files(recipe: Recipe, files: Files, path: Path) -> Recipe:
-    given = {name: value for name, value in files.items() if value}
-    _check_names("input", given, recipe.inputs)
-    missing = [name for name in recipe.inputs if name not in given]
+    named_files = {name: value for name, value in files.items() if value}
+    _check_names("input", named_files, recipe.inputs)
+    missing = [name for name in recipe.inputs if name not in named_files]
     if missing:
         needed = " ".join(f"--{name} FILE" for name in missing)
         about = "; ".join(f"{name}: {recipe.inputs[name]}" for name in missing)
         raise UsageError(f"The recipe {path.stem} needs {needed} ({about}).")
     stages = {}
     for name, stage in recipe.stages.items():
-        filled = {role: _replaced(value, given) for role, value in stage.all_references.items()}
+        filled = {
+            role: _replaced(value, named_files) for role, value in stage.all_references.items()
+        }
         stages[name] = stage.model_copy(
             update={"source": filled.pop("source"), "references": filled}
         )
@@ -178,10 +180,15 @@ def _replaced(value: Reference, files: Files) -> Reference:
         name = value.removeprefix("{").removesuffix("}")
         if value != f"{{{name}}}" or name not in files:
             return value
-        given = files[name]
-        return given if isinstance(given, str) else tuple(given)
-    parts = [_replaced(part, files) for part in value]
-    return tuple(item for part in parts for item in ((part,) if isinstance(part, str) else part))
+        file = files[name]
+        return file if isinstance(file, str) else tuple(file)
+
+    # an input of several files takes their place in a list
+    result: list[str] = []
+    for part in value:
+        replacement = _replaced(part, files)
+        result += [replacement] if isinstance(replacement, str) else replacement
+    return tuple(result)
 
 
 def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
@@ -243,17 +250,17 @@ def _check_sources(name: str, stage: StageRecipe, recipe: Recipe, earlier: Seque
     for role, value in stage.all_references.items():
         if not isinstance(value, str):
             if not reads_files:
-                asked = "from" if role == "source" else role
+                key = "from" if role == "source" else role
                 raise UsageError(
-                    f"Stage {name!r}: `{asked}` names one artifact, not a list of {len(value)}."
+                    f"Stage {name!r}: `{key}` names one artifact, not a list of {len(value)}."
                 )
             continue
         is_stage = value in recipe.stages and not names_files(stage.command, role)
         if value not in earlier and (
             is_stage or (reads_artifact(stage.command, role) and "/" not in value)
         ):
-            known = did_you_mean(value, earlier) if earlier else "it is the first"
-            raise UsageError(f"Stage {name!r} reads {value!r}, which is no stage above it; {known}")
+            hint = did_you_mean(value, earlier) if earlier else "it is the first"
+            raise UsageError(f"Stage {name!r} reads {value!r}, which is no stage above it; {hint}")
 
 
 def require_named(recipe: Recipe, store: Store) -> None:
@@ -268,14 +275,14 @@ def require_named(recipe: Recipe, store: Store) -> None:
                 store.locate(value)
 
 
-def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[str, Any]:
+def bound(references: Mapping[str, Reference], results: Mapping[str, Any]) -> dict[str, Any]:
     """References as a stage takes them: names of steps replaced by the `reference` of what they
     made.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for role, value in references.items():
         if isinstance(value, str):
-            found[role] = made[value].reference if value in made else value
+            values[role] = results[value].reference if value in results else value
         else:
-            found[role] = list(value)
-    return found
+            values[role] = list(value)
+    return values

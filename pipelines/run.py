@@ -56,12 +56,12 @@ def run_recipe(
     for name, stage in recipe.stages.items():
         config = recipe.config(name)
         read = bound(stage.all_references, results)
-        asked = (
+        settings = (
             on_top_of_preset(config.stored())
             if config.has_presets and not stage.preset
             else stage.settings
         )
-        command = command_words(stage.command, read, asked, stage.preset)
+        command = command_words(stage.command, read, settings, stage.preset)
         begins(command)
         began = monotonic()
         with reporters(name) as reporter:

@@ -114,10 +114,10 @@ def _timed(planner: Planner, total: int, device: str, began: float) -> Planner:
     """
     from stages.training.speed import training_speed
 
-    least = replace(planner, machine=_at(planner.machine, began)).least_speed()
+    least_speed = replace(planner, machine=_at(planner.machine, began)).least_speed()
 
     def timed(types: int) -> Planner:
-        speed = training_speed(planner.training, types, device, least)
+        speed = training_speed(planner.training, types, device, least_speed)
         return replace(planner, machine=replace(_at(planner.machine, began), speed=speed))
 
     types = bpe_vocabulary(total)

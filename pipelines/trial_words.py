@@ -38,14 +38,14 @@ class Plan(Settings):
 def plan_in_words(trial: Trial) -> Plan:
     """The plan, with its reasons."""
     ample = list(_advice(trial))
-    said = list(_described(trial))
+    lines = list(_described(trial))
     # The time is said last.
-    said[-1:-1] = ample
+    lines[-1:-1] = ample
     page = [
-        *(line for line in said if SPREAD in line or line == SHARED),
+        *(line for line in lines if SPREAD in line or line == SHARED),
         CONTEXT.format(longest_context()),
     ]
-    return Plan(said=said, page=page, ample=ample)
+    return Plan(said=lines, page=page, ample=ample)
 
 
 def _advice(trial: Trial) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _sample_in_words(part: Part) -> str:
     windows = "" if part.window is None else WINDOWS.format(size(part.window))
     if part.of == 1:
         return f"{windows}, {SPREAD}"
-    records = f"{part.taken:,} of {part.of:,} files or records, {SPREAD}"
+    records = f"{part.num_read:,} of {part.of:,} files or records, {SPREAD}"
     return f"{records}, through {windows} where they are longer" if windows else records
 
 
@@ -118,9 +118,9 @@ def _described_training(trial: Trial) -> Iterator[str]:
         f"{budget.passes:.2g} passes over the text (more than {budget.worthwhile:.2g} gain little)"
     )
     if trial.good is not None:
-        made = passes(float(f"{budget.passes:.2g}"))
+        number_of_passes = passes(float(f"{budget.passes:.2g}"))
         yield (
-            f"{made} over {size(budget.bytes)}: expect a model hardly better than counting, so that a gain of a "
+            f"{number_of_passes} over {size(budget.bytes)}: expect a model hardly better than counting, so that a gain of a "
             f"memory says little; --minutes {trial.good} would be enough for "
             f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )

@@ -41,29 +41,36 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
     Raises: UsageError for unknown stages, values that are no list, unknown settings, or too many
     variants.
     """
-    axes = {
-        axis.name: axis
-        for axis in [*_swept(recipe), *([] if seeds is None else [_seeded(recipe, seeds)])]
-    }
+    all_axes = list(_swept(recipe))
+    if seeds is not None:
+        all_axes.append(_seeded(recipe, seeds))
+    axes = {axis.name: axis for axis in all_axes}
+
     depends: dict[str, list[str]] = {}
     stages: dict[str, StageRecipe] = {}
     for name, stage in recipe.stages.items():
-        above = {axis for read in recipe.stages_read(name) for axis in depends[read]}
+        # a stage depends on its own axes, and on those of the stages that it reads
+        inherited: set[str] = set()
+        for source in recipe.stages_read(name):
+            inherited.update(depends[source])
         depends[name] = [
-            axis.name for axis in axes.values() if axis.name in above or name in axis.settings
+            axis.name for axis in axes.values() if axis.name in inherited or name in axis.settings
         ]
-        if len(stages) + prod(len(axes[axis].values) for axis in depends[name]) > MOST_VARIANTS:
+
+        sizes = [len(axes[axis].values) for axis in depends[name]]
+        if len(stages) + prod(sizes) > MOST_VARIANTS:
             raise UsageError(
                 f"The sweep has more than {MOST_VARIANTS:,} variants: give fewer values."
             )
-        for places in product(*(range(len(axes[axis].values)) for axis in depends[name])):
+        for places in product(*map(range, sizes)):
             point = dict(zip(depends[name], places, strict=True))
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
-    made = recipe.model_copy(update={"stages": stages, "sweep": {}})
+
+    variants = recipe.model_copy(update={"stages": stages, "sweep": {}})
     # All are checked before any runs: a sweep may take days until it comes to an illegal value.
     for name in stages:
-        made.config(name)
-    return made
+        variants.config(name)
+    return variants
 
 
 def _swept(recipe: Recipe) -> Iterator[Axis]:
@@ -95,19 +102,22 @@ def _seeded(recipe: Recipe, seeds: int) -> Axis:
     trained = [name for name, stage in recipe.stages.items() if COMMANDS[stage.command].seeded]
     if not trained:
         raise UsageError("--seeds: the recipe trains nothing.")
-    first = {name: recipe.config(name).model_dump()["seed"] for name in trained}
-    settings = {name: tuple({"seed": first[name] + i} for i in range(seeds)) for name in trained}
-    return Axis("seed", tuple(first[trained[0]] + i for i in range(seeds)), settings)
+    settings = {}
+    for name in trained:
+        first = recipe.config(name).model_dump()["seed"]
+        settings[name] = tuple({"seed": first + i} for i in range(seeds))
+    # the axis is labelled by the seeds of the first training
+    labels = tuple(values["seed"] for values in settings[trained[0]])
+    return Axis("seed", labels, settings)
 
 
 def _label(name: str, point: Point, axes: Mapping[str, Axis]) -> str:
-    values = {axis: axes[axis].values[place] for axis, place in point.items()}
-    shown = {
-        axis: "+".join(map(str, one)) if isinstance(one, list) else one
-        for axis, one in values.items()
-    }
-    chosen = ",".join(f"{axis}={value}" for axis, value in shown.items())
-    return f"{name}[{chosen}]" if chosen else name
+    parts = []
+    for axis, place in point.items():
+        value = axes[axis].values[place]
+        text = "+".join(map(str, value)) if isinstance(value, list) else value
+        parts.append(f"{axis}={text}")
+    return f"{name}[{','.join(parts)}]" if parts else name
 
 
 def _variant(
@@ -117,7 +127,7 @@ def _variant(
     axes: Mapping[str, Axis],
     depends: Mapping[str, list[str]],
 ) -> StageRecipe:
-    own = [
+    settings = [
         axes[axis].settings[name][place]
         for axis, place in point.items()
         if name in axes[axis].settings
@@ -130,7 +140,7 @@ def _variant(
 
     return stage.model_copy(
         update={
-            "settings": merged(stage.settings, *own),
+            "settings": merged(stage.settings, *settings),
             "source": renamed(stage.source),
             "references": {role: renamed(value) for role, value in stage.references.items()},
         }

@@ -7,7 +7,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.command import Commands, carried_out_by
 from memlm_cli.commands.holds import holds
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from stages.artifacts.kinds import KINDS
 
 app = Commands(
@@ -37,7 +37,7 @@ def list_(
         typer.Argument(autocompletion=completion.words(lambda: KINDS), help="Only this kind."),
     ] = None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted,
     and whose it is.
@@ -46,7 +46,7 @@ def list_(
 
 @app.command()
 @carried_out_by("memlm_cli.work.artifacts:show")
-def show(reference: Reference, *, asked: Asked) -> None:
+def show(reference: Reference, *, store_options: StoreOptions) -> None:
     """An artifact on a terminal; in a pipe its manifest as JSON: settings, inputs, files, metrics.
     --json: one line.
     """
@@ -57,7 +57,7 @@ def show(reference: Reference, *, asked: Asked) -> None:
 def verify(
     references: Annotated[list[str] | None, _reference("Default: all.", "REF...")] = None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Hash every file again and compare, with the manifest's own digest and the id.
 
@@ -70,7 +70,7 @@ def verify(
 def graph(
     reference: Annotated[str | None, _reference("Only its ancestors and descendants.")] = None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Show which artifacts were made from which, as a tree."""
 
@@ -83,7 +83,7 @@ def rm(
         bool, typer.Option("--force", help="Also what others were made from.")
     ] = False,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Remove artifacts; refuses what others were made from, unless these go too."""
 
@@ -100,7 +100,7 @@ def gc(
         typer.Option("--interrupted", help="Also interrupted work that could still be resumed."),
     ] = False,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Remove what no command can resume or read: leftovers, and work interrupted over a week ago."""
 
@@ -110,7 +110,7 @@ app.command()(holds)
 
 @app.command()
 @carried_out_by("memlm_cli.work.artifacts:push")
-def push(reference: Reference, bucket: BucketAddress, *, asked: Asked) -> None:
+def push(reference: Reference, bucket: BucketAddress, *, store_options: StoreOptions) -> None:
     """Copy an artifact, and all that it was made from, into a bucket; keys are those of the
     environment.
     """
@@ -122,7 +122,7 @@ def pull(
     reference: Annotated[str, typer.Argument(metavar="KIND/ID", help="What was pushed there.")],
     bucket: BucketAddress,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with
     its manifest.

@@ -7,7 +7,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked, HtmlOption, OptionsOf
+from memlm_cli.options import HtmlOption, OptionsOf, StoreOptions
 
 if TYPE_CHECKING:
     from stages.comparison.settings import ComparisonSettings
@@ -33,7 +33,7 @@ def compare(
     settings: Annotated[
         "ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")
     ],
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Two reports with token scores -> which is better, where, by how much and how certainly; more:
     means over seeds.

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.packages import (
     Dependency,
     dependencies,
@@ -52,64 +52,75 @@ VARIABLES = (
 """Environment variables that memlm and its libraries read."""
 
 
-def doctor(*, asked: Asked) -> None:
+def doctor(*, store_options: StoreOptions) -> None:
     """Check versions, devices, memory and the store; exit 2 if something is broken."""
-    found = examine(asked.store)
-    if asked.json:
-        answer(json.dumps(found))
+    facts = examine(store_options.store)
+    if store_options.json:
+        answer(json.dumps(facts))
     else:
         parts = (
             table(title, columns, rows, terminal=answers_on_terminal())
-            for title, columns, rows in _tables(found)
+            for title, columns, rows in _tables(facts)
         )
         answer("\n\n".join(parts), styled=True)
-    if found["problems"]:
-        raise UsageError("; ".join(problem.rstrip(".") for problem in found["problems"]) + ".")
+    if facts["problems"]:
+        raise UsageError("; ".join(problem.rstrip(".") for problem in facts["problems"]) + ".")
 
 
 def examine(store: Path) -> Facts:
     """All reported facts, as JSON values; `problems` keep memlm from working."""
     broken = dict(_not_importable())
     packages = dependencies()
-    extras = dict.fromkeys(package.extra for package in packages if package.extra)
-    found: Facts = {
-        "versions": {
-            "memlm": installed("memlm"),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            **{
-                one.package: one.installed for one in packages if one.extra is None or one.installed
-            },
-        },
-        "extras": [
-            _extra(extra, [one for one in packages if one.extra == extra]) for extra in extras
-        ],
+    versions = {
+        "memlm": installed("memlm"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    by_extra: dict[str, list[Dependency]] = {}
+    for package in packages:
+        if package.extra is None or package.installed:
+            versions[package.package] = package.installed
+        if package.extra:
+            by_extra.setdefault(package.extra, []).append(package)
+
+    facts: Facts = {
+        "versions": versions,
+        "extras": [_extra(extra, contents) for extra, contents in by_extra.items()],
         "devices": _devices(broken),
         "store": _store(store),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
-    return found | {"problems": list(_problems(found, packages, broken))}
+    return facts | {"problems": list(_problems(facts, packages, broken))}
 
 
-def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
-    versions: list[Row] = [
-        (name, value or ("missing", "red")) for name, value in found["versions"].items()
-    ]
+def _tables(facts: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+    versions: list[Row] = []
+    for name, version in facts["versions"].items():
+        versions.append((name, version or ("missing", "red")))
     yield "Versions", ("", ""), versions
-    extras: list[Row] = [
-        (one["extra"], ", ".join(one["missing"]) or "nothing", one["command"])
-        for one in found["extras"]
-    ]
+
+    extras: list[Row] = []
+    for extra in facts["extras"]:
+        missing = ", ".join(extra["missing"]) or "nothing"
+        extras.append((extra["extra"], missing, extra["command"]))
     yield "Extras", ("extra", "lacks", "what installs it"), extras
-    yield "Machine", ("", ""), list(_machine(found["devices"]))
-    store = found["store"]
+
+    yield "Machine", ("", ""), list(_machine(facts["devices"]))
+
+    store = facts["store"]
     folder = store["path"] + ("" if store["there"] else " (not there yet)")
-    held: list[Row] = [("artifacts", f"{store['artifacts']:,}"), ("free disk", size(store["free"]))]
-    yield "Store", ("", ""), [("folder", folder), *held]
-    variables: list[Row] = [(f"${name}", value) for name, value in found["variables"].items()]
+    contents: list[Row] = [
+        ("folder", folder),
+        ("artifacts", f"{store['artifacts']:,}"),
+        ("free disk", size(store["free"])),
+    ]
+    yield "Store", ("", ""), contents
+
+    variables: list[Row] = [(f"${name}", value) for name, value in facts["variables"].items()]
     yield "Environment", ("", ""), variables
-    verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]]
-    yield "Problems", ("",), verdict or [("none: memlm has what it needs",)]
+
+    problems: list[Row] = [((problem, "red"),) for problem in facts["problems"]]
+    yield "Problems", ("",), problems or [("none: memlm has what it needs",)]
 
 
 def _machine(devices: Facts) -> Iterator[Row]:
@@ -145,7 +156,7 @@ def _extra(extra: str, packages: list[Dependency]) -> Facts:
 def _devices(broken: Facts) -> Facts:
     from stages.machine import memory_bytes, usable_cores
 
-    found: Facts = {
+    devices: Facts = {
         "cores": usable_cores(),
         "memory": memory_bytes(),
         "gpus": [],
@@ -154,12 +165,12 @@ def _devices(broken: Facts) -> Facts:
     if "torch" not in broken and find_spec("torch") is not None:
         from stages.models.computing import gpus
 
-        found["gpus"] = gpus()
+        devices["gpus"] = gpus()
     if "faiss" not in broken and find_spec("faiss") is not None:
         from stages.search.open import searching_gpus
 
-        found["searching_gpus"] = searching_gpus()
-    return found
+        devices["searching_gpus"] = searching_gpus()
+    return devices
 
 
 def _store(root: Path) -> Facts:
@@ -168,7 +179,7 @@ def _store(root: Path) -> Facts:
     from stages.artifacts.store import Store
 
     place = place_of(root)
-    found: Facts = {
+    facts: Facts = {
         "path": str(root.absolute()),
         "there": root.is_dir(),
         "artifacts": len(references(root)),
@@ -177,8 +188,8 @@ def _store(root: Path) -> Facts:
     try:
         Store(root)
     except MemlmError as error:
-        return found | {"problem": str(error)}
-    return found | {"problem": _unwritable(root, place)}
+        return facts | {"problem": str(error)}
+    return facts | {"problem": _unwritable(root, place)}
 
 
 def _unwritable(root: Path, place: Path) -> str | None:
@@ -197,19 +208,19 @@ def _unwritable(root: Path, place: Path) -> str | None:
         )
 
 
-def _problems(found: Facts, packages: list[Dependency], broken: Facts) -> Iterator[str]:
+def _problems(facts: Facts, packages: list[Dependency], broken: Facts) -> Iterator[str]:
     if not own_requirements():
         yield "memlm is not installed, only its source is there: pip install -e '.[cpu]' in its folder"
     for package in packages:
         if package.extra is None and package.problem:
             yield f"{package.package}: {package.problem}: {install_command([package])}"
-    either = [extra for extra in found["extras"] if extra["extra"] in EITHER]
+    either = [extra for extra in facts["extras"] if extra["extra"] in EITHER]
     if either and all(extra["missing"] for extra in either) and find_spec("faiss") is None:
         yield f"faiss is missing, with which indexes are built and searched: {either[0]['command']}"
     for module, reason in broken.items():
         yield f"{module} is installed and cannot be imported: {reason}"
-    if found["store"]["problem"]:
-        yield f"the store: {found['store']['problem']}"
+    if facts["store"]["problem"]:
+        yield f"the store: {facts['store']['problem']}"
     try:
         import_outside()
     except UsageError as error:

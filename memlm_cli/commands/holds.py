@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 
 
 @carried_out_by("memlm_cli.work.holds:holds")
@@ -44,7 +44,7 @@ def holds(
         ),
     ] = None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Name the artifacts that still hold a document, and other documents with the same text.
 

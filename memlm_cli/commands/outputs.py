@@ -7,7 +7,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 
 DEFAULT_OUTPUT = Path("memlm-report.html")
 
@@ -34,7 +34,7 @@ def report(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Reports -> one self-contained web page: tables, figures, lineage and commands."""
 
@@ -64,7 +64,7 @@ def export(
             help="Positions of a model whose own are sinusoidal (default: its segment length).",
         ),
     ] = None,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Model -> folder for Hugging Face transformers, with tokenizer and model card, but without
     memory.

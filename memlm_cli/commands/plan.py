@@ -6,7 +6,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 
 
 @carried_out_by("memlm_cli.work.plan:plan")
@@ -21,7 +21,7 @@ def plan(
         ),
     ] = None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Show what a recipe or a command would run and why, with its disk and memory; exit 5 if they
     exceed the machine.

@@ -6,7 +6,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked, OptionsOf, ReadOptions
+from memlm_cli.options import OptionsOf, ReadOptions, StoreOptions
 
 if TYPE_CHECKING:
     from stages.serving.settings import ServeSettings
@@ -26,6 +26,6 @@ def serve(
     *,
     where: Annotated["ServeSettings", OptionsOf("stages.serving.settings:ServeSettings")],
     reading: ReadOptions,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Answer over HTTP with a model and its memories: completions, scores of prompts, sources."""

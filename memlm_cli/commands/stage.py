@@ -29,26 +29,26 @@ def stage_command(name: str) -> Callable[..., None]:
         common: Common,
         source: str | list[str] | None,
         receipt: Path | None = None,
-        **given: Any,
+        **values: Any,
     ) -> None:
-        load("memlm_cli.work.stage:make_artifact")(name, source, given, common, receipt)
+        load("memlm_cli.work.stage:make_artifact")(name, source, values, common, receipt)
 
     options = options_of(config)
     named = {
-        role: one
-        for role, one in command.references.items()
+        role: option
+        for role, option in command.references.items()
         if role not in options and role != command.first
     }
-    references = [_reference(role, one) for role, one in named.items()]
+    references = [_reference(role, option) for role, option in named.items()]
     settings = [
         *([_preset()] if config.has_presets else []),
         *map(option_parameter, options.values()),
     ]
-    own = [*references, *settings] if command.reads_files else [*settings, *references]
+    parameters = [*references, *settings] if command.reads_files else [*settings, *references]
     if command.forgets:
-        own.append(_receipt())
+        parameters.append(_receipt())
     common = Parameter("common", Parameter.KEYWORD_ONLY, annotation=Common)
-    run.__signature__ = Signature([*_arguments(command), *own, common])  # type: ignore[attr-defined]
+    run.__signature__ = Signature([*_arguments(command), *parameters, common])  # type: ignore[attr-defined]
     run.__doc__ = command.summary
     return run
 

@@ -8,7 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import carried_out_by
-from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
+from memlm_cli.options import HtmlOption, OptionsOf, ReadArgument, ReadOptions, StoreOptions
 
 if TYPE_CHECKING:
     from stages.generation import GenerationRequest
@@ -31,7 +31,7 @@ def inspect(
     *,
     which: Annotated["PassageSettings", OptionsOf("stages.inspection.settings:PassageSettings")],
     reading: ReadOptions,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Show a passage token by token: what predicted each token, and from which contexts of the
     corpus.
@@ -50,9 +50,9 @@ def generate(
         ),
     ] = None,
     *,
-    wanted: Annotated["GenerationRequest", OptionsOf("stages.generation:GenerationRequest")],
+    request: Annotated["GenerationRequest", OptionsOf("stages.generation:GenerationRequest")],
     reading: ReadOptions,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Write text with a model and its memories; stdout gets only the text, token by token."""
 
@@ -68,10 +68,10 @@ def translate(
         ),
     ],
     *,
-    wanted: Annotated[
+    request: Annotated[
         "TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")
     ],
     reading: ReadOptions,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Translate lines with a model and its memories: each input line gives one output line."""

@@ -55,14 +55,11 @@ class Artifact:
     @property
     def inputs(self) -> "dict[str, Artifact]":
         """The artifacts that it was made from, by role, if they still exist."""
-        references = {
-            role: record.reference for role, record in self._stored.manifest.inputs.items()
-        }
-        return {
-            role: self.store[one]
-            for role, one in references.items()
-            if (self.store.path / one).is_dir()
-        }
+        inputs = {}
+        for role, record in self._stored.manifest.inputs.items():
+            if (self.store.path / record.reference).is_dir():
+                inputs[role] = self.store[record.reference]
+        return inputs
 
 
 class Tokens(Artifact):
@@ -128,9 +125,9 @@ def plain(value: Any) -> Any:
         return value.reference
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "item"):
-        return value.item()
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [plain(element) for element in value]
+    return value.item() if hasattr(value, "item") else value
 
 
 def text(value: Any, name: str) -> str:
@@ -157,12 +154,12 @@ Columns = dict[str, np.ndarray]
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     """Rows of one shape as arrays by name; texts as Python's own."""
-    found = {}
+    arrays = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         plain = all(isinstance(value, bool | int | float) for value in values)
-        found[name] = np.array(values) if plain else np.array(values, object)
-    return found
+        arrays[name] = np.array(values) if plain else np.array(values, object)
+    return arrays
 
 
 class Page:
@@ -189,15 +186,16 @@ class Report(Artifact):
 
         `counting` is the perplexity of a trigram of all the text that the row may read.
         """
-        rows = [
-            {**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]
-        ]
-        plain = [
+        rows = []
+        for row in self._stored.json("metrics.json")["rows"]:
+            rows.append({**row, COUNTING: counting(row)})
+        # lists and nested figures are no columns
+        names = [
             name
             for name, value in rows[0].items()
             if isinstance(value, str | int | float) or value is None
         ]
-        return columns([{name: row.get(name) for name in plain} for row in rows])
+        return columns([{name: row.get(name) for name in names} for row in rows])
 
     def tokens(self) -> Columns:
         """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`,
@@ -207,22 +205,25 @@ class Report(Artifact):
         """
         open_scores(self._stored, "final")
         group: Any = self._stored.zarr("scores.zarr")
-        held = {name: group[name][:] for name in group.array_keys()}
-        ids = held.pop("target")
-        memory = held.pop("logp_memory", None)
+        arrays = {name: group[name][:] for name in group.array_keys()}
+        ids = arrays.pop("target")
+        memory = arrays.pop("logp_memory", None)
+
         text = token_text(self._stored.input("tokens"))
         labels = {int(id): text.label(int(id)) for id in np.unique(ids)}
-        found = {"id": ids, "token": np.array([labels[id] for id in ids.tolist()], object), **held}
-        found["gain"] = held["logp"] - held["logp_lm"]
-        for number in range(0 if memory is None else memory.shape[1]):
-            found[f"logp_memory_{number + 1}"] = memory[:, number]
-        return found
+        tokens = np.array([labels[id] for id in ids.tolist()], object)
+        result = {"id": ids, "token": tokens, **arrays}
+        result["gain"] = arrays["logp"] - arrays["logp_lm"]
+        if memory is not None:
+            for number in range(memory.shape[1]):
+                result[f"logp_memory_{number + 1}"] = memory[:, number]
+        return result
 
     def page(self) -> Page:
         """The page of `memlm report`; a notebook shows it."""
         with ConsoleReporter("report", soon=True):
-            made = page_of([self._stored])
-        return Page(made.html, {figure.name: figure for figure in made.figures})
+            page = page_of([self._stored])
+        return Page(page.html, {figure.name: figure for figure in page.figures})
 
     def _repr_html_(self) -> str:
         return self.page()._repr_html_()

@@ -98,12 +98,12 @@ class Reader:
         """Steps of the texts after some prompts."""
         for prompt in prompts:
             text_of(prompt, "prompt")
-        wanted = validated(GenerationRequest, dict(options))
+        request = validated(GenerationRequest, dict(options))
         ids = [
-            prompt_ids(self._writer, wanted.model_copy(update={"prompt": prompt}))
+            prompt_ids(self._writer, request.model_copy(update={"prompt": prompt}))
             for prompt in prompts
         ]
-        return generate_each(self._writer, ids, wanted)
+        return generate_each(self._writer, ids, request)
 
     @property
     def memories(self) -> list[dict[str, Any]]:
@@ -129,8 +129,8 @@ class Scores(dict[str, np.ndarray]):
     Measurements of probes are further columns.
     """
 
-    def __init__(self, found: Inspected, reader: Reader, text: str) -> None:
-        super().__init__(columns([_scored(token) for token in found.tokens]))
+    def __init__(self, inspected: Inspected, reader: Reader, text: str) -> None:
+        super().__init__(columns([_scored(token) for token in inspected.tokens]))
         self._reader = reader
         self._text = text
 
@@ -142,26 +142,26 @@ class Scores(dict[str, np.ndarray]):
         (what it adds to the probability of the token it holds), `right` (whether that is the token
         that came), `split`, `row`, `document`, and the text `before` it, `next`, `after`.
         """
-        found = self._reader.inspected(self._text, count(k, "k"))
-        return columns(
-            [
-                {
+        inspected = self._reader.inspected(self._text, count(k, "k"))
+        rows = []
+        for token in inspected.tokens:
+            for rank, context in enumerate(token.contexts):
+                source = context.source
+                row = {
                     "position": token.position,
                     "rank": rank,
                     "weight": context.weight,
                     "carried": context.carried,
                     "right": context.right,
-                    "split": context.source.split,
-                    "row": context.source.row,
-                    "document": context.source.name or str(context.source.document),
-                    "before": context.source.before,
-                    "next": context.source.token,
-                    "after": context.source.after,
+                    "split": source.split,
+                    "row": source.row,
+                    "document": source.name or str(source.document),
+                    "before": source.before,
+                    "next": source.token,
+                    "after": source.after,
                 }
-                for token in found.tokens
-                for rank, context in enumerate(token.contexts)
-            ]
-        )
+                rows.append(row)
+        return columns(rows)
 
     def page(self) -> Page:
         """The page of `memlm inspect --html`; a notebook shows it."""
@@ -172,12 +172,15 @@ class Scores(dict[str, np.ndarray]):
 
 
 def _scored(token: TokenView) -> dict[str, Any]:
-    logp, logp_lm = (log(p) if p > 0 else -float("inf") for p in (token.final, token.model))
-    own = {
+    figures = {
         "id": token.id,
         "token": token.text or token.label,
-        "logp": logp,
-        "logp_lm": logp_lm,
+        "logp": _log(token.final),
+        "logp_lm": _log(token.model),
         "gain": token.gain,
     }
-    return own | token.columns
+    return figures | token.columns
+
+
+def _log(probability: float) -> float:
+    return log(probability) if probability > 0 else -float("inf")

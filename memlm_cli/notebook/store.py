@@ -41,12 +41,12 @@ def run(
             `name="small"`); any other name is a setting (`index="flat"`, `optimizer={"lr": 1e-3}`).
     Raises: the errors of the exit codes.
     """
-    found = (
+    store_of_sources = (
         store
         or next((source.store for source in sources if isinstance(source, Artifact)), None)
         or open()
     )
-    return found.run(command, *sources, **settings)
+    return store_of_sources.run(command, *sources, **settings)
 
 
 class Store:
@@ -82,9 +82,9 @@ class Store:
         words = [
             source.reference if isinstance(source, Artifact) else str(source) for source in sources
         ]
-        given = {name: plain(value) for name, value in settings.items()}
+        values = {name: plain(value) for name, value in settings.items()}
         with ConsoleReporter(command, soon=True):
-            return _of_kind(self, run_command(command, words, {"store": self.path, **given}))
+            return _of_kind(self, run_command(command, words, {"store": self.path, **values}))
 
     def read(
         self,
@@ -104,13 +104,13 @@ class Store:
             settings: other options of `memlm inspect`, with `_` for `-` (`index`, `context`,
             `device`).
         """
-        given = {name: plain(value) for name, value in settings.items()}
-        given |= {
+        values = {name: plain(value) for name, value in settings.items()}
+        values |= {
             "source": reference_of(source, "source"),
             "memory": (memory,) if isinstance(memory, str) else memory,
         }
-        given["report"] = None if report is None else reference_of(report, "report")
-        request = validated(Request, given)
+        values["report"] = None if report is None else reference_of(report, "report")
+        request = validated(Request, values)
         with ConsoleReporter("read", soon=True):
             reader: Reader = load("memlm_cli.notebook.reader:Reader")(self._folder, request)
             return reader

@@ -9,7 +9,7 @@ from stages.reports.remarks.table import SEEDS, remarks_on
 
 
 def groups_text(
-    found: Mapping[str, Any], labels: Sequence[str] | None = None, *, terminal: bool = False
+    comparison: Mapping[str, Any], labels: Sequence[str] | None = None, *, terminal: bool = False
 ) -> str:
     """Text for `compare_groups`: a line for each row of each group, then the groups.
 
@@ -17,12 +17,18 @@ def groups_text(
         labels: names of the groups; None: A, B, …
         terminal: whether it is for a terminal.
     """
-    names = labels or [_letter(number) for number in range(len(found["groups"]))]
-    shown = seeds_table(found, names)
-    groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
-    remarks = [remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})]
-    heads = [f"{group.head.text}: {group.head.soft}" for group in shown.groups if group.head]
+    groups = comparison["groups"]
+    names = labels or list(map(_letter, range(len(groups))))
+    shown = seeds_table(comparison, names)
     lines = table("", shown.columns, shown.lines, terminal=terminal)
+
+    labelled = [{**group, "label": name} for name, group in zip(names, groups, strict=True)]
+    figures = {**comparison, "groups": labelled}
+    remarks = [remark.text for remark in remarks_on(SEEDS, figures)]
+    heads = []
+    for group in shown.groups:
+        if group.head:
+            heads.append(f"{group.head.text}: {group.head.soft}")
     return "\n".join([lines, "", shown.caption, *remarks, *heads])
 
 

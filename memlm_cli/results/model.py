@@ -18,8 +18,8 @@ class ModelView(View):
     ) -> Iterator[ResultTable | str]:
         yield from super().parts(artifact, title, verbose=verbose)
         head = artifact.config.get("model", {}).get("head")
-        known = {**artifact.metrics, **_validated(artifact), "head": head}
-        for remark in remarks_on(MODEL, known):
+        figures = {**artifact.metrics, **_validated(artifact), "head": head}
+        for remark in remarks_on(MODEL, figures):
             yield remark.text
 
 

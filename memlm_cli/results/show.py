@@ -50,12 +50,14 @@ def tell_rest(artifact: Artifact, *, verbose: bool = False) -> None:
 def artifact_rows(artifact: Artifact, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """An artifact for people: how it was made, and its figures; a report has one line per row."""
     manifest = artifact.manifest
-    called = [artifact.reference, *(f"{artifact.kind}/{name}" for name in names)]
-    yield "artifact", ", ".join(called)
+    references = [artifact.reference]
+    references += [f"{artifact.kind}/{name}" for name in names]
+    yield "artifact", ", ".join(references)
     yield "command", shlex.join(["memlm", *manifest.command])
     if manifest.inputs:
         inputs = [record.reference for record in manifest.inputs.values()]
         yield "from", " ".join(dict.fromkeys(inputs))
-    yield "made", f"{manifest.created[:16].replace('T', ' ')}, in {duration(manifest.seconds)}"
+    when = manifest.created[:16].replace("T", " ")
+    yield "made", f"{when}, in {duration(manifest.seconds)}"
     yield "size", f"{size(artifact.bytes)}, {len(manifest.files)} files"
     yield from view_of(artifact).lines(artifact)

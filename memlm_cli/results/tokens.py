@@ -51,9 +51,9 @@ class TokensView(View):
 
 def _vocabulary(tokens: Artifact) -> str:
     types = tokens.metrics["vocabulary_size"]
-    asked = tokens.config.get("vocab_size")
-    if asked and types < asked:
-        return f"{types:,} types (of {asked:,} at most: train gives no more)"
+    limit = tokens.config.get("vocab_size")
+    if limit and types < limit:
+        return f"{types:,} types (of {limit:,} at most: train gives no more)"
     return f"{types:,} types"
 
 
@@ -69,11 +69,15 @@ def _meanings(metrics: Figures) -> str:
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells: one row per split of tokens; rates and shares in percent."""
-    columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
+    names = set().union(*splits.values())
+    columns = [name for name in SPLIT_COLUMNS if name in names]
+    headers = ["split", *(SPLIT_COLUMNS[name] for name in columns)]
     rows = []
     for split in SPLITS:
         if split in splits:
-            values = map(splits[split].get, columns)
-            cells = [f"{v:.2%}" if isinstance(v, float) else cell_text(v) for v in values]
-            rows.append([split, *cells])
-    return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
+            row = [split]
+            for name in columns:
+                value = splits[split].get(name)
+                row.append(f"{value:.2%}" if isinstance(value, float) else cell_text(value))
+            rows.append(row)
+    return headers, rows

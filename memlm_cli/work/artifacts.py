@@ -7,7 +7,7 @@ from typing import Any
 from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.lineage_tree import lineage_tree, relatives
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.results.show import artifact_rows
 from memlm_cli.tables import answer_table
@@ -26,33 +26,33 @@ MEGABYTE = 10**6
 RESUMES = "the same command resumes it, and --interrupted removes it"
 
 
-def list_(kind: str | None, *, asked: Asked) -> None:
+def list_(kind: str | None, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts list`."""
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    opened = asked.open_store()
+    opened = store_options.open_store()
     everything = opened.artifacts()  # of other kinds, too: they show the origin of each
-    found = [one for one in everything if kind in (None, one.kind)]
-    if asked.json:
-        answer(json.dumps(_summaries(found, opened)))
+    listed = [artifact for artifact in everything if kind in (None, artifact.kind)]
+    if store_options.json:
+        answer(json.dumps(_summaries(listed, opened)))
         return
-    if found:
+    if listed:
         names = _names(opened)
-        inputs = {one.reference: one.parents for one in everything}
-        rows = [_row(artifact, names, inputs) for artifact in found]
+        inputs = {artifact.reference: artifact.parents for artifact in everything}
+        rows = [_row(artifact, names, inputs) for artifact in listed]
         answer_table(("artifact", "name", "size", "made", "from"), rows, whole=False)
     else:
         say(f"nothing in {opened.root} yet")
-    readable = {artifact.reference for artifact in found}
+
+    readable = {artifact.reference for artifact in listed}
     for reference in opened.references():
         if reference not in readable and kind in (None, reference.partition("/")[0]):
             fault = _unreadable(opened, reference)
             say(f"{fault}: {reference}, which memlm artifacts verify {reference} tells more of")
     for draft in unfinished(opened):
         if kind in (None, draft.path.parent.name):
-            say(
-                f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}"
-            )
+            path = draft.path.relative_to(opened.root)
+            say(f"unfinished: {path}, {size(draft.bytes)}, {draft.state}")
 
 
 def _unreadable(store: Store, reference: str) -> str:
@@ -66,11 +66,11 @@ def _unreadable(store: Store, reference: str) -> str:
     return "made just now"
 
 
-def show(reference: str, *, asked: Asked) -> None:
+def show(reference: str, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts show`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     artifact = opened.get(reference)
-    if answers_on_terminal() and not asked.json:
+    if answers_on_terminal() and not store_options.json:
         answer_table(("", ""), artifact_rows(artifact, _names(opened).get(artifact.reference, [])))
         say(
             f"all settings, figures and digests: {artifact.advise('artifacts', 'show', reference, '--json')}"
@@ -78,36 +78,37 @@ def show(reference: str, *, asked: Asked) -> None:
         return
     manifest = json.loads(artifact.manifest.dumps())
     manifest["files"] = manifest.pop("files")  # the long table of digests comes last
-    answer(json.dumps(manifest, indent=None if asked.json else 2))
+    answer(json.dumps(manifest, indent=None if store_options.json else 2))
 
 
-def verify(references: list[str] | None, *, asked: Asked) -> None:
+def verify(references: list[str] | None, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts verify`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     chosen = references or opened.references()
     if not chosen:
         say(f"nothing in {opened.root} yet")
     damaged: list[str] = []
     unchecked: list[str] = []
     with ConsoleReporter("artifacts verify") as reporter:
-        for reference, found in _verified(opened, chosen, reporter):
+        for reference, error in _faults(opened, chosen, reporter):
             with reporter.aside():
-                if isinstance(found, ArtifactError):
-                    say(str(found))
-                    (unchecked if isinstance(found, UncheckedArtifact) else damaged).append(
-                        reference
-                    )
-                elif not asked.json:
+                if error is not None:
+                    say(str(error))
+                    faulty = unchecked if isinstance(error, UncheckedArtifact) else damaged
+                    faulty.append(reference)
+                elif not store_options.json:
                     answer(f"{reference} is as it was made")
-    if asked.json:
-        answer(
-            json.dumps(
-                [
-                    {"reference": r, "damaged": r in damaged, "unchecked": r in unchecked}
-                    for r in chosen
-                ]
-            )
-        )
+
+    if store_options.json:
+        rows = []
+        for reference in chosen:
+            row = {
+                "reference": reference,
+                "damaged": reference in damaged,
+                "unchecked": reference in unchecked,
+            }
+            rows.append(row)
+        answer(json.dumps(rows))
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
     if unchecked:
@@ -116,13 +117,13 @@ def verify(references: list[str] | None, *, asked: Asked) -> None:
         )
 
 
-def graph(reference: str | None, *, asked: Asked) -> None:
+def graph(reference: str | None, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts graph`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     artifacts = opened.artifacts()
     if reference:
         artifacts = relatives(opened.open(reference).reference, artifacts)
-    if asked.json:
+    if store_options.json:
         answer(json.dumps(_summaries(artifacts, opened)))
     else:
         answer(
@@ -133,9 +134,9 @@ def graph(reference: str | None, *, asked: Asked) -> None:
         )
 
 
-def rm(references: list[str], force: bool, *, asked: Asked) -> None:
+def rm(references: list[str], force: bool, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts rm`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     folders = dict.fromkeys(opened.own_folder(reference) for reference in references)
     going = [f"{folder.parent.name}/{folder.name}" for folder in folders]
     if not force:
@@ -146,18 +147,18 @@ def rm(references: list[str], force: bool, *, asked: Asked) -> None:
         with resumable("what was said to be removed is gone, and the rest is as it was"):
             opened.remove(reference)
         removed.append({"reference": reference, "bytes": freed})
-        if not asked.json:
+        if not store_options.json:
             answer(f"removed {reference} ({size(freed)})")
-    if asked.json:
+    if store_options.json:
         answer(json.dumps(removed))
 
 
-def gc(dry_run: bool, unnamed: bool, interrupted: bool, *, asked: Asked) -> None:
+def gc(dry_run: bool, unnamed: bool, interrupted: bool, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts gc`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     garbage = find_garbage(opened, unnamed=unnamed, interrupted=interrupted)
     folders = [str(g.path.relative_to(opened.root)) for g in garbage]
-    if asked.json:
+    if store_options.json:
         rows = zip(folders, garbage, strict=True)
         answer(
             json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows])
@@ -176,46 +177,53 @@ def gc(dry_run: bool, unnamed: bool, interrupted: bool, *, asked: Asked) -> None
     if not dry_run:
         with resumable("what was removed is gone, and the same command removes the rest"):
             remove_garbage(opened, garbage)
-    if not asked.json:
+    if not store_options.json:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
 
 
-def push(reference: str, bucket: str, *, asked: Asked) -> None:
+def push(reference: str, bucket: str, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts push`."""
     with resumable("whole artifacts that were copied stay, and the same command copies the rest"):
-        _answer_copied("push", copies.push, reference, bucket, asked)
+        _answer_copied("push", copies.push, reference, bucket, store_options)
 
 
-def pull(reference: str, bucket: str, *, asked: Asked) -> None:
+def pull(reference: str, bucket: str, *, store_options: StoreOptions) -> None:
     """Carry out `memlm artifacts pull`."""
     with resumable():
-        _answer_copied("pull", copies.pull, reference, bucket, asked)
+        _answer_copied("pull", copies.pull, reference, bucket, store_options)
 
 
 def _answer_copied(
-    way: str, copy: Callable[..., list[str]], reference: str, bucket: str, asked: Asked
+    way: str,
+    copy: Callable[..., list[str]],
+    reference: str,
+    bucket: str,
+    store_options: StoreOptions,
 ) -> None:
     with ConsoleReporter(f"artifacts {way}") as reporter:
-        copied = copy(reference, asked.open_store(), Bucket(bucket), reporter)
-    if asked.json:
+        copied = copy(reference, store_options.open_store(), Bucket(bucket), reporter)
+    if store_options.json:
         answer(json.dumps(copied))
     elif copied:
         answer("\n".join(copied))
     else:
-        say(f"nothing to copy: all of it is in {bucket if way == 'push' else asked.store} already")
+        say(
+            f"nothing to copy: all of it is in {bucket if way == 'push' else store_options.store} already"
+        )
 
 
-def _verified(
+def _faults(
     store: Store, references: Iterable[str], reporter: ConsoleReporter
-) -> Iterator[tuple[str, Artifact | ArtifactError]]:
-    """Each reference with its artifact if every byte is right, else with the error."""
-    found: dict[str, Artifact | ArtifactError] = {}
+) -> Iterator[tuple[str, ArtifactError | None]]:
+    """Each reference with the error that reading every byte finds; None if all are right."""
+    artifacts: dict[str, Artifact] = {}
+    errors: dict[str, ArtifactError] = {}
     for reference in references:
         try:
-            found[reference] = store.open(reference)
+            artifacts[reference] = store.open(reference)
         except ArtifactError as error:
-            found[reference] = error
-    total = sum(one.manifest.bytes for one in found.values() if not isinstance(one, ArtifactError))
+            errors[reference] = error
+    total = sum(artifact.manifest.bytes for artifact in artifacts.values())
     done = 0
 
     def read(count: int) -> None:
@@ -223,11 +231,13 @@ def _verified(
         done += count
         reporter.progress(done // MEGABYTE, total // MEGABYTE, "MB read")
 
-    for reference, one in found.items():
+    for reference in references:
+        if reference in errors:
+            yield reference, errors[reference]
+            continue
         try:
-            if not isinstance(one, ArtifactError):
-                store.check_files(one, every_byte=True, read=read)
-            yield reference, one
+            store.check_files(artifacts[reference], every_byte=True, read=read)
+            yield reference, None
         except ArtifactError as error:
             yield reference, error
 
@@ -256,32 +266,37 @@ def _require_unused(store: Store, going: list[str]) -> None:
 
 def _names(store: Store) -> dict[str, list[str]]:
     """The names of every artifact that has some, by its reference."""
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for kind in KINDS:
         for name, id in store.names(kind).items():
-            found.setdefault(f"{kind}/{id}", []).append(name)
-    return found
+            names_of.setdefault(f"{kind}/{id}", []).append(name)
+    return names_of
 
 
 def _row(
     artifact: Artifact, names: Mapping[str, list[str]], inputs: Mapping[str, set[str]]
 ) -> tuple[str, ...]:
+    reference = artifact.reference
     made = artifact.manifest.created[:16].replace("T", " ")
-    called = ", ".join(names.get(artifact.reference, ()))
-    above = {further for one in inputs[artifact.reference] for further in inputs.get(one, ())}
-    parents = sorted(inputs[artifact.reference] - above)
-    return artifact.reference, called, size(artifact.bytes), made, " ".join(parents)
+    # inputs of an input are not named: they show in its own row
+    parents = set(inputs[reference])
+    for parent in inputs[reference]:
+        parents -= inputs.get(parent, set())
+    artifact_names = ", ".join(names.get(reference, ()))
+    return reference, artifact_names, size(artifact.bytes), made, " ".join(sorted(parents))
 
 
 def _summaries(artifacts: Iterable[Artifact], store: Store) -> list[dict[str, Any]]:
     names = _names(store)
-    return [
-        {
+    summaries = []
+    for artifact in artifacts:
+        inputs = artifact.manifest.inputs.items()
+        summary = {
             "reference": artifact.reference,
             "names": names.get(artifact.reference, []),
             "bytes": artifact.bytes,
             "created": artifact.manifest.created,
-            "inputs": {role: record.reference for role, record in artifact.manifest.inputs.items()},
+            "inputs": {role: record.reference for role, record in inputs},
         }
-        for artifact in artifacts
-    ]
+        summaries.append(summary)
+    return summaries

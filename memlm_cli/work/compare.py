@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from memlm_cli.arguments import read_reference
 from memlm_cli.console import answer, answers_on_terminal, printable, say, write_html
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.reproduce import report_with_scores
 from memlm_cli.results.groups import groups_text
-from memlm_cli.tables import drawn
+from memlm_cli.tables import table_text
 from stages.artifacts.artifact import Artifact, checked
 from stages.artifacts.store import Store
 from stages.comparison.compare import TABLE_HEAD, write_token_table
@@ -40,12 +41,15 @@ def compare(
     html: Path | None,
     *,
     settings: ComparisonSettings,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Carry out `memlm compare`."""
     if len(reports) > 2:
         _require_none("three and more reports", csv, html)
-        _answer(*_means_over_seeds(reports, settings.confidence, asked.open_store()), asked)
+        _answer(
+            *_means_over_seeds(reports, settings.confidence, store_options.open_store()),
+            store_options,
+        )
         return
     a = reports[0]
     b = reports[1] if len(reports) > 1 else None
@@ -53,7 +57,7 @@ def compare(
         check_page_file("--csv", csv, TABLE_HEAD)
     if html is not None:
         check_page_file("--html", html)
-    opened = asked.open_store()
+    opened = store_options.open_store()
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
     report_a, report_b = (
         opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b)
@@ -64,22 +68,22 @@ def compare(
         )
     if "matrix" in (report_a.kind, report_b.kind):
         _require_none("matrices", csv, html)
-        _answer(*_compare_matrices(report_a, report_b), asked)
+        _answer(*_compare_matrices(report_a, report_b), store_options)
         return
     for report in (report_a, report_b):
         _require_scores(report)
     with ConsoleReporter("compare") as reporter:
-        found = compare_reports(report_a, report_b, settings, reporter.progress)
+        facts = compare_reports(report_a, report_b, settings, reporter.progress)
         if csv is not None:
             written = write_token_table(csv, report_a, report_b, settings, reporter.progress)
             reporter.info(f"{written:,} tokens in {csv}")
     if html is not None:
-        write_html("compare", html, page(found))
-    _answer(found, comparison_text(found), asked)
+        write_html("compare", html, page(facts))
+    _answer(facts, comparison_text(facts), store_options)
 
 
-def _answer(found: Facts, text: str, asked: Asked) -> None:
-    answer(json.dumps(found, allow_nan=False) if asked.json else text, styled=True)
+def _answer(facts: Facts, text: str, store_options: StoreOptions) -> None:
+    answer(json.dumps(facts, allow_nan=False) if store_options.json else text, styled=True)
 
 
 def _compare_matrices(a: Artifact, b: Artifact) -> tuple[Facts, str]:
@@ -88,8 +92,8 @@ def _compare_matrices(a: Artifact, b: Artifact) -> tuple[Facts, str]:
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind."
         )
-    found = compare_matrices(a, b)
-    return found, drawn(matrices_table(found), terminal=answers_on_terminal())
+    facts = compare_matrices(a, b)
+    return facts, table_text(matrices_table(facts), terminal=answers_on_terminal())
 
 
 def _require_none(of: str, csv: Path | None, html: Path | None) -> None:
@@ -107,17 +111,17 @@ def _means_over_seeds(references: list[str], confidence: float, store: Store) ->
     """
     opened = [store.open(reference, "report", "matrix") for reference in references]
     readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
-    if "matrix" not in {one.kind for one in readable}:
-        found = compare_groups(readable, confidence)
-        return found, groups_text(found, terminal=answers_on_terminal())
-    for one in readable:
-        if one.kind != readable[0].kind:
+    if "matrix" not in {report.kind for report in readable}:
+        facts = compare_groups(readable, confidence)
+        return facts, groups_text(facts, terminal=answers_on_terminal())
+    for report in readable:
+        if report.kind != readable[0].kind:
             raise ArtifactError(
-                f"{readable[0].reference} and {one.reference} are of two kinds: compare those of one."
+                f"{readable[0].reference} and {report.reference} are of two kinds: compare those of one."
             )
-    found = compare_task_seeds(readable, confidence)
-    shown = task_seeds_table(found)
-    return found, f"{drawn(shown, terminal=answers_on_terminal())}\n\n{shown.caption}"
+    facts = compare_task_seeds(readable, confidence)
+    shown = task_seeds_table(facts)
+    return facts, f"{table_text(shown, terminal=answers_on_terminal())}\n\n{shown.caption}"
 
 
 def _require_scores(report: Artifact) -> None:
@@ -129,25 +133,24 @@ def _require_scores(report: Artifact) -> None:
         )
 
 
-def comparison_text(found: Facts) -> str:
+def comparison_text(facts: Facts) -> str:
     """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
-    shown = [*group_tables(found), *_token_tables(found)]
-    tables = (drawn(one, terminal=answers_on_terminal()) for one in shown if one.rows)
-    return "\n\n".join(["\n".join(sentences(found)), *tables])
+    shown = [*group_tables(facts), *_token_tables(facts)]
+    tables = (table_text(part, terminal=answers_on_terminal()) for part in shown if part.rows)
+    return "\n\n".join(["\n".join(sentences(facts)), *tables])
 
 
-def _token_tables(found: Facts) -> Iterator[Table]:
-    for title, tokens in top_tokens(found):
-        figures = [token_figures(token) for token in tokens]
-        headers = list(dict.fromkeys(header for own in figures for header in own))
-        rows = [
-            [
-                *(own.get(header, "") for header in headers),
-                _place(token),
-                _marked(token["before"], token["text"], token["after"]),
-            ]
-            for own, token in zip(figures, tokens, strict=True)
-        ]
+def _token_tables(facts: Facts) -> Iterator[Table]:
+    for title, tokens in top_tokens(facts):
+        all_figures = [token_figures(token) for token in tokens]
+        # every header once, in the order of the first tokens that have it
+        headers = list(dict.fromkeys(chain.from_iterable(all_figures)))
+        rows = []
+        for figures, token in zip(all_figures, tokens, strict=True):
+            row = [figures.get(header, "") for header in headers]
+            row.append(_place(token))
+            row.append(_marked(token["before"], token["text"], token["after"]))
+            rows.append(row)
         yield plain_table(title, [*headers, "document:position", "in context"], rows)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from memlm_cli.arguments import read_question, require_text
 from memlm_cli.console import answer, answer_part, on_terminal, say
 from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import ConsoleReporter
 from stages.errors import UsageError
 from stages.generation import GenerationRequest
@@ -33,23 +33,23 @@ def generate(
     source: str | None,
     prompts: Path | None = None,
     *,
-    wanted: GenerationRequest,
+    request: GenerationRequest,
     reading: ReadSettings,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Carry out `memlm generate`."""
-    require_text("--prompt", wanted.prompt)
-    if prompts is not None and wanted.prompt:
+    require_text("--prompt", request.prompt)
+    if prompts is not None and request.prompt:
         raise UsageError("--prompt and --prompts both say what to go on from; give one of them.")
-    records = None if prompts is None else read_prompts(prompts, wanted.chat)
-    opened = asked.open_store()
-    request = Request(source=read_question(source, reading.report, opened), **dict(reading))
-    reader = open_writer(request, opened, wanted.draft)
+    records = None if prompts is None else read_prompts(prompts, request.chat)
+    opened = store_options.open_store()
+    question = Request(source=read_question(source, reading.report, opened), **dict(reading))
+    reader = open_writer(question, opened, request.draft)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
-    writing = WrittenTexts(reader, wanted, asked.json)
+    writing = WrittenTexts(reader, request, store_options.json)
     if records is None:
-        writing.write_one(prompt_ids(reader, wanted))
+        writing.write_one(prompt_ids(reader, request))
     else:
         writing.write_all(records)
     writing.report_speed()
@@ -58,21 +58,21 @@ def generate(
 class WrittenTexts:
     """Writes what a request asks for, and counts it."""
 
-    def __init__(self, reader: MemoryReader, wanted: GenerationRequest, as_json: bool) -> None:
+    def __init__(self, reader: MemoryReader, request: GenerationRequest, as_json: bool) -> None:
         self._reader = reader
-        self._wanted = wanted
+        self._request = request
         self._as_json = as_json
         self._tokens = self._drafted = 0
         self._began = time.monotonic()
 
     def write_one(self, ids: Sequence[int]) -> None:
         """Write one text as it comes, then its sources; or all as one JSON object."""
-        steps = generate_each(self._reader, [ids], self._wanted)
+        steps = generate_each(self._reader, [ids], self._request)
         text = _Written()
         if self._as_json:
             for step in steps:
                 text.add(step)
-            record = {"prompt": self._wanted.prompt} | self._record(text)
+            record = {"prompt": self._request.prompt} | self._record(text)
             answer(json.dumps({"model": self._reader.read["model"].reference} | record))
         elif self._write_as_it_comes(steps, text):
             for token in text.tokens:
@@ -87,7 +87,7 @@ class WrittenTexts:
         texts = [_Written() for _ in records]
         written = 0
         with ConsoleReporter("generate") as reporter:
-            for step in generate_each(self._reader, prompts, self._wanted):
+            for step in generate_each(self._reader, prompts, self._request):
                 text = texts[step.number]
                 text.add(step)
                 if step.ended is None:
@@ -104,7 +104,7 @@ class WrittenTexts:
 
     def report_speed(self) -> None:
         """Say on stderr how many drafts were right, and on a terminal how fast texts came."""
-        if self._wanted.draft != "none" and self._tokens:
+        if self._request.draft != "none" and self._tokens:
             readings = max(1, self._tokens - self._drafted)
             say(
                 f"generate: {self._drafted} of {self._tokens} tokens were drafted: "
@@ -132,11 +132,11 @@ class WrittenTexts:
 
     def _record(self, text: "_Written") -> dict[str, Any]:
         """A text and its tokens, JSON."""
-        found: dict[str, Any] = {"text": text.text, "finish_reason": text.ended}
+        record: dict[str, Any] = {"text": text.text, "finish_reason": text.ended}
         if self._as_json:
             tokens = [_token(self._reader, token) for token in text.tokens]
-            found |= {"memories": self._reader.memories, "tokens": tokens}
-        return found
+            record |= {"memories": self._reader.memories, "tokens": tokens}
+        return record
 
 
 class _Written:
@@ -163,10 +163,10 @@ def _line(record: Mapping[str, Any]) -> str:
 def _token(reader: MemoryReader, token: GeneratedToken) -> dict[str, Any]:
     """A token with its sources, JSON."""
     memory = reader.range_reader.hidden_memory
-    found = asdict(token) | {"text": reader.text.label(token.id)}
-    if found["attributed"] is not None:
-        found["attributed"] = named(found["attributed"], None if memory is None else memory.name)
-    return found
+    record = asdict(token) | {"text": reader.text.label(token.id)}
+    if record["attributed"] is not None:
+        record["attributed"] = named(record["attributed"], None if memory is None else memory.name)
+    return record
 
 
 def _attributed_token(reader: MemoryReader, token: GeneratedToken) -> str:
@@ -174,19 +174,18 @@ def _attributed_token(reader: MemoryReader, token: GeneratedToken) -> str:
     weight.
     """
     assert token.attributed is not None
-    given = token.attributed.memories
-    label = reader.text.label(token.id)
-    parts = [f"model {number(max(0.0, token.probability - sum(given)))}"]
+    shares = token.attributed.memories
     words = memory_words(memory["sources"] for memory in reader.memories)
-    parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
-    head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
-    contexts = [
-        f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts
-    ]
+    parts = [f"model {number(max(0.0, token.probability - sum(shares)))}"]
+    parts += [f"{word} {number(share)}" for word, share in zip(words, shares, strict=True)]
+    label = reader.text.label(token.id)
+    lines = [f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"]
+
+    for context in token.attributed.contexts:
+        lines.append(f"  {number(context.carried):>9}  {source_line(context)}")
     memory = reader.range_reader.hidden_memory
-    entering = "" if memory is None else memory.name
-    contexts += [
-        f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}"
-        for one in token.attributed.entered
-    ]
-    return "\n".join([head, *contexts])
+    memory_name = "" if memory is None else memory.name
+    for entered in token.attributed.entered:
+        source = entered.source
+        lines.append(f"  {memory_name:>9}  {place_of(source)}: {text_around(source)}")
+    return "\n".join(lines)

@@ -1,6 +1,7 @@
 """Work of `memlm artifacts holds`: who still holds a document."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import typer
 
 from memlm_cli.console import answer, say
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from stages.artifacts.kinds import KINDS
@@ -23,7 +24,7 @@ from stages.forgetting.spans import Holding, Span, spelled
 from stages.numbers import joined
 from stages.reporting import Reporter
 
-HELD = 1
+HOLDERS_FOUND = 1
 """Exit code if somebody holds the document."""
 SHOWN = 3
 """Documents with copies that are named."""
@@ -44,29 +45,29 @@ def holds(
     copied: int,
     bucket: str | None,
     *,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Carry out `memlm artifacts holds`."""
-    if sum(given is not None for given in (names or None, text, receipt)) != 1:
+    if sum(option is not None for option in (names or None, text, receipt)) != 1:
         raise UsageError("Give names of documents, --text FILE, or --receipt FILE: one of them.")
-    opened = asked.open_store()
+    opened = store_options.open_store()
     copies = None if bucket is None else open_bucket(bucket)
     with ConsoleReporter("artifacts holds") as reporter:
         if receipt is not None:
-            question, found = _checked_again(receipt, opened, reporter)
+            question, result = _checked_again(receipt, opened, reporter)
         else:
             question = _question(names, text, copied)
-            found = find_holders(opened, question, reporter)
+            result = find_holders(opened, question, reporter)
         if copies is not None:
-            there = held_in_bucket(copies, opened, question, found)
-            found = replace(found, holdings=(*found.holdings, *there))
-    _show(found, opened, asked, called=text is None)
-    if found.unread:
+            there = held_in_bucket(copies, opened, question, result)
+            result = replace(result, holdings=(*result.holdings, *there))
+    _show(result, opened, store_options, called=text is None)
+    if result.unread:
         raise ArtifactError(
-            f"{joined(list(found.unread))} could not be looked at, and may hold it, too."
+            f"{joined(list(result.unread))} could not be looked at, and may hold it, too."
         )
-    if found.holdings:
-        raise typer.Exit(HELD)
+    if result.holdings:
+        raise typer.Exit(HOLDERS_FOUND)
 
 
 def _question(names: list[str] | None, text: Path | None, copied: int) -> Question:
@@ -83,23 +84,23 @@ def _question(names: list[str] | None, text: Path | None, copied: int) -> Questi
 
 
 def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[Question, Answer]:
-    changed, found = checked_again(Receipt.read(path), store, reporter)
+    changed, result = checked_again(Receipt.read(path), store, reporter)
     changed.write(path)
     # Names that are gone resemble others, and that is no mistake.
-    return changed.question, replace(found, alike=())
+    return changed.question, replace(result, alike=())
 
 
-def _show(found: Answer, store: Store, asked: Asked, *, called: bool) -> None:
+def _show(result: Answer, store: Store, store_options: StoreOptions, *, called: bool) -> None:
     """Print an answer; `called`: documents were asked for by name."""
     names = _names(store)
-    if asked.json:
-        answer(json.dumps(_as_json(found, names)))
-    elif found.holdings:
-        rows = [_row(holding, names, called=called) for holding in found.holdings]
+    if store_options.json:
+        answer(json.dumps(_as_json(result, names)))
+    elif result.holdings:
+        rows = [_row(holding, names, called=called) for holding in result.holdings]
         answer_table(("artifact", "name", "holds", "where"), rows)
-    for reason in found.unread.values():
+    for reason in result.unread.values():
         say(reason)
-    for line in _remarks(found, store):
+    for line in _remarks(result, store):
         say(line)
 
 
@@ -117,56 +118,55 @@ def _row(
 
 def _documents(spans: Sequence[Span]) -> str:
     """`anna.txt`, the documents with most of the text first."""
-    rows: dict[str, int] = {}
+    rows = Counter[str]()
     for span in spans:
-        name = span.document or "a document without a name"
-        rows[name] = rows.get(name, 0) + span.rows
+        rows[span.document or "a document without a name"] += span.rows
     documents = sorted(rows, key=lambda name: (-rows[name], name))
-    more = f" and {len(documents) - SHOWN:,} more" if len(documents) > SHOWN else ""
+    num_hidden = len(documents) - SHOWN
+    more = f" and {num_hidden:,} more" if num_hidden > 0 else ""
     return ", ".join(documents[:SHOWN]) + more
 
 
-def _remarks(found: Answer, store: Store) -> Iterator[str]:
+def _remarks(result: Answer, store: Store) -> Iterator[str]:
     """Sentences about an answer."""
-    if not found.holdings:
-        if not found.unread:
+    if not result.holdings:
+        if not result.unread:
             yield f"nobody in {store.root} holds it"
-        if found.alike:
-            yield f"no document has that name; did you mean {' or '.join(map(repr, found.alike))}?"
+        if result.alike:
+            yield f"no document has that name; did you mean {' or '.join(map(repr, result.alike))}?"
         return
-    if any(holding.way == "learned" for holding in found.holdings):
+    if any(holding.way == "learned" for holding in result.holdings):
         yield "what was learned from a text cannot be taken out: train anew without it"
-    if any(holding.copies for holding in found.holdings):
-        yield f"other documents have the same text ({_copied(found)}): forget them, too"
+    if any(holding.copies for holding in result.holdings):
+        yield f"other documents have the same text ({_copied(result)}): forget them, too"
 
 
-def _copied(found: Answer) -> str:
+def _copied(result: Answer) -> str:
     """`212 tokens of anna.txt`: the longest copy among the texts of the store."""
-    copies = [
-        span for holding in found.holdings if holding.way == "text" for span in holding.copies
-    ]
-    copies = copies or [span for holding in found.holdings for span in holding.copies]
-    longest = max(copies, key=lambda span: span.rows)
+    copies: list[Span] = []
+    copies_in_texts: list[Span] = []
+    for holding in result.holdings:
+        copies += holding.copies
+        if holding.way == "text":
+            copies_in_texts += holding.copies
+    longest = max(copies_in_texts or copies, key=lambda span: span.rows)
     name = longest.document or "a document without a name"
     return f"{_counted(longest.rows, 'token')} of {name}"
 
 
-def _as_json(found: Answer, names: dict[str, list[str]]) -> dict[str, Any]:
-    return {
-        "holders": [
-            {
-                "reference": holding.reference,
-                "names": names.get(holding.reference, []),
-                "digest": holding.digest,
-                "way": holding.way,
-                "spans": [span._asdict() for span in holding.spans],
-                "files": list(holding.files),
-            }
-            for holding in found.holdings
-        ],
-        "unread": found.unread,
-        "tokens_searched": found.tokens,
-    }
+def _as_json(result: Answer, names: dict[str, list[str]]) -> dict[str, Any]:
+    holders = []
+    for holding in result.holdings:
+        holder = {
+            "reference": holding.reference,
+            "names": names.get(holding.reference, []),
+            "digest": holding.digest,
+            "way": holding.way,
+            "spans": [span._asdict() for span in holding.spans],
+            "files": list(holding.files),
+        }
+        holders.append(holder)
+    return {"holders": holders, "unread": result.unread, "tokens_searched": result.tokens}
 
 
 def _names(store: Store) -> dict[str, list[str]]:

@@ -33,17 +33,19 @@ def _about(file: Path) -> str:
 
 def recipes(json_: JsonOption) -> None:
     """Carry out `memlm recipes`."""
-    found = {name: read_recipe(find_recipe(name)) for name in shipped_recipes()}
+    shipped = {name: read_recipe(find_recipe(name)) for name in shipped_recipes()}
     if json_:
         fields = {"description", "time", "hardware", "inputs"}
         answer(
-            json.dumps({name: recipe.model_dump(include=fields) for name, recipe in found.items()})
+            json.dumps(
+                {name: recipe.model_dump(include=fields) for name, recipe in shipped.items()}
+            )
         )
     else:
         short = answers_on_terminal()
         rows = [
             (name, recipe.description, _needs(recipe, short=short))
-            for name, recipe in found.items()
+            for name, recipe in shipped.items()
         ]
         answer_table(("recipe", "what it makes", "files, time, hardware"), rows)
         if short:

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -32,14 +33,16 @@ def with_piped_text(files: Sequence[str], store: Path) -> list[str]:
 def place_piped_text(references: Mapping[str, Any], store: Path) -> dict[str, Any]:
     """The files of several roles, as by `with_piped_text`; other references stay as they are."""
     lists = {role: files for role, files in references.items() if isinstance(files, list)}
-    every_file = [file for files in lists.values() for file in files]
+    every_file = list(chain.from_iterable(lists.values()))
     if STANDARD_INPUT not in every_file:
         return dict(references)
+
+    # standard input may be named in one role alone, so all roles are looked at together
     replaced = iter(with_piped_text(every_file, store))
-    return {
-        role: [next(replaced) for _ in files] if role in lists else files
-        for role, files in references.items()
-    }
+    result = dict(references)
+    for role, files in lists.items():
+        result[role] = list(islice(replaced, len(files)))
+    return result
 
 
 def _piped_file(store: Path) -> str:
@@ -60,9 +63,9 @@ def _piped_file(store: Path) -> str:
             raise DataError("There is no text on standard input: did the command before it fail?")
         file = folder / f"{digest.hexdigest()}.txt"
         copy.seek(0)
-        with replacing(file) as kept:
+        with replacing(file) as output:
             for block in _blocks(copy):
-                kept.write(block)
+                output.write(block)
     return str(file)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.options import Asked, Common
+from memlm_cli.options import Common, StoreOptions
 from memlm_cli.tables import table
 from pipelines.estimates import Estimate, Fit, Task, estimates, fits
 from stages.artifacts.durable import place_of
@@ -22,15 +22,15 @@ UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "why", "took before", "disk", "scratch", "memory")
 
 
-def plan(parsed: typer.Context, words: list[str] | None, *, asked: Asked) -> None:
+def plan(parsed: typer.Context, words: list[str] | None, *, store_options: StoreOptions) -> None:
     """Carry out `memlm plan`."""
     if not words:
         raise UsageError("Name a recipe or a command.")
     sources = {
         name: getattr(parsed.get_parameter_source(name), "name", "") for name in ("store", "json")
     }
-    given = [f"--{name}" for name, source in sources.items() if source == "COMMANDLINE"]
-    first, *rest = [*given[:1], *words]
+    typed_options = [f"--{name}" for name, source in sources.items() if source == "COMMANDLINE"]
+    first, *rest = [*typed_options[:1], *words]
     group: Any = parsed.find_root().command
     if first.startswith("-"):
         raise UsageError(
@@ -52,9 +52,10 @@ def show_estimates(tasks: Sequence[Task], common: Common, takes: str = "") -> No
         takes: the time of the whole recipe, as the recipe gives it.
     Raises: ResourceError if they are known to exceed the machine.
     """
-    found, fit = _estimates(tasks, common)
+    forecasts, fit = _estimates(tasks, common)
     answer(
-        json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True
+        json.dumps(_object(forecasts, fit)) if common.json else _text(forecasts, fit, takes),
+        styled=True,
     )
     _require(fit)
 
@@ -71,18 +72,18 @@ def _require(fit: Fit) -> None:
 
 def _estimates(tasks: Sequence[Task], common: Common) -> tuple[list[Estimate], Fit]:
     store = common.open_store()
-    found = list(estimates(tasks, store, common.execution(Silent())))
-    return found, fits(
-        found,
+    forecasts = list(estimates(tasks, store, common.execution(Silent())))
+    return forecasts, fits(
+        forecasts,
         shutil.disk_usage(place_of(common.store)).free,
-        {"cpu": memory_bytes(), **_gpus(found)},
+        {"cpu": memory_bytes(), **_gpus(forecasts)},
     )
 
 
-def _gpus(found: Sequence[Estimate]) -> dict[str, int]:
+def _gpus(forecasts: Sequence[Estimate]) -> dict[str, int]:
     """Bytes of memory by GPU; empty without a search if no task computes on one."""
     # Looking for GPUs loads torch, which takes seconds.
-    if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
+    if all(estimate.memory.keys() <= {"cpu"} for estimate in forecasts):
         return {}
 
     from stages.models.computing import gpus
@@ -90,12 +91,12 @@ def _gpus(found: Sequence[Estimate]) -> dict[str, int]:
     return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
 
 
-def _text(found: Sequence[Estimate], fit: Fit, takes: str) -> str:
-    new = [estimate for estimate in found if estimate.state != "done"]
+def _text(forecasts: Sequence[Estimate], fit: Fit, takes: str) -> str:
+    new = [estimate for estimate in forecasts if estimate.state != "done"]
     more = _and_more(not fit.complete)
     disk = f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free"
-    drawn = table("", COLUMNS, map(_row, found), terminal=answers_on_terminal())
-    return "\n".join([drawn, "", *_times(new, takes), disk])
+    rows = table("", COLUMNS, map(_row, forecasts), terminal=answers_on_terminal())
+    return "\n".join([rows, "", *_times(new, takes), disk])
 
 
 def _times(new: Sequence[Estimate], takes: str) -> list[str]:
@@ -135,10 +136,10 @@ def _bytes(count: int | None) -> str:
     return UNKNOWN if count is None else size(count)
 
 
-def _object(found: Sequence[Estimate], fit: Fit) -> dict[str, Any]:
+def _object(forecasts: Sequence[Estimate], fit: Fit) -> dict[str, Any]:
     names = ("command", "state", "reference", "why", "seconds", "disk", "scratch", "memory")
     stages = []
-    for estimate in found:
+    for estimate in forecasts:
         fields = {name: getattr(estimate, name) for name in names}
         stages.append({"stage": estimate.name, **fields})
     return {

@@ -76,8 +76,11 @@ def show_plan(recipe: Recipe, common: Common) -> None:
         say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
     store = common.open_store()
     require_named(recipe, store)
-    found = estimates(tasks_of(recipe), store, common.execution(Silent()), sizes=False)
-    rows = [(one.name, one.command, one.state == "done", one.why, one.reference) for one in found]
+    stages = estimates(tasks_of(recipe), store, common.execution(Silent()), sizes=False)
+    rows = [
+        (stage.name, stage.command, stage.state == "done", stage.why, stage.reference)
+        for stage in stages
+    ]
     if common.json:
         fields = ("stage", "command", "done", "why", "reference")
         answer(json.dumps([dict(zip(fields, row, strict=True)) for row in rows]))
@@ -138,11 +141,11 @@ def show_groups(results: list[Result]) -> None:
             tables.setdefault(text, []).append(result)
     for (name, _), variants in tables.items():
         names = {result.reference: result.name for result in variants}
-        found = compare_groups([result.artifact for result in variants], CONFIDENCE)
-        firsts = [names[group["reports"][0]] for group in found["groups"]]
+        comparison = compare_groups([result.artifact for result in variants], CONFIDENCE)
+        firsts = [names[group["reports"][0]] for group in comparison["groups"]]
         labels = [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
         say(
-            f"\n{name}: {len(variants)} runs\n{groups_text(found, labels, terminal=on_terminal())}",
+            f"\n{name}: {len(variants)} runs\n{groups_text(comparison, labels, terminal=on_terminal())}",
             styled=True,
         )
 

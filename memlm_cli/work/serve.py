@@ -8,7 +8,7 @@ from memlm_cli.arguments import read_reference
 from memlm_cli.console import answer, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.inspection_text import memory_lines
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import not_working
 from pipelines.document_changes import DocumentStages
 from stages.artifacts.stage import Execution
@@ -27,10 +27,12 @@ from stages.serving.worker import Worker
 STOPPED = "answers under way were finished or cancelled"
 
 
-def serve(source: str | None, where: ServeSettings, reading: ReadSettings, *, asked: Asked) -> None:
+def serve(
+    source: str | None, where: ServeSettings, reading: ReadSettings, *, store_options: StoreOptions
+) -> None:
     """Carry out `memlm serve`."""
     access = Access.of(where)
-    store = asked.open_store()
+    store = store_options.open_store()
     name, request = _request(read_reference(source), reading, store)
     check_model_name(name)
     # A port that is in use is found before the model is loaded, which takes long.
@@ -50,7 +52,7 @@ def serve(source: str | None, where: ServeSettings, reading: ReadSettings, *, as
             changes = DocumentChanges(changing, serving, _log)
             stack.callback(changes.close)
             changes.start()
-        _answer_requests(serving, access, bound, changes, asked.json)
+        _answer_requests(serving, access, bound, changes, store_options.json)
 
 
 def _log(text: str) -> None:

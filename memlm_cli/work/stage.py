@@ -43,7 +43,7 @@ class StageRequest(NamedTuple):
     config: StageConfig
     references: dict[str, Any]
     """Artifacts and files by the stage's names for them."""
-    asked: Settings
+    typed: Settings
     """The requested settings, without those of a preset."""
     preset: str | None
 
@@ -51,7 +51,7 @@ class StageRequest(NamedTuple):
 def make_artifact(
     command: str,
     source: Any,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     common: Common,
     receipt: Path | None = None,
 ) -> None:
@@ -63,12 +63,12 @@ def make_artifact(
         command: its name.
         source: its argument, a list of files where it reads them, among which `-` is a text on
         standard input; else None or `-` reads a reference from there.
-        given: values of the command's own options by name; None: not given.
+        values: values of the command's own options by name; None: not given.
         common: the options under "Everywhere".
         receipt: file for the receipt of what was forgotten; None: none is written.
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
-    work = prepare(command, given, common)
+    work = prepare(command, values, common)
     if receipt is not None:
         load(f"{RECEIPTS}:require_receipt")(receipt, work.config)
     if COMMANDS[command].reads_files:
@@ -85,41 +85,41 @@ def make_artifact(
     tell_outcome(command, outcome, common)
 
 
-def prepare(command: str, given: Mapping[str, Any], common: Common) -> StageRequest:
+def prepare(command: str, values: Mapping[str, Any], common: Common) -> StageRequest:
     """The settings of a command, validated, and the artifacts and files that its options name.
 
     Args:
-        given: values of options by name; other names are settings, and may be nested.
+        values: values of options by name; other names are settings, and may be nested.
     Raises: UsageError for invalid settings, before anything is read.
     """
     model = config_of(command)
     options = options_of(model)
-    references = {role: given.get(role) for role in COMMANDS[command].references}
-    preset = given.get("model") if model.has_presets else None
+    references = {role: values.get(role) for role in COMMANDS[command].references}
+    preset = values.get("model") if model.has_presets else None
     if not isinstance(preset, str):
         preset = None
 
-    typed = _typed_settings(given, options, references, preset)
+    typed = _typed_settings(values, options, references, preset)
     if "tokenizer" in typed:
         _name_tokenizer(typed, references, common)
     if "precision" in model.model_fields:
         typed["precision"] = common.precision
-    asked = given_settings(common, typed, options)
-    below = _preset_settings(preset, asked, references, common) if model.has_presets else {}
-    config: StageConfig = validated(model, merged(below, asked))
+    settings = given_settings(common, typed, options)
+    below = _preset_settings(preset, settings, references, common) if model.has_presets else {}
+    config: StageConfig = validated(model, merged(below, settings))
     named = {role: value for role, value in references.items() if value not in (None, [])}
-    return StageRequest(config, named, asked, preset)
+    return StageRequest(config, named, settings, preset)
 
 
 def _typed_settings(
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     options: Mapping[str, Option],
     references: Mapping[str, Any],
     preset: str | None,
 ) -> dict[str, Any]:
     """Values of settings that were typed; neither references nor the name of a preset."""
     typed = {}
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None or value is preset:
             continue
         if name in options:
@@ -144,7 +144,7 @@ def _name_tokenizer(typed: dict[str, Any], references: dict[str, Any], common: C
 
 
 def _preset_settings(
-    preset: str | None, asked: Settings, references: Mapping[str, Any], common: Common
+    preset: str | None, settings: Settings, references: Mapping[str, Any], common: Common
 ) -> Settings:
     """The settings of a preset, which typed ones override."""
     # Imported for `train` alone: presets know the settings of all backbones.
@@ -154,7 +154,7 @@ def _preset_settings(
     begins = None
     if source is not None:
         begins = Store(common.store).get(source, "model").config["model"]
-    return training_preset(preset, asked, begins)
+    return training_preset(preset, settings, begins)
 
 
 def _require_kind_or_place(tokenizer: str, common: Common) -> None:
@@ -170,7 +170,7 @@ def _require_kind_or_place(tokenizer: str, common: Common) -> None:
 def run_stage(command: str, work: StageRequest, common: Common) -> Outcome:
     """Make or find the artifact of a stage, and give it the requested name."""
     store = common.open_store()
-    words = command_words(command, work.references, work.asked, work.preset)
+    words = command_words(command, work.references, work.typed, work.preset)
     with resumable(), ConsoleReporter(command) as reporter:
         how = replace(common.execution(reporter), command=words)
         outcome = make(stage_of(command), work.config, work.references, store, how)

@@ -13,7 +13,7 @@ from memlm_cli.inspection_text import (
     memory_lines,
     shown,
 )
-from memlm_cli.options import Asked
+from memlm_cli.options import StoreOptions
 from memlm_cli.progress import not_working
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
@@ -36,10 +36,10 @@ def inspect(
     *,
     which: PassageSettings,
     reading: ReadSettings,
-    asked: Asked,
+    store_options: StoreOptions,
 ) -> None:
     """Carry out `memlm inspect`."""
-    opened = asked.open_store()
+    opened = store_options.open_store()
     if source not in (None, "-"):
         opened.locate(source)
     which.check()
@@ -53,21 +53,21 @@ def inspect(
         source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading)
     )
     if which.select is not None:
-        _show_selected(request, opened, which, html, asked.json)
+        _show_selected(request, opened, which, html, store_options.json)
         return
     if which.text is not None:
-        found = inspect_text(request, opened, which.text, which.contexts)
+        inspected = inspect_text(request, opened, which.text, which.contexts)
     else:
         assert which.position is not None
         split = which.split or "test"
         length = which.length or LENGTH
-        found = inspect_split(request, opened, split, which.position, length, which.contexts)
+        inspected = inspect_split(request, opened, split, which.position, length, which.contexts)
     if html is not None:
-        write_html("inspect", html, page(found))
+        write_html("inspect", html, page(inspected))
     text = (
-        json.dumps(found.to_json())
-        if asked.json
-        else inspected_text(found, terminal=answers_on_terminal())
+        json.dumps(inspected.to_json())
+        if store_options.json
+        else inspected_text(inspected, terminal=answers_on_terminal())
     )
     answer(text, styled=True)
 
@@ -78,56 +78,57 @@ def _show_selected(
     """Show the passages that a report selects, one after the other."""
     report = store.get(request.report or "", "report")
     kinds = which.select or ()
-    chosen = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)
-    if not chosen:
+    choices = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)
+    if not choices:
         raise UsageError(
             f"{report.reference} has no passage that --select {','.join(kinds)} asks for."
         )
-    places = [(one.start, one.stop) for one in chosen]
-    found = inspect_passages(request, store, str(report.config["split"]), places, which.contexts)
-    shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
+    places = [(choice.start, choice.stop) for choice in choices]
+    split = str(report.config["split"])
+    inspected = inspect_passages(request, store, split, places, which.contexts)
+    passages = list(map(ChosenPassage, choices, inspected))
     if html is not None:
-        write_html("inspect", html, page_of_passages(shown, report.reference))
+        write_html("inspect", html, page_of_passages(passages, report.reference))
     if as_json:
-        answer(
-            json.dumps(
-                [
-                    {"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()}
-                    for one in shown
-                ]
-            )
-        )
-    else:
-        parts = [
-            f"{one.heading}\n{inspected_text(one.found, terminal=answers_on_terminal())}"
-            for one in shown
-        ]
-        answer("\n\n".join(parts), styled=True)
+        records = []
+        for passage in passages:
+            chosen = {"chosen": passage.chosen.kind, "nats": passage.chosen.nats}
+            records.append(chosen | passage.found.to_json())
+        answer(json.dumps(records))
+        return
+
+    terminal = answers_on_terminal()
+    texts = []
+    for passage in passages:
+        texts.append(f"{passage.heading}\n{inspected_text(passage.found, terminal=terminal)}")
+    answer("\n\n".join(texts), styled=True)
 
 
 def translate(
-    source: str, *, wanted: TranslationRequest, reading: ReadSettings, asked: Asked
+    source: str, *, request: TranslationRequest, reading: ReadSettings, store_options: StoreOptions
 ) -> None:
     """Carry out `memlm translate`."""
     if source == "-":
         raise UsageError("Standard input is the text: name the model or index as an argument.")
-    if wanted.text is not None:
-        require_text("--text", wanted.text)
-    opened = asked.open_store()
-    translator = open_line_translator(
-        Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted
-    )
+    if request.text is not None:
+        require_text("--text", request.text)
+    opened = store_options.open_store()
+    question = Request(source=source, tokens=request.tokens, **dict(reading))
+    translator = open_line_translator(question, opened, request)
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
-    lines = _Lines() if wanted.text is None else wanted.text.split("\n")
-    for one in translator.translate(lines, wanted.attribute):
-        if asked.json:
-            tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
-            answer(json.dumps(one._asdict() | {"tokens": tokens}, ensure_ascii=False))
-        elif not answer_part(one.text + "\n"):
+
+    lines = _Lines() if request.text is None else request.text.split("\n")
+    for translation in translator.translate(lines, request.attribute):
+        if store_options.json:
+            record = translation._asdict()
+            if translation.tokens is not None:
+                record["tokens"] = [token._asdict() for token in translation.tokens]
+            answer(json.dumps(record, ensure_ascii=False))
+        elif not answer_part(translation.text + "\n"):
             return
-        elif one.tokens:
-            for token in one.tokens:
+        else:
+            for token in translation.tokens or ():
                 answer(_translated_token(token))
     if isinstance(lines, _Lines) and lines.error is not None:
         raise lines.error

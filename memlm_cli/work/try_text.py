@@ -100,33 +100,33 @@ def _run(
     fields = {
         "path": str(output),
         "recipe": str(file),
-        "reports": [one.reference for one in reports],
+        "reports": [report.reference for report in reports],
     }
     answer(json.dumps(fields) if common.json else str(output))
 
 
-def _say_of_time_left(taken: float, given: float) -> None:
+def _say_of_time_left(seconds: float, budget: float) -> None:
     """Say so if half of the given time is left, in seconds, because the plan was made on a busy
     machine.
     """
-    if taken < given / 2:
+    if seconds < budget / 2:
         say(
-            f"try: that took {duration(taken)} of {duration(given)}; --replan times this machine again, and plans more"
+            f"try: that took {duration(seconds)} of {duration(budget)}; --replan times this machine again, and plans more"
         )
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
     """Write the page; `more`: lines about the plan to show on it."""
-    found = find_reports(references, common.open_store())
+    artifacts = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
     page = build_page(
-        found, script, lambda report: [*baseline_remarks(report), *lines], short_title
+        artifacts, script, lambda report: [*baseline_remarks(report), *lines], short_title
     )
     if write_page("--output", output, page.html):
         say(f"try: replaced the page that was {output}")
     store = store_words(common.store)
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
-    report = next(report for report in found if "index" in report.manifest.inputs)
+    report = next(report for report in artifacts if "index" in report.manifest.inputs)
     words = [
         "memlm",
         "inspect",

@@ -126,11 +126,11 @@ class ArrayLayout:
         would be misread.
         """
         try:
-            found = json.loads((root / self.name / "zarr.json").read_bytes())
+            stored = json.loads((root / self.name / "zarr.json").read_bytes())
         except (OSError, ValueError, RecursionError):
             return
-        wanted = json.loads(metadata)
-        if any(found.get(part) != wanted[part] for part in ("shape", "data_type", "chunk_grid")):
+        expected = json.loads(metadata)
+        if any(stored.get(part) != expected[part] for part in ("shape", "data_type", "chunk_grid")):
             raise ArtifactError(
                 f"{root} was begun by a memlm that cut {self.name} into other shards; remove it with "
                 "memlm artifacts gc --interrupted, and the same command begins anew."
@@ -175,22 +175,26 @@ def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:
             yield from _shard_files(folder, Path(metadata), len(files)) - set(files)
 
 
-def _shard_files(folder: Path, metadata: Path, most: int) -> set[str]:
-    """Files of an array's shards, none for a group. At most `most` + 1 are listed, since then some
-    must be missing.
+def _shard_files(folder: Path, metadata: Path, max_files: int) -> set[str]:
+    """Files of an array's shards, none for a group. At most `max_files` + 1 are listed, since then
+    some must be missing.
     """
     try:
         content = json.loads((folder / metadata).read_bytes())
         if content["node_type"] == "group":
             return set()
-        grid = content["chunk_grid"]["configuration"]["chunk_shape"]
-        counts = [
-            min(ceil(rows / shard), most + 1)
-            for rows, shard in zip(content["shape"], grid, strict=True)
-        ]
-        places = product(*map(range, counts)) if all(counts) else iter(())
+        shard = content["chunk_grid"]["configuration"]["chunk_shape"]
+        counts = []
+        for rows, shard_rows in zip(content["shape"], shard, strict=True):
+            counts.append(min(ceil(rows / shard_rows), max_files + 1))
+        if not all(counts):
+            return set()
+
         below = (metadata.parent / "c").as_posix()
-        return {"/".join([below, *map(str, place)]) for place in islice(places, most + 1)}
+        files = set()
+        for places in islice(product(*map(range, counts)), max_files + 1):
+            files.add("/".join([below, *map(str, places)]))
+        return files
     except (ValueError, KeyError, TypeError, RecursionError, ArithmeticError) as error:
         raise ArtifactError(
             f"{folder / metadata} describes no array: {type(error).__name__}: {error}"

@@ -112,7 +112,7 @@ class Artifact:
             )
         record = self.manifest.inputs[role]
         try:
-            found = self.store.open(record.reference)
+            artifact = self.store.open(record.reference)
         except ArtifactError:
             if (self.store.root / record.reference / MANIFEST).is_file():
                 raise
@@ -120,13 +120,13 @@ class Artifact:
                 f"{self.reference} was made from {record.reference} (its {role}), which is not in {self.store.root}; "
                 f"make that again with memlm {KINDS[record.kind].command}."
             ) from None
-        self.store.check_files(found)
-        if not found.matches(record):
+        self.store.check_files(artifact)
+        if not artifact.matches(record):
             raise ArtifactError(
-                f"{self.reference} was made from {found.reference} when that had other bytes than now; "
+                f"{self.reference} was made from {artifact.reference} when that had other bytes than now; "
                 f"make it again: {self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
             )
-        return found
+        return artifact
 
     def find(self, role: str) -> Artifact:
         """The nearest ancestor in the given role: an input of this artifact, or of one of its
@@ -205,21 +205,21 @@ def checked(
         roles: roles of inputs that are checked, too.
     Raises: ArtifactError for a damaged artifact, or if all are left out.
     """
-    found: list[Artifact] = []
+    sound: list[Artifact] = []
     unknown: list[tuple[Artifact, ArtifactError]] = []
     for artifact in artifacts:
         try:
             artifact.store.check_files(artifact)
             for role in roles:
                 artifact.input(role)
-            found.append(artifact)
+            sound.append(artifact)
         except UncheckedArtifact as error:
             unknown.append((artifact, error))
     for artifact, why in unknown:
-        if leave_out is None or not found:
+        if leave_out is None or not sound:
             raise why
         leave_out(artifact, why)
-    return found
+    return sound
 
 
 def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:
@@ -235,10 +235,10 @@ def reached(references: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]
     """All nodes of a graph that can be reached from these references; `ways`: the neighbours of
     each node.
     """
-    found: set[str] = set()
+    nodes: set[str] = set()
     waiting = set(references)
     while waiting:
         reference = waiting.pop()
-        found.add(reference)
-        waiting |= ways.get(reference, set()) - found
-    return found
+        nodes.add(reference)
+        waiting |= ways.get(reference, set()) - nodes
+    return nodes

@@ -59,16 +59,16 @@ class Bucket:
         """Names of the folders right below a prefix, such as the ids below `tokens`."""
         with self._refusals(prefix):
             listed = self._obstore.list_with_delimiter(self._objects, prefix)
-            return [PurePosixPath(one).name for one in listed["common_prefixes"]]
+            return [PurePosixPath(path).name for path in listed["common_prefixes"]]
 
-    def read(self, name: str, most: int) -> bytes | None:
+    def read(self, name: str, max_bytes: int) -> bytes | None:
         """Content of a small object; None if it does not exist. Raises: DataError if it has more
-        than `most` bytes.
+        than `max_bytes` bytes.
         """
         size = self.size(name)
         if size is None:
             return None
-        if size > most:
+        if size > max_bytes:
             raise DataError(f"{self.url}/{name} has {size:,} bytes, which is more than it may.")
         return b"".join(self.stream(name))
 

@@ -74,10 +74,10 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
 
     Raises: ValueError or RecursionError for values that no manifest holds (nan, a thousand levels).
     """
-    covered = {name: value for name, value in manifest.items() if name not in UNSEALED} | {
-        "files": {path: entry for path, entry in manifest["files"].items() if not is_log(path)},
-        "metrics": _without_rates(manifest["metrics"]),
-    }
+    covered = {name: value for name, value in manifest.items() if name not in UNSEALED}
+    files = manifest["files"].items()
+    covered["files"] = {path: entry for path, entry in files if not is_log(path)}
+    covered["metrics"] = _without_rates(manifest["metrics"])
     return hashlib.blake2b(canonical_json(covered).encode()).hexdigest()
 
 
@@ -91,16 +91,16 @@ def _without_rates(metrics: Any) -> Any:
     """Metrics without those that differ between equal works; `train_loss` is a mean over
     `log_every` updates.
     """
-    if isinstance(metrics, dict):
-        kept = {
-            name: value for name, value in metrics.items() if name not in ("seconds", "train_loss")
-        }
-        return {
-            name: _without_rates(value)
-            for name, value in kept.items()
-            if not name.endswith("_per_second")
-        }
-    return [_without_rates(value) for value in metrics] if isinstance(metrics, list) else metrics
+    if isinstance(metrics, list):
+        return [_without_rates(value) for value in metrics]
+    if not isinstance(metrics, dict):
+        return metrics
+    result = {}
+    for name, value in metrics.items():
+        is_rate = name.endswith("_per_second")
+        if name not in ("seconds", "train_loss") and not is_rate:
+            result[name] = _without_rates(value)
+    return result
 
 
 def _stamp(path: Path) -> list[int]:
@@ -161,10 +161,10 @@ def _problem(
 ) -> str | None:
     if not path.is_file():
         return "is missing"
-    found = _stamp(path)
+    present = _stamp(path)
     # The size is compared first, since comparing the content takes reading the file.
-    if found[0] != entry["bytes"]:
-        return f"has {found[0]} bytes instead of {entry['bytes']}"
-    if found != stamp and file_entry(path, read) != entry:
+    if present[0] != entry["bytes"]:
+        return f"has {present[0]} bytes instead of {entry['bytes']}"
+    if present != stamp and file_entry(path, read) != entry:
         return "has other content than when it was published"
     return None

@@ -18,7 +18,7 @@ from stages.artifacts.checksums import FileEntry, write_stamps
 from stages.artifacts.draft import PROGRESS, SCRATCH, Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import KINDS, USED_UP
-from stages.artifacts.lock import ATTEMPT, held
+from stages.artifacts.lock import ATTEMPT, hold_lock
 from stages.artifacts.manifest import Manifest, parse_manifest, wrong_manifest
 from stages.artifacts.references import MANIFEST, REMOVE, WORK, advised, is_id, split_reference
 from stages.artifacts.store import Store
@@ -56,16 +56,16 @@ class Copy:
         content = bucket.read(f"{reference}/{MANIFEST}", MAX_MANIFEST_BYTES)
         if content is None:
             return None
-        found = cls(
+        copy = cls(
             parse_manifest(content, f"{bucket.url}/{reference}", _mend(reference, bucket)),
             content,
             bucket,
         )
-        if found.reference != reference:
+        if copy.reference != reference:
             raise ArtifactError(
-                f"{bucket.url}/{reference} holds {found.reference}; {_mend(reference, bucket)}."
+                f"{bucket.url}/{reference} holds {copy.reference}; {_mend(reference, bucket)}."
             )
-        return found
+        return copy
 
     @classmethod
     def all(cls, bucket: Bucket) -> "Iterator[Copy]":
@@ -272,7 +272,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
     kind = copy.manifest.kind
     id = copy.manifest.id
-    with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
+    with hold_lock(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
         # Checked again, since another pull may have finished meanwhile.
         if store.has(kind, id):
             return

@@ -255,12 +255,12 @@ def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     """
     write_atomically(draft / MANIFEST, manifest.dumps())
     # Leftovers of interrupted attempts must not be published.
-    own = {draft / file for file in (*manifest.files, MANIFEST)}
+    published = {draft / file for file in (*manifest.files, MANIFEST)}
     for path in sorted(draft.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
-        elif path not in own:
+        elif path not in published:
             path.unlink()
     fsync_folders(draft, [draft / file for file in manifest.files])
     # Content and file names are on the disk before the rename, so an artifact is never incomplete.

@@ -165,7 +165,7 @@ MAKE_ROOM = (
     "only what no command can use; gc --unnamed --dry-run lists artifacts that nothing needs."
 )
 """Advice for a full disk."""
-_KEPT = "What is done is kept; the same command goes on from there."
+_RESUMES = "What is done is kept; the same command goes on from there."
 _FULL_IN_WORDS = re.compile(r"Not enough free space to write|\d+ requested and \d+ written")
 """Messages of NumPy's `tofile` for a full disk, with and without preallocated space."""
 _CODE_IN_WORDS = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")
@@ -181,11 +181,11 @@ def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> s
     code = _code(error)
     file = getattr(error, "filename", None) or place
     if code == errno.EIO:
-        return f"The disk or its cable fails at {file} (input/output error): bring the store to a sound disk. {_KEPT}"
+        return f"The disk or its cable fails at {file} (input/output error): bring the store to a sound disk. {_RESUMES}"
     if code == errno.EDQUOT:
         return f"Your quota on the disk of {place} is used up. {MAKE_ROOM}"
     if code == errno.EFBIG:
-        return f"A file of {place} would be larger than may be (ulimit -f, file system): raise that limit. {_KEPT}"
+        return f"A file of {place} would be larger than may be (ulimit -f, file system): raise that limit. {_RESUMES}"
     return full_disk(place, missing_bytes) if code == errno.ENOSPC else None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from stages.artifacts.artifact import needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lock import Attempt, held, is_held
+from stages.artifacts.lock import Attempt, hold_lock, is_held
 from stages.artifacts.references import REMOVE, WORK, advised, draft_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
@@ -108,18 +108,20 @@ def find_garbage(
     Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for
     garbage.
     """
-    drafts = unfinished(store)
-    kept = [draft for draft in drafts if draft.alive or (draft.promised and not interrupted)]
-    garbage = [
-        Garbage(draft.path, draft.state, draft.bytes) for draft in drafts if draft not in kept
-    ]
-    garbage += [
-        Garbage(path, "left over from an interrupted removal", folder_bytes(path))
-        for kind in KINDS
-        for path in sorted(store.root.glob(f"{kind}/.*-removed"))
-    ]
+    garbage = []
+    kept_drafts = []
+    for draft in unfinished(store):
+        if draft.alive or (draft.promised and not interrupted):
+            kept_drafts.append(draft)
+        else:
+            garbage.append(Garbage(draft.path, draft.state, draft.bytes))
+
+    for kind in KINDS:
+        for path in sorted(store.root.glob(f"{kind}/.*-removed")):
+            size = folder_bytes(path)
+            garbage.append(Garbage(path, "left over from an interrupted removal", size))
     if unnamed:
-        garbage += _unneeded(store, kept)
+        garbage += _unneeded(store, kept_drafts)
     return garbage
 
 
@@ -156,7 +158,7 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
 def _remove_leftover(store: Store, path: Path) -> None:
     """Remove a draft, unless a process has just resumed it."""
     lock_file = store.lock_file(path.parent.name, draft_id(path))
-    with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
+    with suppress(BusyError), hold_lock(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
             path.unlink()  # the target does not belong to the store
         elif path.name.endswith(REMOVED):
@@ -167,15 +169,17 @@ def _remove_leftover(store: Store, path: Path) -> None:
 
 def _require_readable(store: Store, unread: set[str]) -> None:
     folders = (store.root / reference for reference in sorted(unread))
-    left = [
-        f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()
+    unreadable = [
+        f"{folder.parent.name}/{folder.name}"
+        for folder in folders
+        if folder.is_dir() and not folder.is_symlink()
     ]
-    if left:
-        mend = f"Remove that first: {advised(store.root, *REMOVE, left[0])}"
-        if left[0].partition("/")[0] not in KINDS:
+    if unreadable:
+        mend = f"Remove that first: {advised(store.root, *REMOVE, unreadable[0])}"
+        if unreadable[0].partition("/")[0] not in KINDS:
             mend = f"If its stage is your own, set {OUTSIDE} to the module that registers it."
         raise ArtifactError(
-            f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "
+            f"The manifest of {unreadable[0]} cannot be read, so what it was made from is not known: nothing "
             f"is removed for want of a name. {mend}"
         )
 

@@ -20,7 +20,7 @@ from stages.reporting import Reporter
 
 
 @contextmanager
-def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Iterator[None]:
+def hold_lock(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Iterator[None]:
     """Hold the lock of an artifact that is being made.
 
     Args:

@@ -26,7 +26,7 @@ from stages.artifacts.draft import Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lock import held
+from stages.artifacts.lock import hold_lock
 from stages.artifacts.manifest import (
     MANIFEST,
     InputRecord,
@@ -192,18 +192,21 @@ def plan(
     inputs = stage.inputs(config, references, store)
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
-    files = [[file.role, file.digest] for file in inputs.files]
     parts = {stage.name, *_words(config.stored()), *stage.parts(config, inputs)}
-    return ResolvedWork(stage, config, inputs, [*files, *outside_code(parts)])
+    files = [[file.role, file.digest] for file in inputs.files]
+    files += outside_code(parts)
+    return ResolvedWork(stage, config, inputs, files)
 
 
 def _words(value: Any) -> Iterator[str]:
     """All words in some settings, which include names of parts, even in `external:lambda=NAME`."""
     if isinstance(value, str):
         yield from re.findall(r"[\w-]+", value)
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in below:
-        yield from _words(one)
+    elif isinstance(value, dict):
+        yield from _words(list(value.values()))
+    elif isinstance(value, list):
+        for element in value:
+            yield from _words(element)
 
 
 def _require_same_store(inputs: Inputs, store: Store) -> None:
@@ -240,7 +243,7 @@ def make(
     lock_file = store.lock_file(work.kind, work.id)
     helped = work.follow(execution)
     try:
-        with held(
+        with hold_lock(
             lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter
         ):
             # Checked again, since another process may have made it while this one waited.
@@ -341,16 +344,16 @@ def _require_schema(stage: Stage[Any], manifest: Manifest) -> None:
 
 def _read_folders(inputs: Inputs) -> set[Path]:
     """Folders of the inputs, and of their ancestors in the store."""
-    found = set[Path]()
+    folders = set[Path]()
     waiting = list(inputs.artifacts.values())
     while waiting:
         artifact = waiting.pop()
-        if artifact.path not in found:
-            found.add(artifact.path)
+        if artifact.path not in folders:
+            folders.add(artifact.path)
             for record in artifact.manifest.inputs.values():
                 with suppress(ArtifactError):
                     waiting.append(artifact.store.open(record.reference))
-    return found
+    return folders
 
 
 def _publish(work: ResolvedWork[C], store: Store, manifest: Manifest) -> Artifact:

@@ -232,16 +232,16 @@ def _check_format(content: Mapping[str, Any], folder: Path | str, mend: str) -> 
             f"{folder} is of a kind that this memlm does not know: {shortened(repr(kind))}. If its stage is your own, "
             f"set {OUTSIDE} to the module that registers it."
         )
-    known = KINDS[kind].format_version
-    if not isinstance(version, int) or version > known:
+    newest = KINDS[kind].format_version
+    if not isinstance(version, int) or version > newest:
         maker = producer.get("memlm", "unknown") if isinstance(producer, Mapping) else "unknown"
         raise UncheckedArtifact(
             f"{folder} has format {shortened(repr(version))} of {kind!r}, written by memlm {shortened(str(maker))}; "
-            f"this memlm reads up to {known}. Upgrade memlm."
+            f"this memlm reads up to {newest}. Upgrade memlm."
         )
-    if version < known:
+    if version < newest:
         raise UncheckedArtifact(
-            f"{folder} has format {version} of {kind!r}, older than {known}, which this memlm reads; {mend}."
+            f"{folder} has format {version} of {kind!r}, older than {newest}, which this memlm reads; {mend}."
         )
 
 
@@ -270,7 +270,9 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         # An unknown setting is reported first: another version may also have changed which values
         # are legal.
         problems = error.errors(include_url=False)
-        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+        first = next(
+            (problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0]
+        )
         name = ".".join(map(str, first["loc"]))[:100]
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, UnknownPart):
@@ -325,18 +327,18 @@ class UncheckedArtifact(ArtifactError):
     """
 
 
-def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
+def _unknown_part(manifest: Manifest, reason: str) -> UncheckedArtifact:
     return UncheckedArtifact(
-        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {told.rstrip('.')}. "
+        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {reason.rstrip('.')}. "
         f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
     )
 
 
-def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
+def _difference(config: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """The dotted name of the first setting that differs from what its stage stores; None: there is
     none.
     """
-    for name, value in found.items():
+    for name, value in config.items():
         if name not in stored:
             return name
         if isinstance(value, Mapping) and isinstance(stored[name], Mapping):

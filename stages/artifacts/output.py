@@ -147,8 +147,8 @@ class ProgressLog:
         for file in unit.discarded:
             owner = self.units.get(self._owners.pop(file, ""))
             if owner is not None:
-                kept = {name: entry for name, entry in owner.files.items() if name != file}
-                self.units[owner.key] = replace(owner, files=kept)
+                files = {name: entry for name, entry in owner.files.items() if name != file}
+                self.units[owner.key] = replace(owner, files=files)
 
 
 class ShardOutput:

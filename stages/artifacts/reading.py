@@ -168,10 +168,10 @@ class CheckedGroup:
         name = f"{self._name}/{below}"
         file = self._artifact.file(Path(self._name, below, "zarr.json"))
         with content_of(file):
-            found = opened(self._artifact.path / self._name, below, file)
-        if isinstance(found, zarr.Group):
-            return CheckedGroup(self._artifact, name, found)
-        return self._checked(name, found)
+            element = opened(self._artifact.path / self._name, below, file)
+        if isinstance(element, zarr.Group):
+            return CheckedGroup(self._artifact, name, element)
+        return self._checked(name, element)
 
     def array_keys(self) -> list[str]:
         """Names of its arrays."""
@@ -209,12 +209,13 @@ class CheckedGroup:
 
 
 def _wrong_array(array: zarr.Array[Any], expected: Expected) -> str | None:
-    fits = len(array.shape) == len(expected.shape) and all(
-        wanted in (None, found) for wanted, found in zip(expected.shape, array.shape, strict=True)
-    )
+    shape = array.shape
+    fits = len(shape) == len(expected.shape)
+    for length, expected_length in zip(shape, expected.shape, strict=False):
+        fits = fits and expected_length in (None, length)
     if not fits:
-        wanted = " x ".join("any" if length is None else f"{length}" for length in expected.shape)
-        return f"is {' x '.join(map(str, array.shape))}, where the manifest says {wanted}"
+        lengths = ["any" if length is None else str(length) for length in expected.shape]
+        return f"is {' x '.join(map(str, shape))}, where the manifest says {' x '.join(lengths)}"
     if array.dtype.name not in expected.dtypes:
         return f"holds {array.dtype.name}, not {' or '.join(expected.dtypes)}"
     return None
@@ -224,12 +225,17 @@ def _wrong_layout(array: zarr.Array[Any]) -> str | None:
     """Message about shards that are not whole rows, or codecs that could turn a small file into a
     huge array.
     """
+    shape = array.shape
     shard = array.shards or array.chunks
-    if array.chunks != shard or shard[1:] != array.shape[1:] or shard[0] > max(1, *array.shape[:1]):
-        return f"is cut into pieces of {array.chunks} in shards of {shard}, not into whole rows of {array.shape}"
+    has_whole_rows = array.chunks == shard and shard[1:] == shape[1:]
+    if not has_whole_rows or shard[0] > max(1, *shape[:1]):
+        return f"is cut into pieces of {array.chunks} in shards of {shard}, not into whole rows of {shape}"
+
     layout: Any = array.metadata.to_dict()
-    codecs = [codec for outer in layout["codecs"] for codec in _flat(outer)]
-    odd = sorted({name for name in codecs if name not in _PLAIN})
+    names: set[str] = set()
+    for codec in layout["codecs"]:
+        names.update(_flat(codec))
+    odd = sorted(names.difference(_PLAIN))
     return f"is packed with {', '.join(odd)}, which memlm does not use" if odd else None
 
 
@@ -237,7 +243,8 @@ def _flat(codec: Mapping[str, Any]) -> list[str]:
     """Name of a codec, or the names of the codecs inside a sharding codec."""
     if codec["name"] != "sharding_indexed":
         return [str(codec["name"])]
-    inner = codec["configuration"]
-    return [
-        name for part in ("codecs", "index_codecs") for one in inner[part] for name in _flat(one)
-    ]
+    names = []
+    for part in ("codecs", "index_codecs"):
+        for inner in codec["configuration"][part]:
+            names += _flat(inner)
+    return names

@@ -84,14 +84,14 @@ def references(root: Path) -> list[str]:
     of the texts that `memlm try` draws.
     """
     # No module from outside is imported for this: a shell asks for it when Tab is pressed.
-    known = KINDS.imported()
-    kinds = dict.fromkeys([*known, *sorted(_entries(root))])
-    return [
-        f"{kind}/{name}"
-        for kind in kinds
-        for name in sorted(_entries(root / kind))
-        if is_id(name) and (kind in known or isfile(root / kind / name / MANIFEST))
-    ]
+    known_kinds = KINDS.imported()
+    result = []
+    for kind in dict.fromkeys([*known_kinds, *sorted(_entries(root))]):
+        for name in sorted(_entries(root / kind)):
+            is_artifact = kind in known_kinds or isfile(root / kind / name / MANIFEST)
+            if is_id(name) and is_artifact:
+                result.append(f"{kind}/{name}")
+    return result
 
 
 def draft_id(folder: Path) -> str:

@@ -75,9 +75,12 @@ def _outside(
 ) -> str | None:
     if not values.size or (values.min() >= low and values.max() < stop):
         return None
-    place = int(((values.ravel() < low) | (values.ravel() >= stop)).nonzero()[0][0])
+    flat = values.ravel()
+    is_outside = (flat < low) | (flat >= stop)
+    place = int(is_outside.argmax())
+    # a row may hold several values
     row = start + place * len(values) // values.size
-    return f"row {row} holds {values.ravel()[place]}, where {what} from {low} to {stop - 1} are"
+    return f"row {row} holds {flat[place]}, where {what} from {low} to {stop - 1} are"
 
 
 def offsets(last: int | None) -> Check:
@@ -92,13 +95,23 @@ def offsets(last: int | None) -> Check:
 
 
 def _no_offsets(last: int | None, values: "np.ndarray", start: int, rows: int) -> str | None:
-    falls = (values[1:] < values[:-1]).nonzero()[0]
-    if len(falls):
-        return f"row {start + 1 + int(falls[0])} holds {values[1 + falls[0]]}, less than the one before"
-    if len(values) and (values[0] < 0 or (last is not None and values[-1] > last)):
-        return f"rows from {start} on hold {values[0]} to {values[-1]}, where offsets from 0 to {last} are"
-    if last is not None and len(values) and start + len(values) == rows and values[-1] != last:
-        return f"the last row holds {values[-1]}, not {last}"
+    if not len(values):
+        return None
+    is_falling = values[1:] < values[:-1]
+    if is_falling.any():
+        place = 1 + int(is_falling.argmax())
+        return f"row {start + place} holds {values[place]}, less than the one before"
+
+    # offsets rise, so the first is the smallest and the last the largest
+    smallest = values[0]
+    largest = values[-1]
+    if smallest < 0 or (last is not None and largest > last):
+        return (
+            f"rows from {start} on hold {smallest} to {largest}, where offsets from 0 to {last} are"
+        )
+    is_end = start + len(values) == rows
+    if last is not None and is_end and largest != last:
+        return f"the last row holds {largest}, not {last}"
     return None
 
 

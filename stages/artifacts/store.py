@@ -80,8 +80,8 @@ class Store:
         """
         artifact = self._open(self.locate(reference))
         if kinds and artifact.kind not in kinds:
-            wanted = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
-            raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
+            legal = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
+            raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {legal}.")
         return artifact
 
     def check_files(
@@ -120,13 +120,13 @@ class Store:
         Args:
             kinds: wanted kinds; empty: all.
         """
-        found = []
+        artifacts = []
         for reference in self.references():
             if not kinds or reference.partition("/")[0] in kinds:
                 with suppress(ArtifactError):
-                    found.append(self._open(self.root / reference))
+                    artifacts.append(self._open(self.root / reference))
         order = list(KINDS)
-        return sorted(found, key=lambda a: (order.index(a.kind), a.manifest.created, a.id))
+        return sorted(artifacts, key=lambda a: (order.index(a.kind), a.manifest.created, a.id))
 
     def references(self) -> list[str]:
         """`kind/id` of every folder at the place of a finished artifact, readable or not."""
@@ -135,8 +135,8 @@ class Store:
     def _open(self, folder: Path) -> Artifact:
         manifest = Manifest.read(folder)
         inside = folder.parent.name == manifest.kind and folder.name == manifest.id
-        own = not inside or folder.parent.parent == self.root
-        store = self if own else Store(folder.parent.parent)
+        is_here = not inside or folder.parent.parent == self.root
+        store = self if is_here else Store(folder.parent.parent)
         return Artifact(store, folder, manifest)
 
     def locate(self, reference: str) -> Path:
@@ -160,16 +160,16 @@ class Store:
             )
         if reference and exists(path):
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
+
+        hint = ""
         kind, slash, _ = reference.partition("/")
-        hint = (
-            f"; {did_you_mean(kind, KINDS)}"
-            if slash and not reference.startswith((".", "/"))
-            else ""
-        )
-        called = [
-            f"{one}/{reference}" for one in KINDS if not slash and reference in self.names(one)
-        ]
-        hint = f"; did you mean {' or '.join(called)}?" if called else hint
+        if slash and not reference.startswith((".", "/")):
+            hint = f"; {did_you_mean(kind, KINDS)}"
+        elif not slash:
+            # a name without its kind
+            named = [f"{kind}/{reference}" for kind in KINDS if reference in self.names(kind)]
+            if named:
+                hint = f"; did you mean {' or '.join(named)}?"
         raise ArtifactError(
             f"{shortened(reference)!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}"
         )
@@ -178,14 +178,14 @@ class Store:
         file = name_file(self.root, kind, name)
         if not isfile(file):
             names = self.names(kind)
-            known = (
-                f"known: {', '.join(sorted(names))}"
-                if names
-                else f"memlm artifacts list {kind} shows what is"
-            )
-            if (near := nearest(name, names)) is not None:
-                known = f"did you mean '{kind}/{near}'?"
-            raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
+            near = nearest(name, names)
+            if near is not None:
+                hint = f"did you mean '{kind}/{near}'?"
+            elif names:
+                hint = f"known: {', '.join(sorted(names))}"
+            else:
+                hint = f"memlm artifacts list {kind} shows what is"
+            raise ArtifactError(f"{kind}/{name} is not in {self.root}; {hint}")
         id = named_id(file)
         if not is_id(id):
             raise ArtifactError(
@@ -198,11 +198,12 @@ class Store:
         command = KINDS[kind].command
         if self.draft_folder(kind, id).is_dir():
             return f"{reference} is not finished; run the memlm {command} that makes it again: it goes on from there."
-        near = nearest(
-            id,
-            [one.partition("/")[2] for one in self.references() if one.startswith(f"{kind}/")],
-            TYPO,
-        )
+        ids = []
+        for other in self.references():
+            other_kind, _, other_id = other.partition("/")
+            if other_kind == kind:
+                ids.append(other_id)
+        near = nearest(id, ids, TYPO)
         if near is not None:
             return f"{reference} is not in {self.root}; did you mean '{kind}/{near}'?"
         return f"{reference} is not in {self.root}; make it with memlm {command}, or name the store with --store."

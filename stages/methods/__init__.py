@@ -30,8 +30,8 @@ METHODS = Registry(
         "oml-er": Part.within("stages.methods.stream", "config:OmlErConfig", "meta:OmlEr"),
         "anml-er": Part.within("stages.methods.stream", "config:AnmlErConfig", "meta:AnmlEr"),
         "emar": Part.within("stages.methods.stream", "config:EmarConfig", "emar:Emar"),
-        "lamol": Part.within("stages.methods.stream", "config:LamolConfig", "lamol:Lamol"),
-        "elle": Part.within("stages.methods.stream", "config:ElleConfig", "elle:Elle"),
+        "lamol": Part.within("stages.methods.stream", "language_config:LamolConfig", "lamol:Lamol"),
+        "elle": Part.within("stages.methods.stream", "language_config:ElleConfig", "elle:Elle"),
         "meta-mbpa": Part.within(
             "stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"
         ),

@@ -60,9 +60,9 @@ class Batches(NamedTuple):
         """The smallest number among `groups` that gives an update enough documents; if none does,
         the largest.
         """
-        documents = {one: round(self.documents(one, same)) for one in sorted(groups)}
-        wanted = min(ENOUGH_DOCUMENTS, max(documents.values()))
-        return next(one for one, found in documents.items() if found >= wanted)
+        documents = {number: round(self.documents(number, same)) for number in sorted(groups)}
+        enough = min(ENOUGH_DOCUMENTS, max(documents.values()))
+        return next(number for number, count in documents.items() if count >= enough)
 
 
 class EvaluationDefaults(NamedTuple):
@@ -205,7 +205,7 @@ def with_method(memory: Any, method: str) -> Any:
 
 AFTER = "after"
 """Weights after each task."""
-KEPT = "memory.safetensors"
+MEMORY_FILE = "memory.safetensors"
 """Documents that a method keeps of the training split: `rows` int64 [M], in the order of writing,
 and `tasks`.
 """

@@ -26,24 +26,24 @@ def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
     Args:
         read: what the evaluation reads, by role.
     """
-    own = evaluation_defaults(read["model"])
+    defaults = evaluation_defaults(read["model"])
     if "datastore" not in read:
-        return own.alone
-    if own.own_datastore is not None and is_own_datastore(read):
-        return own.own_datastore
-    return own.alone + KNN_LM
+        return defaults.alone
+    if defaults.own_datastore is not None and is_own_datastore(read):
+        return defaults.own_datastore
+    return defaults.alone + KNN_LM
 
 
 def lacking_memory(read: Mapping[str, Artifact]) -> str | None:
     """Warning about a model that was trained to read a datastore and is read without one; None: all
     is well.
     """
-    own = evaluation_defaults(read["model"])
-    if "datastore" in read or own.own_datastore is None:
+    defaults = evaluation_defaults(read["model"])
+    if "datastore" in read or defaults.own_datastore is None:
         return None
     return (
         f"{read['model'].reference} learned to read a datastore too: evaluate an index of one "
-        f"for {', '.join(own.own_datastore)}."
+        f"for {', '.join(defaults.own_datastore)}."
     )
 
 

@@ -75,8 +75,8 @@ def neighbor_labels(neighbors: RankedNeighbors, temperature: float) -> NeighborL
     is_last = np.ones(tokens.shape, bool)
     is_last[:, :-1] = tokens[:, 1:] != tokens[:, :-1]
     shares = _sums_of_runs(ordered, is_last)
-    held = np.where(shares > 0, tokens, 0)
-    return NeighborLabels(held.astype(np.int32), shares.astype(np.float32))
+    distinct = np.where(shares > 0, tokens, 0)
+    return NeighborLabels(distinct.astype(np.int32), shares.astype(np.float32))
 
 
 def _sorted_by_token(tokens: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,16 +114,21 @@ def best_temperature(neighbors: RankedNeighbors, targets: Integer[np.ndarray, " 
 
     Rounded to four digits, so that a user can type the number again.
     """
-    holds = neighbors.tokens == targets[:, None]
-    known = holds.any(1)
-    if not known.any():
+    holds_target = neighbors.tokens == targets[:, None]
+    is_reachable = holds_target.any(1)
+    if not is_reachable.any():
         return 1.0
-    some = RankedNeighbors(neighbors.tokens[known], neighbors.scores[known])
-    temperatures = [float(f"{fraction * _spread(some):.4g}") for fraction in FRACTIONS]
+    holds_target = holds_target[is_reachable]
+    reachable = RankedNeighbors(neighbors.tokens[is_reachable], neighbors.scores[is_reachable])
+    spread = _spread(reachable)
+
+    # no logarithm of 0: a share may underflow at a small temperature
+    tiny = np.finfo(np.float64).tiny
+    temperatures = [float(f"{fraction * spread:.4g}") for fraction in FRACTIONS]
     nats = []
     for temperature in temperatures:
-        shares = (_weights(some, temperature) * holds[known]).sum(1)
-        nats.append(-np.log(np.maximum(shares, np.finfo(np.float64).tiny)).mean())
+        shares = (_weights(reachable, temperature) * holds_target).sum(1)
+        nats.append(-np.log(np.maximum(shares, tiny)).mean())
     return temperatures[int(np.argmin(nats))]
 
 

@@ -81,10 +81,11 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
                 module.lookup.register_forward_hook(self._counter(names[id(module.table)]))
 
     def _counter(self, name: str) -> Any:
-        def count(module: nn.Module, inputs: object, found: Any) -> None:
-            self._reads[name] += torch.bincount(
-                found.slots.flatten().cpu(), minlength=len(self._reads[name])
-            )
+        """A hook that counts which slots of a table are read."""
+
+        def count(module: nn.Module, inputs: object, output: Any) -> None:
+            reads = self._reads[name]
+            reads += torch.bincount(output.slots.flatten().cpu(), minlength=len(reads))
 
         return count
 
@@ -111,14 +112,13 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         return torch.stack([loss.detach() for loss in losses]).sum()
 
     def _chosen(self, name: str) -> Tensor:
-        reads, within = (
-            one[name].to(self._tables[name].device) for one in (self._reads, self._batches_with)
-        )
-        if (
-            ranks.is_initialized()
-        ):  # each process reads a share of the batch, and all change the same slots
+        device = self._tables[name].device
+        reads = self._reads[name].to(device)
+        batches_with = self._batches_with[name].to(device)
+        # each process reads a share of the batch, and all change the same slots
+        if ranks.is_initialized():
             ranks.all_reduce(reads)
-        return most_specific(reads, within, self.settings.background, self.settings.slots)
+        return most_specific(reads, batches_with, self.settings.background, self.settings.slots)
 
     def _forget(self) -> None:
         for reads in self._reads.values():
@@ -129,12 +129,13 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         first update.
         """
         text: Examples = self.side_inputs["background"]
-        own = {name: reads.clone() for name, reads in self._reads.items()}
-        random = np.random.default_rng([self._seed, BACKGROUND])
-        size = min(
-            len(like.inputs) * (ranks.get_world_size() if ranks.is_initialized() else 1), text.count
-        )
+        # the reads of the batch itself are put back in the end
+        reads_of_batch = {name: reads.clone() for name, reads in self._reads.items()}
         self._batches_with = {name: torch.zeros_like(reads) for name, reads in self._reads.items()}
+
+        random = np.random.default_rng([self._seed, BACKGROUND])
+        num_processes = ranks.get_world_size() if ranks.is_initialized() else 1
+        size = min(len(like.inputs) * num_processes, text.count)
         with torch.no_grad(), evaluating(self._model):
             for _ in range(self.settings.background):
                 self._forget()
@@ -142,7 +143,7 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
                 self._model.read(text.batch(which).to(like.inputs.device))
                 for name, reads in self._reads.items():
                     self._batches_with[name] += reads > 0
-        self._reads.update(own)
+        self._reads.update(reads_of_batch)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._batches_with)

@@ -132,12 +132,13 @@ class Trime(InBatch[TrimeConfig]):
         assert isinstance(batch, MemoryBatch)
         targets = batch.targets
 
-        def earlier_ones(keys: Tensor) -> Memory:
-            own = torch.arange(len(keys), device=keys.device)
-            return Memory(keys, targets.flatten(), earlier(own - own % targets.shape[1], own))
+        def earlier_positions(keys: Tensor) -> Memory:
+            positions = torch.arange(len(keys), device=keys.device)
+            segment_starts = positions - positions % targets.shape[1]
+            return Memory(keys, targets.flatten(), earlier(segment_starts, positions))
 
         encoding = model.read(batch)
-        return Loss.of(self.joint_loss(model, batch, encoding, earlier_ones), encoding)
+        return Loss.of(self.joint_loss(model, batch, encoding, earlier_positions), encoding)
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         return self.joint_log_prob(model, read, starts)
@@ -217,10 +218,11 @@ class TrimeLong(InBatch[TrimeLongConfig]):
 
     def _past(self, keys: Tensor, values: Tensor, past: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Keep the last m - 1 segments of each row for the next batch."""
-        keys, length = keys.detach(), keys.shape[1]
+        keys = keys.detach()
+        num_kept = (self.consecutive - 1) * keys.shape[1]
         if past:
             keys, values = _behind(past, keys, values)
-        first = max(0, keys.shape[1] - (self.consecutive - 1) * length)
+        first = max(0, keys.shape[1] - num_kept)
         return {"keys": keys[:, first:], "values": values[:, first:]}
 
 
@@ -236,15 +238,20 @@ def _chained(batch: LongBatch, keys: Tensor, past: Mapping[str, Tensor], togethe
     length = batch.targets.shape[1]
     chains = keys.unflatten(0, (-1, together * length))
     values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
-    before = past["values"].shape[1] if past else 0
+    num_past = past["values"].shape[1] if past else 0
     if past:
         chains, values = _behind(past, chains, values)
-    place = torch.arange(before, chains.shape[1], device=keys.device)
-    own = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1] + place
-    reach = torch.minimum(batch.back.view_as(own), place)
+
+    # the place of each query in its chain, and its own key among those of all chains
+    places = torch.arange(num_past, chains.shape[1], device=keys.device)
+    chain_starts = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1]
+    positions = chain_starts + places
+
     # A segment is always read whole, even if a document began in it, as in local memory.
-    local = (place - before) % length
-    visible = earlier((own - torch.maximum(reach, local)).flatten(), own.flatten())
+    reach = torch.minimum(batch.back.view_as(positions), places)
+    in_segment = (places - num_past) % length
+    starts = positions - torch.maximum(reach, in_segment)
+    visible = earlier(starts.flatten(), positions.flatten())
     return Memory(chains.flatten(0, 1), values.flatten(), visible)
 
 
@@ -292,15 +299,17 @@ class TrimeExt(InBatch[TrimeExtConfig]):
             return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = count // size
-        first = random.integers(count - batches * size + 1)
-        chain = self.packing[first : first + batches * size]
-        return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
+        num_read = batches * size
+        # what is left over is before and behind the chain, by chance
+        first = random.integers(count - num_read + 1)
+        groups = self.packing[first : first + num_read].reshape(batches * self.groups, -1)
+        return random.permutation(groups).reshape(batches, size)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:
         # All processes draw for all groups, so that draws do not depend on the number of processes.
         draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
-        own = draws[self._own_groups()]
-        local = np.repeat(own >= self.settings.local_dropout, len(which) // len(own))
+        reads_local = draws[self._own_groups()] >= self.settings.local_dropout
+        local = np.repeat(reads_local, len(which) // len(reads_local))
         return ExtBatch.of(
             examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local)
         )
@@ -329,16 +338,16 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         """Memory from keys [N, d]: positions of other segments and, with local memory, earlier ones
         of the own.
         """
-        own = torch.arange(len(keys), device=keys.device)
+        position = torch.arange(len(keys), device=keys.device)
         segment, stop, local = _segments(batch)
         values = batch.rows(batch.targets)
         if self.groups == 1:
             keys = with_other_ranks(keys)
             values = with_other_ranks(values)
-        visible = others(segment, stop, own, len(keys), local)
+        visible = others(segment, stop, position, len(keys), local)
         here = self._own_groups()
         size = len(keys) // (here.stop - here.start)
-        group = own - own % size
+        group = position - position % size
         return Memory(keys, values, visible.within(group, group + size))
 
 
@@ -357,13 +366,13 @@ def with_other_ranks(tensor: Tensor) -> Tensor:
     """The tensor, followed by those of all other processes, without gradient; every process must
     call this.
     """
-    own, processes = _rank_of()
+    rank, processes = _rank_of()
     if processes == 1:
         return tensor
     gathered = [torch.empty_like(tensor) for _ in range(processes)]
     ranks.all_gather(gathered, tensor.detach().contiguous())
     # The own part comes first, so that positions within it stay valid among all.
-    return torch.cat((tensor, *gathered[:own], *gathered[own + 1 :]))
+    return torch.cat((tensor, *gathered[:rank], *gathered[rank + 1 :]))
 
 
 def _rank_of() -> tuple[int, int]:

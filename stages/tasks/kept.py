@@ -3,15 +3,15 @@
 from safetensors.numpy import load_file
 
 from stages.artifacts.artifact import Artifact
-from stages.methods.config import KEPT, TRAIN
+from stages.methods.config import MEMORY_FILE, TRAIN
 
 
 def documents_kept(model: Artifact, tokens: Artifact) -> int:
     """Number of documents in memory after the last task: the documents that the method kept, or all
     training ones.
     """
-    if KEPT in model.manifest.files:
-        return len(load_file(model.file(KEPT))["rows"])
+    if MEMORY_FILE in model.manifest.files:
+        return len(load_file(model.file(MEMORY_FILE))["rows"])
     return int(tokens.metrics["splits"][TRAIN]["documents"])
 
 

@@ -19,7 +19,7 @@ from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.methods import METHODS
-from stages.methods.config import KEPT, MethodSettings, after_file
+from stages.methods.config import MEMORY_FILE, MethodSettings, after_file
 from stages.methods.stream.elle import prompted
 from stages.methods.stream.spelled import Spelling
 from stages.methods.stream.spelled import answers as written_answers
@@ -304,8 +304,8 @@ def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Docum
 def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
     """The documents that a model's method kept; if it keeps none, all that were learnt."""
     split = all_documents(model, tokens, "train", length)
-    if KEPT in model.manifest.files:
-        kept = load_file(model.file(KEPT))
+    if MEMORY_FILE in model.manifest.files:
+        kept = load_file(model.file(MEMORY_FILE))
         return Memory(split, kept["rows"], kept["tasks"])
     names = tokens.metrics["tasks"]
     order = model.config["order"] or names

@@ -108,18 +108,18 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
 
 
 def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
-    first = True
+    is_first = True
     has_text = False
     blank = True
     blank_before = True
     for piece, after in pairwise(chain(record, [END])):
         text, starts_line, ends_line = piece
-        if first:
+        if is_first:
             blank = piece.is_blank
         blank_after = after.is_blank
         marks = ENDS_LINE if ends_line else 0
         begins_line = has_text and starts_line and not blank
-        if first:
+        if is_first:
             marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
         elif begins_line:
             if boundary(text, blank_before, blank_after):
@@ -127,7 +127,11 @@ def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
             elif blank_before:
                 marks |= OPENS_PARAGRAPH
         yield text, marks, begins_line
-        first, has_text, blank, blank_before = False, has_text or not blank, blank_after, blank
+
+        is_first = False
+        has_text = has_text or not blank
+        blank_before = blank
+        blank = blank_after
 
 
 def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPiece]:
@@ -275,9 +279,9 @@ class DocumentNames:
     """Names of the documents of one split, by their number."""
 
     def __init__(self, runs: Iterable[NamedRun]) -> None:
-        held = list(runs)
-        self._names = [run.name for run in held]
-        self._ends = list(accumulate(run.documents for run in held))
+        runs_in_order = list(runs)
+        self._names = [run.name for run in runs_in_order]
+        self._ends = list(accumulate(run.documents for run in runs_in_order))
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:

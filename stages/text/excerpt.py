@@ -41,8 +41,8 @@ class TokenText:
     def ids(self, text: str) -> list[int]:
         """Token ids of a text. Unknown words become `<unk>`; no `<eos>` is added."""
         with content_of(self._file, Exception):  # the library has no exception class of its own
-            found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-            return found
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return ids
 
     def prompt_ids(self, text: str) -> list[int]:
         """Token ids of a text to go on from, after those that its own tokenizer puts before it."""
@@ -56,12 +56,16 @@ class TokenText:
     @cached_property
     def special(self) -> tuple[int, ...]:
         """Ids of tokens without text: `<eos>`, `<unk>`, padding, languages."""
-        found = {
-            id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
-        }
-        unknown = (getattr(self._tokenizer.model, "unk_token", None), UNK)
-        ids = (None if name is None else self._tokenizer.token_to_id(name) for name in unknown)
-        return tuple(sorted(found | {self.eos} | {id for id in ids if id is not None}))
+        ids = {self.eos}
+        for id, token in self._tokenizer.get_added_tokens_decoder().items():
+            if token.special:
+                ids.add(id)
+        # a model may call its unknown token otherwise
+        for name in (getattr(self._tokenizer.model, "unk_token", None), UNK):
+            unknown = None if name is None else self._tokenizer.token_to_id(name)
+            if unknown is not None:
+                ids.add(unknown)
+        return tuple(sorted(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Text that each of the consecutive tokens adds; a character counts for the token that
@@ -110,9 +114,9 @@ class TextStream:
     def add(self, id: int) -> str:
         """Text that a token adds; empty while its character is incomplete."""
         if id == self._text.eos and self._text.eos_is_newline:
-            left = self.end()
+            rest_of_line = self.end()
             self._before = []
-            return left + "\n"
+            return rest_of_line + "\n"
         self._pending.append(id)
         text = self._new()
         if text.endswith(UNFINISHED):
@@ -131,8 +135,8 @@ class TextStream:
         return text
 
     def _new(self) -> str:
-        known = self._text.decoded(self._before)
-        return self._text.decoded(self._before + self._pending)[len(known) :]
+        text = self._text.decoded(self._before)
+        return self._text.decoded(self._before + self._pending)[len(text) :]
 
 
 BLOCK = 1 << 16

@@ -138,18 +138,18 @@ def text_blocks(path: str, digest: str) -> Iterator[str]:
 
 
 def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
-    seen = hashlib.blake2b()
+    hasher = hashlib.blake2b()
     size = COMPRESSED_BLOCK if compression(path) else RAW_BLOCK
     try:
         with Path(path).open("rb") as file:
             while block := file.read(size):
-                seen.update(block)
+                hasher.update(block)
                 yield block
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
     # Checked after reading: hashing before would read the file twice, and it could change in
     # between.
-    if seen.hexdigest() != digest:
+    if hasher.hexdigest() != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
 
@@ -180,11 +180,11 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
 
 
 def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
-    held = b""
+    undecoded = b""
     offset = 0
     line = 1
     for block in chain(blocks, [None]):
-        data = held + (block or b"")
+        data = undecoded + (block or b"")
         if offset == 0 and data.startswith(UTF16_MARKS + UTF32_MARKS):
             # The mark of UTF-32 in little endian begins with that of UTF-16.
             encoding = "UTF-32" if data.startswith(UTF32_MARKS) else "UTF-16"
@@ -205,7 +205,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
             ) from error
         if offset == 0:
             text = text.removeprefix("\ufeff")
-        held = data[used:]
+        undecoded = data[used:]
         offset = offset + used
         line = line + data.count(NEWLINE, 0, used)
         if text:

@@ -38,11 +38,13 @@ def counted(texts: Iterable[str]) -> dict[str, int]:
     >>> counted(["“So,” he said.\n", 'He said "so".\n'])
     {'line_ends': 2, 'curly_quotes': 2, 'straight_quotes': 2}
     """
-    whole = "".join(texts)
+    text = "".join(texts)
+    num_curly = sum(text.count(quote) for quote in CURLY)
+    num_straight = sum(text.count(quote) for quote in STRAIGHT)
     return {
-        "line_ends": whole.count("\n"),
-        "curly_quotes": sum(whole.count(quote) for quote in CURLY),
-        "straight_quotes": sum(whole.count(quote) for quote in STRAIGHT),
+        "line_ends": text.count("\n"),
+        "curly_quotes": num_curly,
+        "straight_quotes": num_straight,
     }
 
 
@@ -64,19 +66,37 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
     >>> differences("test", records, records | {"characters": 420, "documents": 6})
     []
     """
-    found = list[str]()
-    own = _line_length(train)
-    its = _line_length(other)
-    if max(own, its) > LINE_RATIO * min(own, its):
-        found.append(f"lines of {own:,.0f} characters in {learned}, of {its:,.0f} in {split}")
-    ours = _curly_share(train)
-    theirs = _curly_share(other)
-    if ours is not None and theirs is not None and abs(ours - theirs) > QUOTE_SHARE:
-        kinds = ["“ ”" if share > QUOTE_SHARE else '" "' for share in (ours, theirs)]
-        found.append(f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}")
-    if other.get("own_types", 0.0) > OWN_TYPES:
-        found.append(f"{other['own_types']:.0%} of the types of {split} {NOWHERE} {learned}")
-    return found
+    phrases = list[str]()
+
+    train_length = _line_length(train)
+    other_length = _line_length(other)
+    shorter, longer = sorted((train_length, other_length))
+    if longer > LINE_RATIO * shorter:
+        phrases.append(
+            f"lines of {train_length:,.0f} characters in {learned}, of {other_length:,.0f} in {split}"
+        )
+
+    # a split without quotes has no share
+    train_share = _curly_share(train)
+    other_share = _curly_share(other)
+    if (
+        train_share is not None
+        and other_share is not None
+        and abs(train_share - other_share) > QUOTE_SHARE
+    ):
+        train_quotes = _quotes(train_share)
+        other_quotes = _quotes(other_share)
+        phrases.append(f"quotes {train_quotes} in {learned}, {other_quotes} in {split}")
+
+    own_types = other.get("own_types", 0.0)
+    if own_types > OWN_TYPES:
+        phrases.append(f"{own_types:.0%} of the types of {split} {NOWHERE} {learned}")
+    return phrases
+
+
+def _quotes(curly_share: float) -> str:
+    """The kind of quotes that a text has."""
+    return "“ ”" if curly_share > QUOTE_SHARE else '" "'
 
 
 def form_words(phrases: Sequence[str]) -> dict[str, str]:

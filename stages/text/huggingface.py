@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Self
 
@@ -157,10 +157,10 @@ def _cuts_as_bpe(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer cuts text as those made here, and gives a word the same ids wherever it
     stands.
     """
-    own = _bpe_layout(lowercase=tokenizer.normalizer is not None)
+    layout = _bpe_layout(lowercase=tokenizer.normalizer is not None)
     cuts = (str(tokenizer.normalizer), str(tokenizer.pre_tokenizer)) == (
-        str(own.normalizer),
-        str(own.pre_tokenizer),
+        str(layout.normalizer),
+        str(layout.pre_tokenizer),
     )
     added = tokenizer.get_added_tokens_decoder().values()
     spaced = any(token.lstrip or token.rstrip or " " in token.content for token in added)
@@ -247,19 +247,21 @@ class PretrainedTokenizer(LibraryTokenizer):
         newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
         if not (self._byte_level and newline and after[:1].isalpha()):
             return False
-        left = before[-AROUND_CUT:]
-        right = after[:AROUND_CUT]
-        return self._parts(left + right) == self._parts(left) + self._parts(right)
+        end = before[-AROUND_CUT:]
+        beginning = after[:AROUND_CUT]
+        return self._parts(end + beginning) == self._parts(end) + self._parts(beginning)
 
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
         assert rule in (None, self.eos_after), "its library knows no other"
-        starts = np.concatenate(([0], pieces.where(ENDS_DOCUMENT) + 1)).tolist()
-        parts = [
-            self._joined(pieces.texts[a:b])
-            for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)
-        ]
-        ids, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return self.closed(ids, counts, pieces.marks)
+        ends = (pieces.where(ENDS_DOCUMENT) + 1).tolist()
+        ids = []
+        counts = []
+        # a document is encoded as a whole, because tokens may go on past pieces
+        for start, stop in pairwise([0, *ends, len(pieces.texts)]):
+            document_ids, document_counts = self._joined(pieces.texts[start:stop])
+            ids.append(document_ids)
+            counts.append(document_counts)
+        return self.closed(np.concatenate(ids), np.concatenate(counts), pieces.marks)
 
     def save(self, path: Path) -> None:
         super().save(path)
@@ -279,13 +281,14 @@ class PretrainedTokenizer(LibraryTokenizer):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         with library_errors("The tokenizer cannot read the text"):
             encoding = self._tokenizer.encode("".join(texts), add_special_tokens=False)
-        ends = np.cumsum([len(text) for text in texts])
-        starts = np.fromiter((start for start, _ in encoding.offsets), np.int64, len(encoding.ids))
+        ids = np.array(encoding.ids, np.int64)
+        starts = np.fromiter((start for start, _ in encoding.offsets), np.int64, len(ids))
+
         # A token counts for the text in which it begins; places never decrease.
-        text_of = np.searchsorted(ends, np.maximum.accumulate(starts), side="right")
-        return np.array(encoding.ids, np.int64), np.bincount(
-            text_of.clip(max=len(texts) - 1), minlength=len(texts)
-        )
+        ends = np.cumsum([len(text) for text in texts])
+        text_of_token = np.searchsorted(ends, np.maximum.accumulate(starts), side="right")
+        text_of_token = text_of_token.clip(max=len(texts) - 1)
+        return ids, np.bincount(text_of_token, minlength=len(texts))
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
@@ -300,14 +303,18 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
 
     Raises: DataError if the file holds no tokenizer, or one that cannot work.
     """
-    given = load_tokenizer(Path(path))
+    library_tokenizer = load_tokenizer(Path(path))
     special = Path(path).with_name(PretrainedTokenizer.FILE)
     if special.is_file():
-        return PretrainedTokenizer(given, SpecialTokens.read(special))
-    content = given.to_str()
+        return PretrainedTokenizer(library_tokenizer, SpecialTokens.read(special))
+    content = library_tokenizer.to_str()
     # A tokenizer made here is recognized by its whole file: the same content gives the same ids.
-    matching = (own for own in _own_kinds(given) if own.huggingface().to_str() == content)
-    return next(matching, None) or HuggingFaceTokenizer(given)
+    matching = (
+        tokenizer
+        for tokenizer in _own_kinds(library_tokenizer)
+        if tokenizer.huggingface().to_str() == content
+    )
+    return next(matching, None) or HuggingFaceTokenizer(library_tokenizer)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -333,13 +340,16 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _own_kinds(given: Tokenizer) -> Iterator[TextTokenizer]:
+def _own_kinds(library_tokenizer: Tokenizer) -> Iterator[TextTokenizer]:
     """Our own tokenizers of every kind, built with the given vocabulary."""
-    vocabulary = given.get_vocab()
+    vocabulary = library_tokenizer.get_vocab()
     if set(vocabulary.values()) != set(range(len(vocabulary))):
         return
     for lowercase in (False, True):
-        if isinstance(given.model, models.WordLevel) and {EOS, UNK} <= vocabulary.keys():
+        if (
+            isinstance(library_tokenizer.model, models.WordLevel)
+            and {EOS, UNK} <= vocabulary.keys()
+        ):
             yield WordTokenizer(vocabulary, lowercase)
             yield CharTokenizer(vocabulary, lowercase)
         elif len(vocabulary) == ByteTokenizer.vocabulary_size:

@@ -61,7 +61,7 @@ class DocumentsApart:
 
 
 def chain(
-    matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None
+    matches: np.ndarray, permutation: np.ndarray, documents: DocumentsApart | None = None
 ) -> Chain:
     """Algorithm 1: a segment is followed by its best free match, else by a random free segment.
 
@@ -69,28 +69,32 @@ def chain(
         matches: ids [S, k] of each segment's matches, the best first; -1 for none.
         permutation: segment ids in random order [S]; a random free segment is the next free one in
         it.
-        apart: decides which segments may follow; if no free one may, the next free one does. None:
-        any may.
+        documents: decides which segments may follow; if no free one may, the next free one does.
+            None: any may.
     """
-    allows = (lambda segment: True) if apart is None else apart.allows
-    free = np.ones(len(matches) + 1, bool)
-    free[-1] = False  # index of a match of -1
+    allows = (lambda segment: True) if documents is None else documents.allows
+    groups = np.zeros(len(matches), np.int64) if documents is None else documents.groups
+    is_free = np.ones(len(matches) + 1, bool)
+    is_free[-1] = False  # index of a match of -1
+    random = _RandomFree(permutation, is_free, groups)
+
     order = np.empty(len(matches), np.int64)
     rank = np.full(len(matches) - 1, -1, np.int64)
-    random = _RandomFree(
-        permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups
-    )
     order[0] = permutation[0]
     for step in range(len(rank)):
-        free[order[step]] = False
-        if apart is not None:
-            apart.visit(order[step])
-        candidates = matches[order[step]]
-        found = next(
-            (place for place in np.flatnonzero(free[candidates]) if allows(candidates[place])), None
-        )
-        rank[step] = -1 if found is None else found
-        order[step + 1] = random.next(allows) if found is None else candidates[found]
+        segment = order[step]
+        is_free[segment] = False
+        if documents is not None:
+            documents.visit(segment)
+
+        candidates = matches[segment]
+        for place in np.flatnonzero(is_free[candidates]):
+            if allows(candidates[place]):
+                rank[step] = place
+                order[step + 1] = candidates[place]
+                break
+        else:
+            order[step + 1] = random.next(allows)
     return Chain(order, rank)
 
 
@@ -106,21 +110,22 @@ class _RandomFree:
         """`groups`: group of each segment, int64 [S]."""
         self._permutation = permutation.tolist()
         self._free = free
+        # the places of each group in the permutation, rising
         borders = np.cumsum(np.bincount(groups))[:-1]
-        of_groups = np.split(groups[permutation].argsort(kind="stable"), borders)
-        self._places = [iter(places.tolist()) for places in of_groups]
+        by_group = groups[permutation].argsort(kind="stable")
+        self._places = [iter(places.tolist()) for places in np.split(by_group, borders)]
         self._first = [(next(places), group) for group, places in enumerate(self._places)]
         heapify(self._first)
 
     def next(self, allows: Callable[[int], bool]) -> int:
         """The first segment that may follow; if none may, the first free one."""
-        passed = list[tuple[int, int]]()
+        skipped = list[tuple[int, int]]()
         while self._skip_taken() and not allows(self._permutation[self._first[0][0]]):
-            passed.append(heappop(self._first))
-        place, _ = self._first[0] if self._first else passed[0]
+            skipped.append(heappop(self._first))
+        place, _ = self._first[0] if self._first else skipped[0]
         # Skipped segments may follow later.
-        for one in passed:
-            heappush(self._first, one)
+        for segment in skipped:
+            heappush(self._first, segment)
         return self._permutation[place]
 
     def _skip_taken(self) -> bool:
@@ -148,13 +153,16 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
     >>> overlap(csr_array([[1, 2, 0], [0, 1, 0], [0, 0, 3]]), np.array([0, 1, 2]))
     0.25
     """
-    held = csr_array((np.ones(counts.nnz, bool), counts.indices, counts.indptr), shape=counts.shape)
+    ones = np.ones(counts.nnz, bool)
+    has_term = csr_array((ones, counts.indices, counts.indptr), shape=counts.shape)
     shares = []
     for start in range(0, len(order) - 1, PAIRS):
-        pair = order[start : start + PAIRS + 1]
-        ours = held[pair[:-1]]
-        theirs = held[pair[1:]]
-        shares.append(np.diff((ours * theirs).indptr) / np.diff(ours.indptr))
+        segments = order[start : start + PAIRS + 1]
+        terms = has_term[segments[:-1]]
+        next_terms = has_term[segments[1:]]
+        # differences of row pointers are numbers of terms
+        num_shared = np.diff((terms * next_terms).indptr)
+        shares.append(num_shared / np.diff(terms.indptr))
     return float(np.concatenate(shares).mean())
 
 

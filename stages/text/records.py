@@ -76,13 +76,13 @@ def _with_line_feeds(blocks: Iterator[str]) -> Iterator[str]:
     >>> "".join(_with_line_feeds(iter(["a\r", "\nb\r\n", "c\r"])))
     'a\nb\nc\r'
     """
-    held = ""
+    carriage_return = ""
     for block in blocks:
-        text = held + block
-        held = "\r" if text.endswith("\r") else ""
-        yield text[: len(text) - len(held)].replace("\r\n", "\n")
-    if held:
-        yield held
+        text = carriage_return + block
+        carriage_return = "\r" if text.endswith("\r") else ""
+        yield text[: len(text) - len(carriage_return)].replace("\r\n", "\n")
+    if carriage_return:
+        yield carriage_return
 
 
 def _records(file: TextFile) -> Iterator[Record]:
@@ -133,55 +133,55 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
     Raises: DataError for a line larger than the file's limit for records, before all of it is read.
     """
     parts: list[str] = []
-    held = 0
+    num_bytes = 0
     number = 1
     for block in blocks:
         for place, part in enumerate(block.split("\n")):
             if place:
-                yield number, _taken(parts)
-                held = 0
+                yield number, _join_and_clear(parts)
+                num_bytes = 0
                 number = number + 1
-            held += len(part) if part.isascii() else len(part.encode())
-            _require_size(file, f"line {number}", held)
+            num_bytes += len(part) if part.isascii() else len(part.encode())
+            _require_size(file, f"line {number}", num_bytes)
             parts.append(part)
-    yield number, _taken(parts)
+    yield number, _join_and_clear(parts)
 
 
-def _require_size(file: TextFile, place: str, held: int) -> None:
-    """Raises: DataError if the `held` bytes of a record exceed the file's limit."""
-    if held > file.largest_record:
+def _require_size(file: TextFile, place: str, num_bytes: int) -> None:
+    """Raises: DataError if the `num_bytes` bytes of a record exceed the file's limit."""
+    if num_bytes > file.largest_record:
         raise DataError(
             f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "
             "cut it into several, or allow larger ones with --max-record-bytes."
         )
 
 
-def _taken(parts: list[str]) -> str:
+def _join_and_clear(parts: list[str]) -> str:
     """Join parts into a text, and clear the list to free them."""
     text = "".join(parts)
     parts.clear()
     return text
 
 
-def json_line(where: str, line: str, wanted: str) -> dict[str, Any]:
-    """The JSON object of a line. Raises: DataError naming the `wanted` content if it is none."""
+def json_line(where: str, line: str, content: str) -> dict[str, Any]:
+    """The JSON object of a line. Raises: DataError naming the `content` content if it is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no valid JSON ({error}).") from error
     if not isinstance(record, dict):
-        raise DataError(f"{where}: expected a JSON object {wanted}.")
+        raise DataError(f"{where}: expected a JSON object {content}.")
     return record
 
 
 def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
     """A JSON object with a text in `field`."""
-    wanted = f'with a field "{field}" that is a string'
-    record = json_line(where, line, wanted)
+    content = f'with a field "{field}" that is a string'
+    record = json_line(where, line, content)
     if not isinstance(record.get(field), str):
         texts = [name for name, value in record.items() if isinstance(value, str)]
         cure = f"; fields of text there: {', '.join(texts[:8])} (--column NAME)" if texts else ""
-        raise DataError(f"{where}: expected a JSON object {wanted}{cure}.")
+        raise DataError(f"{where}: expected a JSON object {content}{cure}.")
     require_unicode(where, record[field])
     return record
 
@@ -205,18 +205,25 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _name(record: dict[str, Any]) -> str | None:
     """Name of a record, in one line of readable characters."""
-    found = (record[field] for field in NAMES if isinstance(record.get(field), str | int))
-    return next((name for value in found if (name := str(value).strip())), None)
+    for field in NAMES:
+        value = record.get(field)
+        if isinstance(value, str | int):
+            name = str(value).strip()
+            if name:
+                return name
+    return None
 
 
-def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterator[MarkedPiece]:
-    """Read like `read_corpus`, but only the beginning of each file, about `most` bytes in total."""
+def beginnings(
+    files: Sequence[TextFile], documents: str, max_bytes: float
+) -> Iterator[MarkedPiece]:
+    """Read like `read_corpus`, but only the beginning of each file, about `max_bytes` bytes in total."""
     for file in files:
         read = 0
         for piece in read_corpus([file], documents):
             yield piece
             read += len(piece.text.encode())
-            if read >= most / len(files):
+            if read >= max_bytes / len(files):
                 break
 
 

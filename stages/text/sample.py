@@ -44,7 +44,7 @@ class Sample(NamedTuple):
 class Part(NamedTuple):
     """Description of a sample."""
 
-    taken: int
+    num_read: int
     """Number of records that are read, whole or in windows."""
     of: int
     """Number of all records."""
@@ -78,8 +78,8 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
     return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < FEWEST_TESTED
 
 
-def draw_sample(sizes: Sequence[int], most: int, scored: int, tested: int) -> Sample:
-    """Draw about `most` bytes from all over a text.
+def draw_sample(sizes: Sequence[int], max_bytes: int, scored: int, tested: int) -> Sample:
+    """Draw about `max_bytes` bytes from all over a text.
 
     Records are read whole, or through windows of a tenth of the test split, so that ten of them are
     tested. A record is either learned or scored where there is text enough for that; in a text of
@@ -90,41 +90,47 @@ def draw_sample(sizes: Sequence[int], most: int, scored: int, tested: int) -> Sa
         scored: bytes for valid and test.
         tested: bytes for test alone.
 
-    >>> sample = draw_sample([500] * 1_000, most=40_000, scored=8_000, tested=5_000)
+    >>> sample = draw_sample([500] * 1_000, max_bytes=40_000, scored=8_000, tested=5_000)
     >>> len(sample.learned), len(sample.scored), sample.scored[0]
     (64, 16, RecordRange(record=439, start=0, stop=500))
     """
     window = max(1, tested // FEWEST_TESTED)
-    drawn = _draw_windows(sizes, window, most)
-    held_out = _first_bytes(drawn, scored)
+    windows = _draw_windows(sizes, window, max_bytes)
+    held_out = _first_bytes(windows, scored)
     records_held_out = {part.record for part in held_out}
+    learned_bytes = max_bytes - sum(part.stop - part.start for part in held_out)
 
-    learned_bytes = most - sum(part.stop - part.start for part in held_out)
-    others = (size for number, size in enumerate(sizes) if number not in records_held_out)
-    if sum(others) >= learned_bytes:
-        drawn = (part for part in drawn if part.record not in records_held_out)
-    return Sample(sorted(_first_bytes(drawn, learned_bytes)), held_out)
+    other_bytes = 0
+    for number, size in enumerate(sizes):
+        if number not in records_held_out:
+            other_bytes += size
+    if other_bytes >= learned_bytes:
+        windows = (part for part in windows if part.record not in records_held_out)
+    return Sample(sorted(_first_bytes(windows, learned_bytes)), held_out)
 
 
-def _draw_windows(sizes: Sequence[int], window: int, most: int) -> Iterator[RecordRange]:
+def _draw_windows(sizes: Sequence[int], window: int, max_bytes: int) -> Iterator[RecordRange]:
     """Windows of records in random order: one of each record, then a second one, and so on.
 
-    No more of a record are drawn than `most` bytes can hold.
+    No more of a record are drawn than `max_bytes` bytes can hold.
     """
-    draw = random.Random(SEED)
+    generator = random.Random(SEED)
     order = [number for number, size in enumerate(sizes) if size]
-    draw.shuffle(order)
+    generator.shuffle(order)
     waiting: dict[int, list[RecordRange]] = {}
     for number in order:
-        count = -(-sizes[number] // window)
-        chosen = draw.sample(range(count), min(count, most // window + 1))
-        # Windows of a record are of equal size, so that none is a short rest.
-        borders = [
-            (place * sizes[number] // count, (place + 1) * sizes[number] // count)
-            for place in chosen
-        ]
-        first, *waiting[number] = (RecordRange(number, *border) for border in borders)
+        size = sizes[number]
+        count = -(-size // window)
+        num_drawn = min(count, max_bytes // window + 1)
+        windows = []
+        for index in generator.sample(range(count), num_drawn):
+            # Windows of a record are of equal size, so that none is a short rest.
+            start = index * size // count
+            stop = (index + 1) * size // count
+            windows.append(RecordRange(number, start, stop))
+        first, *waiting[number] = windows
         yield first
+
     while waiting:
         for number in list(waiting):
             if waiting[number]:
@@ -133,23 +139,23 @@ def _draw_windows(sizes: Sequence[int], window: int, most: int) -> Iterator[Reco
                 del waiting[number]
 
 
-def _first_bytes(drawn: Iterator[RecordRange], most: int) -> list[RecordRange]:
-    """The first ranges that hold `most` bytes; the others can still be drawn."""
+def _first_bytes(windows: Iterator[RecordRange], max_bytes: int) -> list[RecordRange]:
+    """The first ranges that hold `max_bytes` bytes; the others can still be drawn."""
     ranges = list[RecordRange]()
-    left = most
-    while left > 0 and (part := next(drawn, None)) is not None:
+    bytes_left = max_bytes
+    while bytes_left > 0 and (part := next(windows, None)) is not None:
         ranges.append(part)
-        left -= part.stop - part.start
+        bytes_left -= part.stop - part.start
     return ranges
 
 
-def sample_text(files: Iterable[TextFile], sizes: Sequence[int], most: int) -> str:
-    """About `most` bytes from all over a text, for measuring it; all of a shorter one.
+def sample_text(files: Iterable[TextFile], sizes: Sequence[int], max_bytes: int) -> str:
+    """About `max_bytes` bytes from all over a text, for measuring it; all of a shorter one.
 
     Args:
         sizes: bytes of each record of the files.
     """
-    sample = draw_sample(sizes, most, scored=0, tested=most // FEWEST_TESTED)
+    sample = draw_sample(sizes, max_bytes, scored=0, tested=max_bytes // FEWEST_TESTED)
     texts, _ = _read(files, sample.ranges)
     return "".join(texts[part] for part in sample.ranges)
 
@@ -173,15 +179,15 @@ def _read(
     files: Iterable[TextFile], ranges: Sequence[RecordRange]
 ) -> tuple[dict[RecordRange, str], dict[int, Mapping[str, Any]]]:
     """The text of each range, and the names of their records."""
-    wanted: dict[int, list[RecordRange]] = {}
+    ranges_of_record: dict[int, list[RecordRange]] = {}
     for part in sorted(ranges):
-        wanted.setdefault(part.record, []).append(part)
+        ranges_of_record.setdefault(part.record, []).append(part)
 
     texts = dict[RecordRange, str]()
     names = dict[int, Mapping[str, Any]]()
     every_record = (record for file in files for record in records(file))
     for number, record in enumerate(every_record):
-        parts = wanted.get(number, [])
+        parts = ranges_of_record.get(number, [])
         if parts:
             names[number] = record.fields or {"title": record.name}
         for part, text in zip(parts, window_texts(record.blocks, parts), strict=True):
@@ -205,35 +211,35 @@ def window_texts(blocks: Iterator[str], ranges: Sequence[RecordRange]) -> Iterat
     >>> list(window_texts(iter(["One line.\nAnother", " one is long."]), halves))
     ['One line.\n', 'Another one is long.']
     """
-    held = b""
+    data = b""
     offset = 0
     for part in ranges:
         # What stands before a window decides where it begins.
         needed_from = part.start - REACH
         # One byte more says whether the record ends there.
-        while offset + len(held) <= part.stop:
+        while offset + len(data) <= part.stop:
             block = next(blocks, None)
             if block is None:
                 break
-            held += block.encode()
-            passed = min(max(0, needed_from - offset), len(held))
-            held = held[passed:]
+            data += block.encode()
+            passed = min(max(0, needed_from - offset), len(data))
+            data = data[passed:]
             offset = offset + passed
-        begin = _border(held, part.start - offset)
-        end = _border(held, part.stop - offset)
-        yield held[begin:end].decode()
+        begin = _border(data, part.start - offset)
+        end = _border(data, part.stop - offset)
+        yield data[begin:end].decode()
 
 
-def _border(held: bytes, place: int) -> int:
+def _border(data: bytes, place: int) -> int:
     """Place of a border, moved back behind the last end of a line, sentence or word within reach."""
-    if place <= 0 or place >= len(held):
-        return min(max(place, 0), len(held))
+    if place <= 0 or place >= len(data):
+        return min(max(place, 0), len(data))
     low = max(0, place - REACH)
     for end in ENDS:
-        found = held.rfind(end, low, place)
-        if found >= 0:
-            return found + len(end)
+        index = data.rfind(end, low, place)
+        if index >= 0:
+            return index + len(end)
     # No character is cut: bytes after its first one begin with the bits 10.
-    while place and held[place] & 0b1100_0000 == 0b1000_0000:
+    while place and data[place] & 0b1100_0000 == 0b1000_0000:
         place -= 1
     return place

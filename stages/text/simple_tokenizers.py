@@ -103,9 +103,9 @@ class WordTokenizer(TrainableTokenizer):
         ends = 0
         for split, lines in texts:
             # Counted by number: Python does one step per type of the text, not one per word.
-            own = np.fromiter(map(numbers.__getitem__, split.words), np.int64, len(split.words))
+            types = np.fromiter(map(numbers.__getitem__, split.words), np.int64, len(split.words))
             occurrences = np.pad(occurrences, (0, len(numbers) - len(occurrences)))
-            occurrences[own] += np.bincount(split.places, minlength=len(own))
+            occurrences[types] += np.bincount(split.places, minlength=len(types))
             ends += lines
         counts = Counter(dict(zip(numbers, occurrences.tolist(), strict=True)))
         counts[EOS] += ends

@@ -226,20 +226,26 @@ def _nearest_document(
     """(document, its first piece), counted over all shards: the document in [first, last] that
     begins nearest.
     """
-    found: list[tuple[float, int, int]] = []
-    documents = pieces = characters = 0
+    candidates: list[tuple[float, int, int]] = []
+    documents = 0
+    pieces = 0
+    characters = 0
     for shard in shards:
         lengths, marks = spool.layout(shard.number)
-        opening = np.flatnonzero(marks & OPENS_DOCUMENT)
-        distances = np.abs(characters + (np.cumsum(lengths) - lengths)[opening] - target)
+        openings = np.flatnonzero(marks & OPENS_DOCUMENT)
+        starts = characters + (np.cumsum(lengths) - lengths)[openings]
+        distances = np.abs(starts - target)
+
         legal = slice(max(0, first - documents), max(0, last + 1 - documents))
         if distances[legal].size:
             best = legal.start + int(np.argmin(distances[legal]))
-            found.append((float(distances[best]), documents + best, pieces + int(opening[best])))
-        documents = documents + len(opening)
-        pieces = pieces + shard.pieces
+            distance = float(distances[best])
+            candidates.append((distance, documents + best, pieces + int(openings[best])))
+
+        documents += len(openings)
+        pieces += shard.pieces
         characters += shard.characters
-    _, document, piece = min(found)
+    _, document, piece = min(candidates)
     return document, piece
 
 

@@ -86,9 +86,10 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
                 whole_line = piece.text.endswith("\n")
 
 
-def count_lines(files: Iterable[TextFile], most: int) -> int:
-    """Number of lines with more than white space; reading stops at `most`."""
-    return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
+def count_lines(files: Iterable[TextFile], max_lines: int) -> int:
+    """Number of lines with more than white space; reading stops at `max_lines`."""
+    lines = (piece for piece in _pieces(files) if piece[-1])
+    return sum(1 for _ in islice(lines, max_lines))
 
 
 _UNSPACED = re.compile(
@@ -171,10 +172,9 @@ def record_sizes(files: Iterable[TextFile]) -> list[int]:
     for file in files:
         if file.format == "txt" and not compression(file.path):
             sizes.append(Path(file.path).stat().st_size)
-        else:
-            sizes += (
-                sum(len(block.encode()) for block in record.blocks) for record in records(file)
-            )
+            continue
+        for record in records(file):
+            sizes.append(sum(len(block.encode()) for block in record.blocks))
     return sizes
 
 

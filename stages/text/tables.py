@@ -89,9 +89,9 @@ def _open(
         file = opened.enter_context(
             ParquetFile(path, buffer_size=READ_BYTES, page_checksum_verification=True)
         )
-        wanted = _wanted(file.schema_arrow, column, others)
-        size = _batch_rows(file.metadata, wanted)
-        return file.schema_arrow, file.iter_batches(size, columns=wanted, use_threads=False)
+        columns = _columns_to_read(file.schema_arrow, column, others)
+        size = _batch_rows(file.metadata, columns)
+        return file.schema_arrow, file.iter_batches(size, columns=columns, use_threads=False)
     import pyarrow
 
     source = opened.enter_context(pyarrow.memory_map(path))
@@ -104,8 +104,8 @@ def _open(
         stream = pyarrow.ipc.open_stream(source)
         schema = stream.schema
         batches = iter(stream)
-    wanted = _wanted(schema, column, others)
-    return schema, (_validated(batch.select(wanted)) for batch in batches)
+    columns = _columns_to_read(schema, column, others)
+    return schema, (_validated(batch.select(columns)) for batch in batches)
 
 
 def _validated(batch: "RecordBatch") -> "RecordBatch":
@@ -126,17 +126,18 @@ def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
     return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
-def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
+def _columns_to_read(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
     """The columns to read: that of the text, and the others that hold texts or integers."""
     import pyarrow
 
-    named = [name for name in others if name != column and schema.names.count(name) == 1]
-    plain = [
-        n
-        for n in named
-        if _is_text(schema.field(n).type) or pyarrow.types.is_integer(schema.field(n).type)
-    ]
-    return [name for name in (column, *plain) if name in schema.names]
+    names = [column] if column in schema.names else []
+    for name in others:
+        if name == column or schema.names.count(name) != 1:
+            continue
+        field_type = schema.field(name).type
+        if _is_text(field_type) or pyarrow.types.is_integer(field_type):
+            names.append(name)
+    return names
 
 
 def _require_text(path: str, schema: "Schema", column: str) -> None:
@@ -146,18 +147,22 @@ def _require_text(path: str, schema: "Schema", column: str) -> None:
         raise DataError(
             f"{path} has no column {column!r}; columns of text there: {texts} (--column NAME)."
         )
-    held = schema.field(column).type
-    if not _is_text(held):
+    field_type = schema.field(column).type
+    if not _is_text(field_type):
         raise DataError(
-            f"{path}: column {column!r} holds {held}; columns of text there: {texts} (--column NAME)."
+            f"{path}: column {column!r} holds {field_type}; columns of text there: {texts} (--column NAME)."
         )
 
 
 def _is_text(type: Any) -> bool:
     from pyarrow import types
 
-    held = type.value_type if types.is_dictionary(type) else type
-    return bool(types.is_string(held) or types.is_large_string(held) or types.is_string_view(held))
+    value_type = type.value_type if types.is_dictionary(type) else type
+    return bool(
+        types.is_string(value_type)
+        or types.is_large_string(value_type)
+        or types.is_string_view(value_type)
+    )
 
 
 @contextmanager

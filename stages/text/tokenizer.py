@@ -79,8 +79,10 @@ class TextTokenizer(ABC):
         Returns: see `encode`.
         """
         ends = np.cumsum(counts)
-        wanted = {"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[rule or self.eos_after]
-        closing = np.flatnonzero(marks & wanted)
+        closing_marks = {"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[
+            rule or self.eos_after
+        ]
+        closing = np.flatnonzero(marks & closing_marks)
         counts = counts.copy()
         counts[closing] += 1
         # `np.insert` expects places in the array before any insertion.
@@ -149,13 +151,17 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
         min_count: fewest occurrences of a type that is kept; rarer ones count as `<unk>` too.
     """
     special = {EOS: counts[EOS], UNK: counts[UNK]}
-    ranked = _ranked({text: count for text, count in counts.items() if text not in special})
-    frequent = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
-    kept = ranked[: frequent if limit is None else min(frequent, limit - len(special))]
-    special[UNK] += sum(counts[text] for text in ranked[len(kept) :])
-    return {
-        text: id for id, text in enumerate(_ranked({text: counts[text] for text in kept} | special))
-    }
+    others = {text: count for text, count in counts.items() if text not in special}
+    ranked = _ranked(others)
+
+    # counts fall, and their negations rise, as a search by halves wants them
+    num_kept = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
+    if limit is not None:
+        num_kept = min(num_kept, limit - len(special))
+    special[UNK] += sum(counts[text] for text in ranked[num_kept:])
+
+    kept_counts = {text: counts[text] for text in ranked[:num_kept]}
+    return {text: id for id, text in enumerate(_ranked(kept_counts | special))}
 
 
 def _ranked(counts: dict[str, int]) -> list[str]:

@@ -52,8 +52,8 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
         start = offsets[first]
         block = np.asarray(ids[offsets[first] : offsets[last]]).tolist()
         for number in range(first, last):
-            own = block[offsets[number] - start : offsets[number + 1] - start]
-            spans[number] = np.add(_last_word(own, spelled), offsets[number])
+            document = block[offsets[number] - start : offsets[number + 1] - start]
+            spans[number] = np.add(_last_word(document, spelled), offsets[number])
     return spans
 
 
@@ -175,17 +175,21 @@ def _last_word(ids: Sequence[int], spelled: Sequence[bytes]) -> tuple[int, int]:
     (2, 3)
     """
     parts = [spelled[id] for id in ids]
-    text = b"".join(parts).decode(
-        "utf-8", "surrogateescape"
-    )  # a character may be cut off before the first token
-    found = words(text)
-    if not found:
+    # a character may be cut off before the first token
+    text = b"".join(parts).decode("utf-8", "surrogateescape")
+    found_words = words(text)
+    if not found_words:
         return len(ids), len(ids)
-    start = len(text[: text.rindex(found[-1])].encode("utf-8", "surrogateescape"))
-    end = start + len(found[-1].encode("utf-8", "surrogateescape"))
+
+    word = found_words[-1]
+    start = len(text[: text.rindex(word)].encode("utf-8", "surrogateescape"))
+    end = start + len(word.encode("utf-8", "surrogateescape"))
     ends = list(accumulate(map(len, parts)))
     first = bisect_right(ends, start)
-    before = parts[first][: start - ends[first] + len(parts[first])]
+
+    # what the first token spells before the word
+    token_start = ends[first] - len(parts[first])
+    before = parts[first][: start - token_start]
     if words(before.decode("utf-8", "replace")):
         token = parts[first].decode("utf-8", "replace")
         raise UsageError(

@@ -14,7 +14,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
 from stages.lineage.corpus import tokenizer_of
-from stages.methods.config import AFTER, KEPT
+from stages.methods.config import AFTER, MEMORY_FILE
 from stages.metrics import perplexity
 from stages.models.language_model import parameter_count
 from stages.models.weights import save_weights
@@ -58,7 +58,7 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     documents = method.kept_documents()
     if documents is not None:
         arrays = {name: np.ascontiguousarray(array) for name, array in documents._asdict().items()}
-        save_file(arrays, draft.add(KEPT))
+        save_file(arrays, draft.add(MEMORY_FILE))
     method.write_files(decoder(job.inputs["tokens"]), draft.add)
     training = job.config.stored()
     order = training.pop("order")

@@ -140,8 +140,8 @@ def draws_of_memory(config: TrainConfig, inputs: Inputs) -> str | None:
     draws = settings.draws(config.steps, size)
     read = config.steps * size
     return (
-        f"{config.method} will draw {draws:,} times from memory, {settings.drawn:,} documents at most: "
-        f"{draws * settings.drawn:,} in addition to the {read:,} that it reads"
+        f"{config.method} will draw {draws:,} times from memory, {settings.draw_size:,} documents at most: "
+        f"{draws * settings.draw_size:,} in addition to the {read:,} that it reads"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from memlm_cli.lineage_tree import parents_first
 from stages.artifacts.draft import Draft
 from stages.artifacts.garbage import folder_bytes
-from stages.artifacts.lock import held
+from stages.artifacts.lock import hold_lock
 from stages.artifacts.store import Store
 from stages.numbers import size
 from stages.reporting import Silent
@@ -241,7 +241,7 @@ def test_a_draft_says_whose_it_is(
     draft = Draft(left, {})
     draft.commit("weights")
     draft.flush()
-    with held(
+    with hold_lock(
         store.lock_file("model", "0123456789ab"),
         "model/0123456789ab",
         wait=False,

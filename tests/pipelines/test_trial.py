@@ -155,7 +155,7 @@ def test_the_plan_says_which_part_of_the_text_it_reads():
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
     surveyed = survey(budget.bytes, 1_000, 500, 100)
-    part = Part(taken=62, of=751, window=8_000, is_shared=True)
+    part = Part(num_read=62, of=751, window=8_000, is_shared=True)
     plan = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), part))
     read, shared, why = plan.said[:3]
     assert read.startswith("62 of 751 ") and "at random" in read and "430.0 kB" in read

@@ -162,7 +162,7 @@ class RayExecutor(Executor):
                 slot.awaited = None
             self._feed_idle()
 
-    def _begin(self, wanted: int) -> None:
+    def _begin(self, workers: int) -> None:
         stage = self.task.stage
         job = self.task.job
         needs = resources(stage, job.config, job.inputs, job.execution)
@@ -182,7 +182,7 @@ class RayExecutor(Executor):
             }
             return ray.remote(ShardActor).options(**settings).remote(task, *place)
 
-        while len(self._slots) < wanted:
+        while len(self._slots) < workers:
             self._slots.append(Slot(f"{self._name}{len(self._slots)}", start))
 
     def _feed_idle(self) -> None:
@@ -361,21 +361,30 @@ def resources(
         config: resolved.
         execution: contains the number of workers.
     """
-    machines = [
-        m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1
-    ]
+    machines = []
+    for node in ray.nodes():
+        if node["Alive"] and node["Resources"].get("CPU", 0) >= 1:
+            machines.append(node["Resources"])
+
     if execution.device_of(stage.Config) != "cpu":
-        cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
+        # each GPU of a machine has an equal share of its cores
+        cores = []
+        for machine in machines:
+            if machine.get("GPU", 0) >= 1:
+                cores.append(int(machine["CPU"] // machine["GPU"]))
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
-    side_by_side = -(-execution.workers // max(1, len(machines)))
-    room = [int(m.get("memory", 0)) for m in machines]
+
+    workers_each = -(-execution.workers // max(1, len(machines)))
+    room = [int(machine.get("memory", 0)) for machine in machines]
     needs = needs_of(stage.name, config, inputs)
-    needed = needs.memory + needs.device_memory
-    memory = min(needed, max(room, default=0))
+    memory = min(needs.memory + needs.device_memory, max(room, default=0))
     if memory:
-        side_by_side = max(1, min(side_by_side, min(room) // memory))
-    share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
-    return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
+        workers_each = max(1, min(workers_each, min(room) // memory))
+    fewest_cores = int(min((machine["CPU"] for machine in machines), default=1))
+    result = {"num_cpus": max(1, fewest_cores // workers_each), "num_gpus": 0}
+    if memory:
+        result["memory"] = memory
+    return result
 
 
 def last_line(error: Exception) -> str:

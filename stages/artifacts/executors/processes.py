@@ -104,12 +104,14 @@ class ProcessExecutor(Executor):
     """The workers, by their connections."""
 
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
-        left = iter(chains)
+        waiting = iter(chains)
         missing = sum(map(len, chains))
         while len(self._workers) < min(self.task.job.execution.workers, len(chains)):
             worker = Worker(self.task)
             self._workers[worker.connection] = worker
-        computing = {worker for worker in self._workers.values() if worker.feed(next(left, None))}
+        computing = {
+            worker for worker in self._workers.values() if worker.feed(next(waiting, None))
+        }
         while missing or computing:
             for ready in connection.wait(self._workers):
                 worker = self._workers[ready]
@@ -124,7 +126,7 @@ class ProcessExecutor(Executor):
                 if isinstance(message, Written):
                     self.commit(message)
                     missing -= 1
-                elif not worker.feed(next(left, None)):
+                elif not worker.feed(next(waiting, None)):
                     computing.remove(worker)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Classifying(Method[T]):
 
     def place(self, task: Task) -> int:
         """Place of a task in the stream, from 0."""
-        return [one.name for one in self._tasks].index(task.name)
+        return [known_task.name for known_task in self._tasks].index(task.name)
 
     def random(self, *purpose: int) -> np.random.Generator:
         """A generator seeded with the seed and `purpose`: equal arguments give equal numbers."""

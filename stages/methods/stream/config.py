@@ -1,18 +1,17 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import METHODS, TRAIN, MethodSettings, Share
+from stages.methods.stream.word_answers import spelled_labels, writing_model
 from stages.models.config import BackboneConfig
 from stages.models.head_settings import (
     ClassifierSettings,
-    LanguageSettings,
     MatcherSettings,
     ModulatedSettings,
     Pool,
@@ -49,10 +48,10 @@ class TaskSettings(MethodSettings):
         """The model with the head that the method gives it. Raises: UsageError if that does not
         fit.
         """
-        spans = self.require_records(tokens) == "spans"
-        return model.model_copy(
-            update={"head": SpanSettings() if spans else self.head(len(tokens.metrics["labels"]))}
-        )
+        if self.require_records(tokens) == "spans":
+            return model.model_copy(update={"head": SpanSettings()})
+        head = self.head(len(tokens.metrics["labels"]))
+        return model.model_copy(update={"head": head})
 
     def require_records(self, tokens: "Artifact") -> Records:
         """The kind of records of the tasks. Raises: UsageError if the method learns nothing of
@@ -83,8 +82,9 @@ class PlainSettings(TaskSettings):
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        words = self.require_records(tokens) == "answers"
-        return writing(model, tokens, self) if words else super().extend_model(model, tokens)
+        if self.require_records(tokens) == "answers":
+            return writing_model(model, tokens, asks=True)
+        return super().extend_model(model, tokens)
 
 
 class SequentialConfig(PlainSettings):
@@ -109,12 +109,12 @@ class BoundedSettings(TaskSettings):
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Raises: UsageError also for a size that no task has."""
-        most = max(tokens.metrics["splits"][TRAIN]["task_documents"])
+        max_documents = max(tokens.metrics["splits"][TRAIN]["task_documents"])
         usual = type(self).model_fields["size"].default
         # A default size may be more than a task has.
-        if self.size is not None and self.size > most and self.size != usual:
+        if self.size is not None and self.size > max_documents and self.size != usual:
             raise UsageError(
-                f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {most:,} documents."
+                f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {max_documents:,} documents."
             )
         return super().extend_model(model, tokens)
 
@@ -135,7 +135,7 @@ class ReplaySettings(BoundedSettings):
     """Probability that an example is written."""
 
     @property
-    def drawn(self) -> int:
+    def draw_size(self) -> int:
         """Examples of a draw from a memory that has as many."""
         return self.draw or max(1, int(self.rate * self.every))
 
@@ -309,149 +309,6 @@ class MetaMbpaConfig(ReplaySettings):
                 f"update: of each {self.block:,} that are read {self.written:,} are written. Choose a smaller "
                 "memory.k or memory.block, a larger memory.write or memory.size, or more --epochs."
             )
-
-
-class LamolConfig(TaskSettings):
-    """A language model that answers, and writes examples of the tasks before.
-
-    Source: Sun et al. 2020 (arXiv:1909.03329).
-    """
-
-    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
-    scores_tokens: ClassVar[bool] = True
-
-    method: Literal["lamol"] = "lamol"
-    gamma: Share = 0.2
-    """γ: samples that a task is learnt with, as a share of its examples."""
-    samples: Literal["gen", "task", "real"] = "task"
-    """Samples begin with one token for all tasks (`gen`) or one for each (`task`). `real`: examples
-    of the tasks before instead, the bound of both."""
-    lm_weight: Annotated[float, Field(ge=0)] = 0.25
-    """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in
-    words.
-    """
-    ans_weight: Annotated[float, Field(gt=0)] = 5.0
-    """Weight of `<ans>` among the tokens of the whole text (in the authors' code alone)."""
-    top_k: Positive = 20
-    """Tokens that a sample draws from."""
-    resample: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS)] = 3
-    """Times that a sample is written again where it is no example (in the paper 0: a large model
-    hardly ever fails).
-    """
-
-    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        return writing(model, tokens, self)
-
-
-def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -> BackboneConfig:
-    """The model that writes its answers; its vocabulary gains `<ans>`, `<gen>`, and a token for
-    each task.
-
-    Raises: UsageError for records that the method does not learn, and for labels that cannot be
-    written.
-    """
-    asks = settings.require_records(tokens) != "labels"
-    types = int(tokens.metrics["vocabulary_size"])
-    if not model.scores_tokens:
-        raise UsageError(
-            f"Answers in words are written token by token, and a {model.backbone} scores no tokens."
-        )
-    if model.cutoffs:
-        raise UsageError("Answers in words add tokens to a full softmax: leave model.cutoffs out.")
-    answers = spelled_labels(tokens)
-    longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
-    head = LanguageSettings(answers=answers, longest=longest, first=types)
-    return with_task_tokens(model, tokens, head)
-
-
-def with_task_tokens(
-    model: BackboneConfig, tokens: "Artifact", head: LanguageSettings
-) -> BackboneConfig:
-    """The model with a head, and a vocabulary that has `<ans>`, `<gen>` and a token for each task
-    in addition.
-    """
-    size = max(int(model.vocab_size or 0), head.first + 2 + len(tokens.metrics["tasks"]))
-    return model.model_copy(update={"head": head, "vocab_size": size})
-
-
-def spelled_labels(tokens: "Artifact") -> tuple[tuple[int, ...], ...]:
-    """Tokens of the name of each label. Raises: UsageError for words that are not in the
-    vocabulary.
-    """
-    names = tokens.metrics["labels"]
-    tokenizer = tokenizer_of(tokens)
-    found = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
-    for name, spelled in zip(names, found, strict=True):
-        if not spelled or tokenizer.unk_id in spelled:
-            raise UsageError(
-                f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so no model can spell "
-                "it: tokenize with --tokenizer bpe, or a smaller --min-count."
-            )
-    return found
-
-
-class ElleConfig(TaskSettings):
-    """A language model that grows before a domain, recovers on memory, and learns beside memory;
-    labels are not read.
-
-    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311).
-    """
-
-    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers", "text"})
-    scores_tokens: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
-
-    method: Literal["elle"] = "elle"
-    wider: tuple[Positive, ...] = (2,)
-    """Factors of the width before the second domain, the third, and so on; 1 where none is given.
-    """
-    deeper: tuple[Positive, ...] = (2,)
-    """Factors of the depth, likewise (in the paper it grows four times, by less)."""
-    noise: Annotated[float, Field(ge=0)] = 0.01
-    """Deviation of the noise on weights that read the copies."""
-    recovery: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 50
-    """Batches of memory that are learnt before each domain but the first (in the paper 5,000)."""
-    recovery_batch: Positive = 16
-    """Documents of such a batch."""
-    mixed: Share = 0.1
-    """Documents of memory in a batch, as a share of those of the domain."""
-    kept: Annotated[float, Field(gt=0, le=1)] = 0.06
-    """Share of the documents of a domain that memory keeps."""
-    prompt: bool = True
-    """Whether a token of its domain begins each document, in training and at test."""
-
-    def times(self, place: int) -> tuple[int, int]:
-        """Factors of the width and the depth before the domain at a place, from 0."""
-        wider, deeper = (
-            dict(enumerate(times, 1)).get(place, 1) for times in (self.wider, self.deeper)
-        )
-        return wider, deeper
-
-    def task_model(self, model: BackboneConfig, place: int) -> BackboneConfig:
-        sizes: Any = model
-        wide, deep = (prod(times[place:]) for times in (self.wider, self.deeper))
-        if wide == deep == 1:  # sizes of an imported model have other names
-            return model
-        fewer = {name: getattr(sizes, name) // wide for name in ("width", "heads", "ffn_width")}
-        return model.model_copy(update={**fewer, "layers": sizes.layers // deep})
-
-    def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """The model at its size in the last domain, with a prompt token for each domain in its
-        vocabulary.
-        """
-        from stages.models.growth import grown_config
-
-        names = tokens.metrics["tasks"]
-        types = int(tokens.metrics["vocabulary_size"])
-        for name, times in (("wider", self.wider), ("deeper", self.deeper)):
-            if len(times) >= len(names):
-                raise UsageError(
-                    f"memory.{name} has {len(times)} numbers, but {tokens.reference} has {len(names)} domains: it "
-                    f"takes at most {len(names) - 1}, one for each but the first."
-                )
-        if (grows := (prod(self.wider), prod(self.deeper))) != (1, 1):
-            model = grown_config(model, *grows)
-        return with_task_tokens(model, tokens, LanguageSettings(answers=(), first=types))
 
 
 class EmarConfig(BoundedSettings):

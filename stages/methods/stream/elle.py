@@ -13,7 +13,7 @@ from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import BatchIndex, Carried, Loss, Update
 from stages.methods.stream.classifying import add_gradients
-from stages.methods.stream.config import ElleConfig
+from stages.methods.stream.language_config import ElleConfig
 from stages.methods.stream.memory import DRAW, KEEP, KeepsDocuments
 from stages.methods.stream.spelled import task_token
 from stages.models.growth import grown, grown_config
@@ -61,12 +61,10 @@ class Elle(KeepsDocuments[ElleConfig]):
         """Documents of a domain, and documents drawn from memory."""
         assert isinstance(examples, Documents)
         # The share is counted over all batches so far: a small batch may read none.
-        before, after = (
-            int(self.settings.mixed * len(which) * number)
-            for number in (index.number, index.number + 1)
-        )
-        drawn = self.memory.draw(after - before, self.random(DRAW, index.number))
-        return self._prompted(np.concatenate((examples.chosen[which], drawn)))
+        per_batch = self.settings.mixed * len(which)
+        num_drawn = int(per_batch * (index.number + 1)) - int(per_batch * index.number)
+        replayed = self.memory.draw(num_drawn, self.random(DRAW, index.number))
+        return self._prompted(np.concatenate((examples.chosen[which], replayed)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:
         batch = self._split.batch(rows)
@@ -106,11 +104,12 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
         return
     plain = model.config.model_copy(update={"head": None})
     config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
-    made = LanguageModel(config).to(next(model.parameters())).train(model.training)
-    made.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
-    model.config = made.config
-    model.vocabulary = made.vocabulary
-    model.backbone = made.backbone
+    device = next(model.parameters())
+    larger = LanguageModel(config).to(device).train(model.training)
+    larger.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
+    model.config = larger.config
+    model.vocabulary = larger.vocabulary
+    model.backbone = larger.backbone
 
 
 def prompted(batch: LabelledBatch, head: LanguageSettings, domains: np.ndarray) -> LabelledBatch:

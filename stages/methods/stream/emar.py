@@ -20,7 +20,7 @@ from stages.models.head_settings import MatcherSettings
 from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
-BESIDE = KEEP + 1
+WITH_BATCH = KEEP + 1
 AGAIN = KEEP + 2
 """Purposes of random numbers, in addition to those of `memory`."""
 
@@ -76,7 +76,7 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def step(self, update: Update) -> Tensor:
         def beside_memory(batch: LabelledBatch) -> Tensor:
-            loss = self._beside_memory(update, batch)
+            loss = self._loss_with_memory(update, batch)
             self._batches += 1
             return loss
 
@@ -91,17 +91,22 @@ class Emar(KeepsDocuments[EmarConfig]):
         """Batches of a pass over the task."""
         return cast(Documents, self._tasks[self.task].examples).count // size
 
-    def _beside_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
+    def _loss_with_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
         """The mean loss of a batch and its share of M; one pass reads all of M once."""
         loss = update.loss_of(batch)
         size = len(batch.labels)
-        place, within = divmod(self._batches, self._of_pass(size))
-        order = self.random(BESIDE, self.task, place).permutation(self.memory.rows)
-        first, stop = (len(order) * part // self._of_pass(size) for part in (within, within + 1))
+        num_batches = self._of_pass(size)
+        number_of_pass, number = divmod(self._batches, num_batches)
+        order = self.random(WITH_BATCH, self.task, number_of_pass).permutation(self.memory.rows)
+
+        # batch `number` of a pass reads this part of M; parts differ by one example at most
+        first = len(order) * number // num_batches
+        stop = len(order) * (number + 1) // num_batches
         if first == stop:
             return loss
-        (others,) = self.batches(order[first:stop], stop - first)
-        return (size * loss + (stop - first) * update.loss_of(others)) / (size + stop - first)
+        num_stored = stop - first
+        (stored,) = self.batches(order[first:stop], num_stored)
+        return (size * loss + num_stored * update.loss_of(stored)) / (size + num_stored)
 
     def _end_passes(self, update: Update, number: int) -> None:
         """End passes until `number` are complete; an update may complete several."""
@@ -142,11 +147,13 @@ class Emar(KeepsDocuments[EmarConfig]):
         return self._represent(self.batches(rows, AT_ONCE))
 
     def _represent(self, batches: Iterable[LabelledBatch]) -> Tensor:
+        dtype = self._head.weight.dtype
+        representations = []
         with torch.no_grad(), evaluating(self._model):
-            hidden = ((self._model.read(batch).hidden, batch.mask) for batch in batches)
-            return torch.cat(
-                [self._head.represent(*one).to(self._head.weight.dtype) for one in hidden]
-            )
+            for batch in batches:
+                hidden = self._model.read(batch).hidden
+                representations.append(self._head.represent(hidden, batch.mask).to(dtype))
+        return torch.cat(representations)
 
     @torch.no_grad()
     def made_prototypes(self) -> Tensor:

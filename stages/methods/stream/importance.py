@@ -19,7 +19,7 @@ from stages.models.language_model import LanguageModel, evaluating
 
 A = TypeVar("A", bound=AnchorSettings)
 IMPORTANCE = "importance/"
-OWN = "own/"
+ANCHORS = "own/"
 
 
 class Anchored(Classifying[A]):
@@ -34,7 +34,7 @@ class Anchored(Classifying[A]):
     def __init__(self, settings: A, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._importance = dict[str, Tensor]()
-        self._own = dict[str, Tensor]()
+        self._anchors = dict[str, Tensor]()
 
     @abstractmethod
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
@@ -48,10 +48,11 @@ class Anchored(Classifying[A]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        self._importance, self._own = (
-            {name: tensor.to(self._device) for name, tensor in held.items()}
-            for held in (self._importance, self._own)
-        )
+        self._importance = self._on_device(self._importance)
+        self._anchors = self._on_device(self._anchors)
+
+    def _on_device(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def end_task(self, task: Task) -> None:
         """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
@@ -76,27 +77,27 @@ class Anchored(Classifying[A]):
             name: sums + self.settings.decay * before[name] if name in before else sums
             for name, sums in new.items()
         }
-        self._own = {name: weight.detach().clone() for name, weight in weights.items()}
+        self._anchors = {name: weight.detach().clone() for name, weight in weights.items()}
 
     def step(self, update: Update) -> Tensor:
         loss, _ = add_gradients(update)
         for name, weight in self._model.named_parameters():
-            if name in self._own and weight.grad is not None:
+            if name in self._anchors and weight.grad is not None:
                 weight.grad += (
                     self.settings.penalty
                     * self._importance[name]
-                    * (weight.detach() - self._own[name])
+                    * (weight.detach() - self._anchors[name])
                 )
         update.change_weights()
         return loss
 
     def state_dict(self) -> dict[str, Any]:
         importance = {IMPORTANCE + name: tensor for name, tensor in self._importance.items()}
-        return importance | {OWN + name: tensor for name, tensor in self._own.items()}
+        return importance | {ANCHORS + name: tensor for name, tensor in self._anchors.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._importance = named_below(state, IMPORTANCE)
-        self._own = named_below(state, OWN)
+        self._anchors = named_below(state, ANCHORS)
 
 
 class Ewc(Anchored[EwcConfig]):

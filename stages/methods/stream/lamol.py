@@ -17,7 +17,7 @@ from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import samples_file
 from stages.methods.method import BatchIndex, Carried, Loss, SideInputs
 from stages.methods.stream.classifying import Classifying
-from stages.methods.stream.config import LamolConfig
+from stages.methods.stream.language_config import LamolConfig
 from stages.methods.stream.spelled import (
     Example,
     SpelledBatch,
@@ -66,21 +66,25 @@ class Lamol(Classifying[LamolConfig]):
         """Write the samples for the task."""
         self._place = self.place(task)
         before = self._tasks[: self._place]
-        wanted = math.ceil(self.settings.gamma * task.examples.count)
-        if not (before and wanted):
+        number = math.ceil(self.settings.gamma * task.examples.count)
+        if not (before and number):
             return
         if self.settings.samples == "real":
-            self._samples[self._place] = self._real(before, wanted)
+            self._samples[self._place] = self._real(before, number)
             return
-        begins = list(
-            dict.fromkeys(map(self._begin, before))
-        )  # one shared by all tasks, or one for each
-        parts = [self._written(begin, math.ceil(wanted / len(begins))) for begin in begins]
-        self._samples[self._place] = Samples(
-            [example for part in parts for example in part.examples],
-            sum(part.asked for part in parts),
-            sum(part.written for part in parts),
-        )
+
+        # one first token shared by all tasks, or one for each
+        begins = list(dict.fromkeys(map(self._begin, before)))
+        number_of_each = math.ceil(number / len(begins))
+        examples: list[Example] = []
+        asked = 0
+        written = 0
+        for begin in begins:
+            samples = self._written(begin, number_of_each)
+            examples += samples.examples
+            asked += samples.asked
+            written += samples.written
+        self._samples[self._place] = Samples(examples, asked, written)
 
     def _begin(self, task: Task) -> int:
         """The first token of written examples of a task."""
@@ -91,43 +95,44 @@ class Lamol(Classifying[LamolConfig]):
             self._spelling.head, int(task.examples.task_numbers[task.examples.chosen[0]])
         )
 
-    def _written(self, begin: int, wanted: int) -> Samples:
+    def _written(self, begin: int, number: int) -> Samples:
         """Examples that the model writes; an invalid one is written again, a few times."""
-        kept = list[Example]()
+        valid = list[Example]()
         written = 0
         for attempt in range(1 + self.settings.resample):
-            if (missing := wanted - len(kept)) == 0:
+            missing = number - len(valid)
+            if missing == 0:
                 break
             random = self.random(WRITE, self._place, begin, attempt)
             for first in range(0, missing, ROWS):
                 begins = np.full(min(ROWS, missing - first), begin)
-                found = write(self._model, begins, self._spelling, self.settings.top_k, random)
-                examples = (self._spelling.parsed(tokens, begin) for tokens in found)
-                kept += [example for example in examples if example is not None]
+                sequences = write(self._model, begins, self._spelling, self.settings.top_k, random)
+                for tokens in sequences:
+                    example = self._spelling.parsed(tokens, begin)
+                    if example is not None:
+                        valid.append(example)
             written += missing
-        return Samples(kept, wanted, written)
+        return Samples(valid, number, written)
 
-    def _real(self, before: Sequence[Task], wanted: int) -> Samples:
+    def _real(self, before: Sequence[Task], number: int) -> Samples:
         """Real examples of earlier tasks, in equal shares: an upper bound for samples."""
-        each = math.ceil(wanted / len(before))
-        kept = list[Example]()
+        number_of_each = math.ceil(number / len(before))
+        samples = list[Example]()
         for place, task in enumerate(before):
-            random = self.random(REAL, self._place, place)
-            chosen = random.choice(
-                task.examples.count, min(each, task.examples.count), replace=False
-            )
             assert isinstance(task.examples, Documents)
-            kept += self._spelling.examples(
-                task.examples.batch(chosen), [self._begin(task)] * len(chosen)
-            )
-        return Samples(kept, each * len(before))
+            random = self.random(REAL, self._place, place)
+            count = task.examples.count
+            chosen = random.choice(count, min(number_of_each, count), replace=False)
+            begins = [self._begin(task)] * len(chosen)
+            samples += self._spelling.examples(task.examples.batch(chosen), begins)
+        return Samples(samples, number_of_each * len(before))
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         assert isinstance(examples, Documents)
-        own = self._spelling.examples(
-            examples.batch(which), [self._begin(Task("", examples))] * len(which)
-        )
-        return self._spelling.batch([*own, *self._share(len(which), examples.count, index.number)])
+        begins = [self._begin(Task("", examples))] * len(which)
+        real = self._spelling.examples(examples.batch(which), begins)
+        samples = self._share(len(which), examples.count, index.number)
+        return self._spelling.batch([*real, *samples])
 
     def _share(self, size: int, of: int, number: int) -> list[Example]:
         """The samples of a batch of `size` of a task's `of` examples, by its number; all come
@@ -170,18 +175,16 @@ class Lamol(Classifying[LamolConfig]):
 
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
         """Write the samples of each task as text, with the first token of each."""
-        names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {
-            self._spelling.any_task: "<gen>"
-        }
+        names = {self._spelling.any_task: "<gen>"}
+        for task in self._tasks:
+            names.setdefault(self._begin(task), f"<task:{task.name}>")
+
         for place, samples in self._samples.items():
-            lines = [
-                {
-                    "begin": names[one.begin],
-                    "text": decode(one.text.tolist()),
-                    "answer": decode(one.answer.tolist()),
-                }
-                for one in samples.examples
-            ]
+            lines = []
+            for example in samples.examples:
+                text = decode(example.text.tolist())
+                answer = decode(example.answer.tolist())
+                lines.append({"begin": names[example.begin], "text": text, "answer": answer})
             figures = {
                 "asked": samples.asked,
                 "written": samples.written,
@@ -193,12 +196,12 @@ class Lamol(Classifying[LamolConfig]):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"place": self._place}
         for place, (examples, asked, written) in self._samples.items():
-            rows = [
-                np.concatenate((one.text, [-1], one.answer, [-1 - one.begin])) for one in examples
-            ]
-            state[f"samples/{place}"] = torch.from_numpy(
-                np.concatenate([*rows, np.zeros(0, np.int64)])
-            )
+            rows = [np.zeros(0, np.int64)]
+            for example in examples:
+                # ids are not negative, so negative numbers end the parts
+                row = (example.text, [-1], example.answer, [-1 - example.begin])
+                rows.append(np.concatenate(row))
+            state[f"samples/{place}"] = torch.from_numpy(np.concatenate(rows))
             state[f"counts/{place}"] = torch.tensor([asked, written])
         return state
 
@@ -214,8 +217,11 @@ class Lamol(Classifying[LamolConfig]):
 def _examples(rows: np.ndarray) -> list[Example]:
     """Examples from the integers of a checkpoint: text, -1, answer, -1 - first token, and so on."""
     borders = np.flatnonzero(rows < 0).tolist()
-    starts = [0, *(one + 1 for one in borders[1::2])]
-    return [
-        Example(rows[start:a], rows[a + 1 : b], -1 - int(rows[b]))
-        for start, a, b in zip(starts, borders[::2], borders[1::2], strict=False)
-    ]
+    examples = []
+    start = 0
+    for text_end, answer_end in zip(borders[::2], borders[1::2], strict=True):
+        text = rows[start:text_end]
+        answer = rows[text_end + 1 : answer_end]
+        examples.append(Example(text, answer, -1 - int(rows[answer_end])))
+        start = answer_end + 1
+    return examples

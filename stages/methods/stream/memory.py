@@ -95,7 +95,7 @@ class DrawsDocuments(KeepsDocuments[R]):
 
     def draw(self, update: Update, number: int) -> np.ndarray:
         """The documents of one draw of an update; none while memory is empty."""
-        return self.memory.draw(self.settings.drawn, self.random(DRAW, update.number, number))
+        return self.memory.draw(self.settings.draw_size, self.random(DRAW, update.number, number))
 
 
 def learnt(update: Update) -> list[nn.Parameter]:

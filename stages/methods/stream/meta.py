@@ -47,12 +47,10 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        weights = {
-            name: weight for name, weight in model.named_parameters() if weight.requires_grad
-        }
-        self._own: dict[str, nn.Parameter] = {
-            name: one for name, one in weights.items() if self.is_fast(name)
-        }
+        self._own: dict[str, nn.Parameter] = {}
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and self.is_fast(name):
+                self._own[name] = weight
         self._fast = {name: tensor.to(self._device) for name, tensor in self._fast.items()}
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
@@ -102,8 +100,8 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
         try:
             yield
         finally:
-            for name, own in slow.items():
-                self._own[name].data = own
+            for name, tensor in slow.items():
+                self._own[name].data = tensor
 
     def state_dict(self) -> dict[str, Any]:
         fast = {FAST + name: tensor for name, tensor in self._fast.items()}
@@ -127,10 +125,15 @@ class AnmlEr(OmlEr):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        if not self._read:  # nothing is learnt yet: the copy is of the initial weights
-            assert model.frozen is not None
-            own = model.state_dict()
-            copy = model.frozen.state_dict()
+        if self._read:
+            return
+
+        # nothing is learnt yet: the frozen copy is of the initial weights
+        assert model.frozen is not None
+        weights = model.state_dict()
+        copies = {}
+        for name, tensor in model.frozen.state_dict().items():
             # A matrix with LoRA factors has another name here than in the initial model, which the
             # copy comes from.
-            model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})
+            copies[name] = weights.get(name, tensor)
+        model.frozen.load_state_dict(copies)

@@ -72,7 +72,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         self._keys: np.ndarray = self.side_inputs["episodes"]
         self._loss = _Loss(self, model)
         self._weights = {
-            name: one for name, one in self._loss.named_parameters() if one.requires_grad
+            name: weight for name, weight in self._loss.named_parameters() if weight.requires_grad
         }
 
     def step(self, update: Update) -> Tensor:
@@ -83,9 +83,11 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
             losses.append(self._add_gradients(update, part.batch, 1 / update.accumulate))
             read.append(part.batch)
         update.change_weights()
+
+        size = len(read[0].labels)
         for number in range(self.draws_due(read)):
-            for drawn in self.batches(self.draw(update, number), len(read[0].labels)):
-                self._add_gradients(update, drawn, 1.0)
+            for memory_batch in self.batches(self.draw(update, number), size):
+                self._add_gradients(update, memory_batch, 1.0)
                 update.change_weights()
         self.write(update, read)
         return torch.stack(losses).sum()
@@ -113,20 +115,19 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         if len(self.memory) < self.settings.k:
             return update.loss_of(batch)
         rows = self.neighbors(batch.documents)
-        (beside,) = self.batches(rows, len(rows))
+        (near,) = self.batches(rows, len(rows))
         rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]
-        weights = self._weights
-        second = self.settings.second_order
+        second_order = self.settings.second_order
+
         # The fused kernels of attention have no second derivative.
-        with sdpa_kernel(SDPBackend.MATH) if second else nullcontext():
-            loss = self._loss(beside)
-        gradients = torch.autograd.grad(
-            loss, list(weights.values()), create_graph=second, allow_unused=True
-        )
-        changed = {
-            name: one if gradient is None else one - rate * gradient
-            for (name, one), gradient in zip(weights.items(), gradients, strict=True)
-        }
+        with sdpa_kernel(SDPBackend.MATH) if second_order else nullcontext():
+            loss = self._loss(near)
+        weights = list(self._weights.values())
+        gradients = torch.autograd.grad(loss, weights, create_graph=second_order, allow_unused=True)
+
+        changed = {}
+        for (name, weight), gradient in zip(self._weights.items(), gradients, strict=True):
+            changed[name] = weight if gradient is None else weight - rate * gradient
         after: Tensor = torch.func.functional_call(self._loss, changed, (batch,))
         return after
 
@@ -134,13 +135,13 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         """The rows of memory that are among the k nearest of some documents, each once; one may be
         its own.
         """
-        keys = self._keys[self.memory.rows]
         rows = self.memory.rows
-        found = [
-            rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)]
-            for one in documents
-        ]
-        return np.unique(np.concatenate(found))
+        stored = self._keys[rows]
+        neighbors = []
+        for document in documents:
+            distances = squared_distances(self._keys[document], stored)
+            neighbors.append(rows[nearest(distances, self.settings.k)])
+        return np.unique(np.concatenate(neighbors))
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
         """Choose among the examples of a block, once it is full, those that are written."""
@@ -169,10 +170,12 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         count = max(1, round(self.settings.write * len(block)))
         stored = self._keys[self.memory.rows]
         if not len(stored):
+            # nothing is near an empty memory
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]
-        distances = np.array(
-            [squared_distances(self._keys[one], stored).min() for one in block[:, 0]]
-        )
+        nearest_distances = []
+        for document in block[:, 0]:
+            nearest_distances.append(squared_distances(self._keys[document], stored).min())
+        distances = np.array(nearest_distances)
         if self._beta is None:
             self._beta = float(np.median(distances)) or 1.0
         return block[far_ones(distances, count, self._beta, random)]

@@ -55,13 +55,13 @@ class Spelling:
         """Spelling for examples of a model. Raises: UsageError if the longest label leaves no room
         for text.
         """
-        found = cls(head, examples.eos, examples.cutting.context)
-        if found.room < 1:
+        spelling = cls(head, examples.eos, examples.cutting.context)
+        if spelling.room < 1:
             raise UsageError(
-                f"Of {found.length} tokens the longest label and two more leave no room for text: raise "
+                f"Of {spelling.length} tokens the longest label and two more leave no room for text: raise "
                 "--segment-length."
             )
-        return found
+        return spelling
 
     @property
     def answer(self) -> int:
@@ -88,27 +88,28 @@ class Spelling:
         """The texts of documents, cut at the end, without `<eos>`; the question after each is not
         cut.
         """
+        texts = []
         if isinstance(batch, QuestionBatch):
-            asked = [one.question[: self.room] for one in batch.questions]
-            texts = (
-                one.text[: self.room - len(own)]
-                for own, one in zip(asked, batch.questions, strict=True)
-            )
-            return [np.concatenate(parts) for parts in zip(texts, asked, strict=True)]
+            for document in batch.questions:
+                question = document.question[: self.room]
+                text = document.text[: self.room - len(question)]
+                texts.append(np.concatenate((text, question)))
+            return texts
+
         assert batch.mask is not None
-        rows = [
-            row[counted].numpy()
-            for row, counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True)
-        ]
-        return [row[row != self.eos][: self.room] for row in rows]
+        for row, is_counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True):
+            text = row[is_counted].numpy()
+            texts.append(text[text != self.eos][: self.room])
+        return texts
 
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
         """Documents as examples; the answers are their labels or their own answers."""
         if isinstance(batch, QuestionBatch):
-            answers = [one.answer[: self.longest] for one in batch.questions]
+            answers = [document.answer[: self.longest] for document in batch.questions]
         else:
             answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
-        return [Example(*one) for one in zip(self.texts(batch), answers, begins, strict=True)]
+        parts = zip(self.texts(batch), answers, begins, strict=True)
+        return [Example(text, answer, begin) for text, answer, begin in parts]
 
     def batch(self, examples: Sequence[Example]) -> SpelledBatch:
         """Examples as rows that are padded with `<eos>`.
@@ -118,21 +119,23 @@ class Spelling:
         >>> batch.inputs.tolist(), batch.targets.tolist(), batch.written.tolist(), batch.answered.long().tolist()
         ([[0, 3, 4, 10, 7]], [[3, 4, 10, 7, 0]], [[11, 3, 4, 10, 7]], [[0, 0, 0, 1, 1]])
         """
-        rows = [
-            np.concatenate((one.text, [self.answer], one.answer, [self.eos])) for one in examples
-        ]
+        rows = []
+        for example in examples:
+            rows.append(np.concatenate((example.text, [self.answer], example.answer, [self.eos])))
         targets, mask = padded(rows, self.eos)
-        place = np.arange(targets.shape[1])
-        asked = np.array([len(one.text) for one in examples])
+
+        # an input is the token before, the first of all `<eos>`
+        first = np.full((len(rows), 1), self.eos)
+        inputs = np.concatenate((first, targets[:, :-1]), 1)
+        lengths = np.array([len(example.text) for example in examples])
+        is_answer = mask & (np.arange(targets.shape[1]) > lengths[:, None])
         return SpelledBatch(
-            inputs=torch.from_numpy(
-                np.concatenate((np.full((len(rows), 1), self.eos), targets[:, :-1]), 1)
-            ),
+            inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),
             places=np.zeros_like(targets),
             mask=torch.from_numpy(mask),
-            answered=torch.from_numpy(mask & (place > asked[:, None])),
-            begins=torch.tensor([one.begin for one in examples]),
+            answered=torch.from_numpy(is_answer),
+            begins=torch.tensor([example.begin for example in examples]),
         )
 
     def parsed(self, tokens: np.ndarray, begin: int) -> Example | None:
@@ -193,12 +196,17 @@ def write(
             scores = model.log_probs(model.encode(read).hidden[:, -1])
             best = scores.topk(min(top_k, scores.shape[1]))
             shares = best.values.double().softmax(1).cumsum(1).cpu().numpy()
-            chosen = (
-                (random.random((len(open_rows), 1)) > shares).sum(1).clip(max=shares.shape[1] - 1)
-            )
-            rows[open_rows, place] = best.indices.cpu().numpy()[np.arange(len(open_rows)), chosen]
-            ended = rows[open_rows, place] == spelling.eos
-            ends[open_rows[ended]], open_rows = place, open_rows[~ended]
+
+            # a uniform number lies between two cumulated shares: that token is drawn
+            numbers = random.random((len(open_rows), 1))
+            chosen = (numbers > shares).sum(1).clip(max=shares.shape[1] - 1)
+            candidates = best.indices.cpu().numpy()
+            tokens = candidates[np.arange(len(open_rows)), chosen]
+            rows[open_rows, place] = tokens
+
+            is_ended = tokens == spelling.eos
+            ends[open_rows[is_ended]] = place
+            open_rows = open_rows[~is_ended]
             if not len(open_rows):
                 break
     return [row[1 : end + 1] for row, end in zip(rows, ends.tolist(), strict=True)]
@@ -215,26 +223,34 @@ def answers(
     """
     longest = spelling.longest
     device = next(model.parameters()).device
+    # before each text stands `<eos>`, and `<ans>` follows it
     lengths = np.array([len(text) + 2 for text in texts])
     rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
     for row, text in zip(rows, texts, strict=True):
         row[1 : len(text) + 2] = [*text, spelling.answer]
-    found = np.full((len(texts), longest + 1), spelling.eos)
+
+    every_row = np.arange(len(rows))
+    result = np.full((len(texts), longest + 1), spelling.eos)
     for step in range(longest + 1):
-        read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
-        last = model.encode(read).hidden[
-            torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)
-        ]
+        ends = lengths + step
+        read = torch.from_numpy(rows[:, : ends.max()]).to(device)
+        hidden = model.encode(read).hidden
+        last = hidden[torch.arange(len(rows)), torch.from_numpy(ends - 1)]
         scores = model.log_probs(last)
         if scores.isnan().any():  # argmax would return the first NaN
             raise ArtifactError(
                 "The model gives tokens no probability that is a number: train it again."
             )
-        found[:, step] = scores.argmax(1).cpu().numpy()
-        if (found[:, : step + 1] == spelling.eos).any(1).all():
+        result[:, step] = scores.argmax(1).cpu().numpy()
+        is_ended = (result[:, : step + 1] == spelling.eos).any(1)
+        if is_ended.all():
             break
         if step < longest:
-            rows[np.arange(len(rows)), lengths + step] = found[:, step]
-    return [
-        tuple(int(one) for one in row[: [*row, spelling.eos].index(spelling.eos)]) for row in found
-    ]
+            rows[every_row, ends] = result[:, step]
+    return [_up_to(spelling.eos, row) for row in result.tolist()]
+
+
+def _up_to(eos: int, tokens: list[int]) -> tuple[int, ...]:
+    """The tokens before the first `<eos>`, or all."""
+    end = tokens.index(eos) if eos in tokens else len(tokens)
+    return tuple(tokens[:end])

@@ -7,7 +7,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.garbage import find_garbage, remove_garbage
-from stages.artifacts.lock import held, is_held
+from stages.artifacts.lock import hold_lock, is_held
 from stages.artifacts.store import Store
 from stages.errors import BusyError
 from stages.reporting import Silent
@@ -19,11 +19,11 @@ def test_no_lock_stays_of_an_artifact_that_is_made(store: Store, squares: Artifa
 
 def test_a_held_lock_is_seen_and_refused(tmp_path: Path) -> None:
     file = tmp_path / ".0123456789ab.lock"
-    with held(file, "model/0123456789ab", wait=True, reporter=Silent()):
+    with hold_lock(file, "model/0123456789ab", wait=True, reporter=Silent()):
         assert is_held(file)
         with (
             pytest.raises(BusyError),
-            held(file, "model/0123456789ab", wait=False, reporter=Silent()),
+            hold_lock(file, "model/0123456789ab", wait=False, reporter=Silent()),
         ):
             raise AssertionError("two hold it")
     assert not is_held(file) and not file.exists()
@@ -42,7 +42,7 @@ def test_a_link_named_like_a_lock_stops_nothing(store: Store, tmp_path: Path) ->
 
 def _count(file: Path, total: Path, times: int) -> None:
     for _ in range(times):
-        with held(file, "model/0123456789ab", wait=True, reporter=Silent()):
+        with hold_lock(file, "model/0123456789ab", wait=True, reporter=Silent()):
             total.write_text(str(int(total.read_text()) + 1))
 
 

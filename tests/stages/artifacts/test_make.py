@@ -19,7 +19,7 @@ from pydantic import Field
 
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
-from stages.artifacts.lock import held, is_held
+from stages.artifacts.lock import hold_lock, is_held
 from stages.artifacts.make import make
 from stages.artifacts.manifest import UncheckedArtifact
 from stages.artifacts.output import ShardOutput, read_record
@@ -512,6 +512,6 @@ def test_a_lock_that_cannot_be_tried_counts_as_held(tmp_path: Path) -> None:
 def test_lock_is_free_after_its_holder(tmp_path: Path) -> None:
     lock_file = tmp_path / "tokens" / ".x.lock"
     for _ in range(2):
-        with held(lock_file, "tokens/x", wait=False, reporter=Silent()):
+        with hold_lock(lock_file, "tokens/x", wait=False, reporter=Silent()):
             assert is_held(lock_file)
         assert not is_held(lock_file)

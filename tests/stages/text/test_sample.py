@@ -31,7 +31,7 @@ def length(ranges: list[RecordRange]) -> int:
 
 def test_small_records_are_drawn_whole_from_all_of_the_text() -> None:
     sizes = [100] * 1_000
-    sample = draw_sample(sizes, most=25_000, scored=5_000, tested=2_500)
+    sample = draw_sample(sizes, max_bytes=25_000, scored=5_000, tested=2_500)
     numbers = sorted(part.record for part in sample.ranges)
     assert len(set(numbers)) == len(numbers) == 250
     assert min(numbers) < 20 and max(numbers) > 980 and 450 < mean(numbers) < 550
@@ -42,20 +42,20 @@ def test_small_records_are_drawn_whole_from_all_of_the_text() -> None:
 
 def test_large_records_are_read_through_windows_from_anywhere_in_them() -> None:
     sizes = [30_000, 2_000, 9_000] * 250
-    sample = draw_sample(sizes, most=400_000, scored=80_000, tested=40_000)
+    sample = draw_sample(sizes, max_bytes=400_000, scored=80_000, tested=40_000)
     part = Part.of_sample(sample, sizes)
     assert part.window is not None and 3_000 < part.window <= 4_000 and not part.is_shared
     places = [one.start / sizes[one.record] for one in sample.ranges if sizes[one.record] > 4_000]
     assert 0.3 < mean(places) < 0.6 and min(places) == 0 and max(places) > 0.85
     # A record is read through one window, and those that are scored are not learned.
-    assert part.taken == len(sample.ranges)
+    assert part.num_read == len(sample.ranges)
 
 
 def test_of_few_books_windows_of_each_are_learned_and_others_are_tested() -> None:
     sizes = [500_000, 300_000, 800_000, 900_000, 400_000, 700_000, 600_000]
-    sample = draw_sample(sizes, most=800_000, scored=160_000, tested=80_000)
+    sample = draw_sample(sizes, max_bytes=800_000, scored=160_000, tested=80_000)
     part = Part.of_sample(sample, sizes)
-    assert (part.taken, part.of, part.is_shared) == (7, 7, True)
+    assert (part.num_read, part.of, part.is_shared) == (7, 7, True)
     assert {one.record for one in sample.learned} == {one.record for one in sample.scored}
     assert len(set(sample.ranges)) == len(sample.ranges), "none is both learned and tested"
     by_book = [sorted(one for one in sample.ranges if one.record == book) for book in range(7)]

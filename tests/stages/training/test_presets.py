@@ -295,4 +295,4 @@ def test_no_preset_is_slow_where_the_processor_has_no_bf16(name):
 def test_settings_of_a_presets_method_are_of_no_other_method():
     own, other = (training_preset("tasks-base", {"method": m}, None) for m in ("replay", "a-gem"))
     assert own["memory"] == {"every": 10_000, "rate": 0.01} and "memory" not in other
-    assert TrainConfig.model_validate(own).memory.drawn == 100
+    assert TrainConfig.model_validate(own).memory.draw_size == 100

@@ -26,7 +26,7 @@ from stages.config import nondefaults
 from stages.errors import MemlmError
 from stages.examples.examples import Corpus
 from stages.methods import METHODS
-from stages.methods.config import AFTER, KEPT, TRAIN
+from stages.methods.config import AFTER, MEMORY_FILE, TRAIN
 from stages.methods.method import Method
 from stages.needs import SMALL_BYTES, train_needs
 from stages.train import Train
@@ -198,7 +198,7 @@ class TaskMethodContract:
             "training.jsonl",
             AFTER,
         }
-        own |= set() if method.kept_documents() is None else {KEPT}
+        own |= set() if method.kept_documents() is None else {MEMORY_FILE}
         writes_files = type(method).write_files is not Method.write_files
         assert writes_files or files <= own
         if AFTER not in files:
@@ -226,7 +226,7 @@ class TaskMethodContract:
         weights = [
             int(entry["bytes"])
             for name, entry in files.items()
-            if name.endswith(".safetensors") and name != KEPT
+            if name.endswith(".safetensors") and name != MEMORY_FILE
         ]
         assert sum(weights) <= needs.disk + SMALL_BYTES * len(weights)
 
