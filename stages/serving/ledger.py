@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import make_folder, write_inside
-from stages.artifacts.lock import held
+from stages.artifacts.lock import hold_lock
 from stages.artifacts.store import Store
 from stages.errors import content_of
 from stages.reporting import Silent
@@ -130,7 +130,7 @@ class Ledger:
     def owned(self) -> Iterator[None]:
         """Keep other processes from changing it. Raises: BusyError if one does already."""
         lock = self.folder.with_suffix(".lock")
-        with held(lock, f"The documents of {self.folder}", wait=False, reporter=Silent()):
+        with hold_lock(lock, f"The documents of {self.folder}", wait=False, reporter=Silent()):
             self.content = self._read()
             yield
 
