@@ -71,7 +71,7 @@ class _Gradients:
     """
 
     def __init__(self, hidden: Tensor, weight: Tensor, weight_learns: bool) -> None:
-        self.is_transposed = weight.shape[1] < NARROW
+        self.is_transposed = weight.shape[1] < NARROW and weight.device.type == "cpu"
         self._weight_learns = weight_learns
         self._hidden = hidden.new_zeros(hidden.T.shape if self.is_transposed else hidden.shape)
         self._weight = weight.new_zeros(weight.T.shape if self.is_transposed else weight.shape)
