@@ -90,13 +90,15 @@ class Student(NamedTuple):
     method: str = "memory-decoder"
     begins: Literal["base", "random"] = "base"
     lr: str = "1e-3"
+    k: int = 256
 
 
 STUDENTS = {
     "control": Student(0),
     "taught": Student(0.5),
-    "shuffled .5": Student(0.5, method="shuffled-labels"),
-    "shuffled .1": Student(0.1, method="shuffled-labels"),
+    # Labels of another position are those of the text as a whole, by few neighbours or by many.
+    "shuffled .5": Student(0.5, method="shuffled-labels", k=64),
+    "shuffled .1": Student(0.1, method="shuffled-labels", k=64),
     "control, equal time": Student(0, 280),
     "control, 600 updates": Student(0, 600),
     "taught, 600 updates": Student(0.5, 600),
@@ -165,6 +167,8 @@ def trained(store: Store, prepared: Prepared, student: Student, seed: int) -> st
     every = student.updates if student.method == "mlp-memory" else 0
     length = ("--steps", student.updates, "--set", f"valid_every={every}")
     learning = ("--method", student.method, "--set", f"memory.alpha={student.alpha}")
+    if student.alpha:
+        learning += ("--set", f"memory.k={student.k}")
     return store.run(
         *("train", prepared.near, *begins, *length, *learning, "--lr", student.lr, "--seed", seed)
     )
