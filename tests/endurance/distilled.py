@@ -166,7 +166,12 @@ def trained(store: Store, prepared: Prepared, student: Student, seed: int) -> st
     # Validation takes as long as fifty updates, and only an MLP's is read.
     every = student.updates if student.method == "mlp-memory" else 0
     length = ("--steps", student.updates, "--set", f"valid_every={every}")
-    learning = ("--method", student.method, "--set", f"memory.alpha={student.alpha}")
+    learning: tuple[str, ...] = (
+        "--method",
+        student.method,
+        "--set",
+        f"memory.alpha={student.alpha}",
+    )
     if student.alpha:
         learning += ("--set", f"memory.k={student.k}")
     return store.run(
