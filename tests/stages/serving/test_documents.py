@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -28,19 +29,12 @@ from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.update import UpdateConfig, UpdateDatastore
 from tests.stages.serving.address import Address, Reply, serving
-from tests.stages.serving.conftest import WINDOW, wide_model
-from tests.stages.small_text import built_index
+from tests.stages.serving.conftest import WINDOW
+from tests.stages.serving.document_store import BASE, NEAREST, document_index
 
 ADMIN = "an-admin-token-of-a-test"
-NEAREST = "external:k=5,temperature=2,lambda=0.4"
 EXACT = "exact:matches=20,temperature=0.7,lambda=0.3"
 SECRET = "pig pig dog hen hen dog pig"
-BASE = {
-    "anna": "the cat sees a hen and runs",
-    "bob": "a dog sees the pig and the hen sees a dog",
-    "carl": "the pig runs and the cat runs and a hen runs",
-}
-OTHER = "a pig sees the cat and the dog and a hen and the pig runs and sees a cat"
 SECONDS = 60
 
 
@@ -93,25 +87,12 @@ def changing(request: Request, store: Store, *, works: bool = True) -> Iterator[
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """An index of three named documents."""
-    folder = tmp_path_factory.mktemp("documents")
-    store = Store(folder / "store")
-    files = {}
-    for split in ("train", "valid", "test"):
-        path = folder / f"{split}.jsonl"
-        texts = BASE if split == "train" else {split: OTHER}
-        lines = [json.dumps({"name": name, "text": text}) for name, text in texts.items()]
-        path.write_text("\n".join(lines) + "\n")
-        files[split] = [str(path)]
-    tokens = make(Tokenize(), TokenizeConfig(tokenizer="bpe"), files, store, Execution()).artifact
-    return built_index(store, wide_model(store, tokens))
+    return document_index(tmp_path_factory.mktemp("documents"))
 
 
 @pytest.fixture
 def place(documents: Artifact, tmp_path: Path) -> Store:
     """A copy of the store, to be changed."""
-    from shutil import copytree
-
     copytree(documents.store.root, tmp_path / "store")
     return Store(tmp_path / "store")
 
