@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from stages.serving.access import Access
 from stages.serving.answers import Answer, ChatAnswer, CompletionAnswer, Usage, to_json
-from stages.serving.bodies import Body, checked, read_object
+from stages.serving.bodies import checked, read_object
 from stages.serving.completing import Piece, completions
 from stages.serving.completion import SamplingFields, chat_fields, completion_fields
 from stages.serving.document_routes import DocumentRoutes
@@ -24,21 +24,10 @@ from stages.serving.jobs import Job
 from stages.serving.measures import Measures
 from stages.serving.pages import answer_page, form_page, question_fields, read_question
 from stages.serving.refusal import Refusal, invalid
+from stages.serving.schema import IdsBody, TextBody, openapi
 from stages.serving.served import ServedModel, Serving, tokenizer_info
 from stages.serving.settings import REQUEST_SECONDS
 from stages.serving.worker import Steps, Worker
-
-
-class TextBody(Body):
-    """Fields of `POST /tokenize`; the start of a text is no token of it."""
-
-    prompt: str
-
-
-class IdsBody(Body):
-    """Fields of `POST /detokenize`."""
-
-    tokens: list[int]
 
 
 class Routes:
@@ -64,6 +53,7 @@ class Routes:
             Route("/health", self.health),
             Route("/ready", self.ready),
             Route("/metrics", self.metrics),
+            Route("/openapi.json", self.schema),
             Route("/v1/models", self.models),
             Route("/v1/models/{name}", self.model),
             Route("/v1/completions", self.completions, methods=["POST"]),
@@ -88,6 +78,10 @@ class Routes:
     async def metrics(self, request: Request) -> Response:
         """Figures of the process."""
         return Response(self._measures.text(), media_type="text/plain; version=0.0.4")
+
+    async def schema(self, request: Request) -> Response:
+        """The OpenAPI description of all routes."""
+        return JSONResponse(openapi())
 
     async def models(self, request: Request) -> Response:
         """The names of the model."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from stages.serving.bodies import Body, checked
 from stages.serving.refusal import invalid
@@ -36,6 +36,17 @@ MaxTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 """Tokens that are written for each prompt."""
 Prompt = str | tuple[int, ...]
 """A text, or the ids of its tokens."""
+TEXT_SCHEMA: Mapping[str, Any] = {"type": "string"}
+TEXTS_SCHEMA = {"anyOf": [TEXT_SCHEMA, {"type": "array", "items": TEXT_SCHEMA}]}
+IDS_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+PROMPT_SCHEMA = {
+    "anyOf": [
+        TEXT_SCHEMA,
+        IDS_SCHEMA,
+        {"type": "array", "items": {"anyOf": [TEXT_SCHEMA, IDS_SCHEMA]}, "maxItems": MAX_PROMPTS},
+    ]
+}
+"""Fields that are checked by code, as the description of the address shows them."""
 
 
 class StreamOptions(Body):
@@ -66,7 +77,7 @@ class SamplingFields(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: Any = None
+    stop: Annotated[Any, WithJsonSchema(TEXTS_SCHEMA)] = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     memlm: MemoryOptions = MemoryOptions()
@@ -89,7 +100,7 @@ class Message(Body):
     """A message of a conversation."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: Any
+    content: Annotated[Any, WithJsonSchema({"type": "string"})]
 
     @property
     def text(self) -> str:
@@ -122,7 +133,7 @@ class ChatFields(SamplingFields):
 class CompletionFields(SamplingFields):
     """Fields of `POST /v1/completions`."""
 
-    prompt: Any
+    prompt: Annotated[Any, WithJsonSchema(PROMPT_SCHEMA)]
     max_tokens: MaxTokens | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None

@@ -8,24 +8,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stages.serving.access import Access
-from stages.serving.bodies import Body, checked, read_object
+from stages.serving.bodies import checked, read_object
 from stages.serving.documents import Documents
 from stages.serving.engine import NONE
 from stages.serving.ledger import JobRecord
 from stages.serving.measures import Measures
 from stages.serving.refusal import Refusal, invalid
+from stages.serving.schema import DocumentBody
 from stages.serving.served import Serving
 from stages.serving.settings import MAX_NAMES
 
 LISTED = 1000
 """Documents in a list if a request does not say how many."""
-
-
-class DocumentBody(Body):
-    """Fields of a document that is added."""
-
-    name: str
-    text: str
 
 
 class DocumentRoutes:

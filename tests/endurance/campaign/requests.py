@@ -15,6 +15,9 @@ from tests.endurance.campaign.mutate import TEXTS
 from tests.endurance.campaign.process import Child
 
 SERVED = ("model", "lstm", "report", "recent", "matched", "gated")
+CHANGING = ("report", "matched")
+"""Those whose documents may change."""
+TOKEN = "the-token-of-an-admin"
 REQUESTS = 12
 SECONDS = 60.0
 SECRET = "zqsecretzq"
@@ -61,10 +64,17 @@ def bad_request(case: Case) -> Verdict:
     case.world.copy(case.store)
     name = case.random.choice(SERVED)
     port = _free_port()
-    child = case.start(["serve", case.world.made[name].reference, "--port", str(port)])
+    words = ["serve", case.world.made[name].reference, "--port", str(port)]
+    if name in CHANGING:
+        token = case.folder / "token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        words += ["--admin-token-file", "token"]
+    child = case.start(words)
     why = "" if _answers_within(port, child) else "did not begin"
+    memory = case.world.made[name].reference.partition("/")[2].encode()
     for _ in range(0 if why else REQUESTS):
-        sent = _request(case.random)
+        sent = _request(case.random).replace(b"/%s/", b"/" + memory + b"/")
         case.note(f"{name}: {sent[:300]!r}")
         why = _wrong(port, sent, case.random)
         if why:
@@ -102,19 +112,28 @@ FAULTS = (b"HTTP/1.1 500", b"HTTP/1.1 502")
 
 def _wrong(port: int, sent: bytes, random: Random) -> str:
     """How the server failed at a request; empty if it did not."""
-    answer = _exchanged(port, sent, leaves=random.random() < 0.2)
+    # Some clients leave at once, and some send byte by byte.
+    pieces = random.choice((1, 1, 1, 7)) if len(sent) < 1 << 16 else 1
+    answer = _exchanged(port, sent, leaves=random.random() < 0.2, pieces=pieces)
     if answer.startswith(FAULTS) or b'data: {"error"' in answer:
         return f"answered {answer[:300]!r}"
     health = _exchanged(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return "" if health.startswith(OK) else f"was ill afterwards: {health[:100]!r}"
 
 
-def _exchanged(port: int, sent: bytes, leaves: bool = False) -> bytes:
-    """The answer to some bytes, as far as it comes in a while; nothing for a client that leaves."""
+def _exchanged(port: int, sent: bytes, leaves: bool = False, pieces: int = 1) -> bytes:
+    """The answer to some bytes, as far as it comes in a while; nothing for a client that leaves.
+
+    Args:
+        pieces: number of parts that are sent one after another.
+    """
     answer = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
-            connection.sendall(sent)
+            size = max(1, -(-len(sent) // pieces))
+            for start in range(0, len(sent), size):
+                connection.sendall(sent[start : start + size])
+                time.sleep(0.05 if pieces > 1 else 0)
             if leaves:
                 return answer
             connection.shutdown(socket.SHUT_WR)
@@ -126,8 +145,8 @@ def _exchanged(port: int, sent: bytes, leaves: bool = False) -> bytes:
 
 
 def _request(random: Random) -> bytes:
-    kind = random.choice((_of_fields, _of_fields, _of_bytes, _of_path, _of_head, _of_form, _large))
-    return kind(random)
+    kinds = (_of_fields, _of_bytes, _of_path, _of_head, _of_form, _large, _of_document)
+    return random.choice((_of_fields, _of_document, *kinds))(random)
 
 
 def _post(path: str, body: bytes, kind: str = "application/json", head: bytes = b"") -> bytes:
@@ -183,6 +202,26 @@ def _of_form(random: Random) -> bytes:
     }
     body = "&".join(f"{name}={quote_from_bytes(value)}" for name, value in fields.items())
     return _post("/", body.encode(), "application/x-www-form-urlencoded")
+
+
+def _of_document(random: Random) -> bytes:
+    """A document that is added or deleted, with odd names, texts, memories and tokens."""
+    memory = random.choice([b"none", b"..", b"a%2fb", b"%00", *[b"%s"] * 6])
+    path = b"/memories/" + memory + b"/documents"
+    token = random.choice([b"Bearer " + TOKEN.encode()] * 5 + [b"Bearer x", b"Basic ====", b""])
+    head = b"Authorization: " + token
+    name = random.choice([*TEXTS, "new", "new", "new", SECRET, "../../store", "%2e%2e", 5, None])
+    if random.random() < 0.4:
+        quoted = quote_from_bytes(str(name).encode("utf-8", "surrogatepass"))[:5000]
+        first = b"DELETE " + path + b"/" + quoted.encode() + b" HTTP/1.1\r\nHost: localhost\r\n"
+        return first + head + b"\r\n\r\n"
+    if random.random() < 0.2:
+        number = random.choice([b"1", b"0", b"-1", b"9" * 5000, b"%ff"])
+        query = random.choice([b"/jobs", b"/jobs/..", b"/jobs/0", path + b"?limit=" + number])
+        return b"GET " + query + b" HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n"
+    text = random.choice([*TEXTS, f"the cat {SECRET}", f"the cat {SECRET}", 7, ["a"]])
+    body = json.dumps({"name": name, "text": text}).encode()
+    return _post(path.decode(), body, head=head)
 
 
 def _large(random: Random) -> bytes:
