@@ -21,6 +21,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate, EvaluateConfig
 from tests.cli.conftest import Memlm
+from tests.stages.serving.document_store import document_index
 from tests.stages.small_text import built_index, text_model, text_tokens
 
 pytest.importorskip("uvicorn")
@@ -28,6 +29,7 @@ pytest.importorskip("starlette")
 
 READING = "external:k=5,temperature=2,lambda=0.4"
 SECONDS = 60
+ADMIN = "the-token-of-an-admin"
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +70,11 @@ def started(store: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], d
         process.communicate()
 
 
-def asked(address: str, method: str, path: str, content: Any = None) -> Any:
+def asked(address: str, method: str, path: str, content: Any = None, token: str = ADMIN) -> Any:
     connection = HTTPConnection(address.removeprefix("http://"), timeout=SECONDS)
     body = None if content is None else json.dumps(content)
-    connection.request(method, path, body, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    connection.request(method, path, body, headers)
     found = json.loads(connection.getresponse().read())
     connection.close()
     return found
@@ -91,6 +94,26 @@ def test_a_report_is_served_with_its_memories_until_a_signal(report: Artifact) -
         _, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 143
         assert "datastore: external" in err and "terminated; answers" in err
+
+
+def test_a_deleted_document_stays_deleted_after_a_kill(tmp_path: Path) -> None:
+    index = document_index(tmp_path)
+    token = tmp_path / "token"
+    token.write_text(ADMIN)
+    token.chmod(0o600)
+    words = (index.reference, "--memory", READING, "--admin-token-file", str(token))
+    documents = f"/memories/{index.id}/documents"
+    with started(index.store.root, *words) as (process, said):
+        job = asked(said["address"], "POST", documents, {"name": "new", "text": "a hen runs"})
+        assert job["state"] == "waiting"
+        asked(said["address"], "DELETE", f"{documents}/bob")
+        process.kill()
+    with started(index.store.root, *words) as (process, said):
+        listed = asked(said["address"], "GET", documents)["data"]
+        assert [entry["name"] for entry in listed] == ["anna", "carl", "new"]
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 143, err
 
 
 def test_what_cannot_be_served_is_refused(
@@ -114,6 +137,10 @@ def test_what_cannot_be_served_is_refused(
     assert code == 2 and "in use" in err
     code, err = refused("report/docs", "--report", report.reference)
     assert code == 2 and "leave --report" in err
+    token.chmod(0o600)
+    model = index.find("encoder").reference
+    code, err = refused(model, "--admin-token-file", token)
+    assert code == 2 and "cannot change" in err
     code, err = refused("report/none")
     assert code == 4
     code, err = refused(index.find("corpus").reference)
