@@ -25,13 +25,29 @@ class Commands(typer.Typer):
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        register = super().command(name, **settings)
-
         def registered(function: Callable[..., Any]) -> Callable[..., Any]:
+            help = settings.pop("help", None) or flowing(inspect.getdoc(function) or "")
+            register = super(Commands, self).command(name, help=help, **settings)
             register(_prepared(function))
             return function
 
         return registered
+
+
+def flowing(text: str) -> str:
+    """A docstring with one line a paragraph, so that a terminal of any width can wrap it.
+
+    Commands, and lines that are indented, stay as they are.
+
+    >>> flowing("One\\ntwo.\\n\\nmemlm train |\\nmemlm evaluate")
+    'One two.\\n\\nmemlm train |\\nmemlm evaluate'
+    """
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.split("\n")
+        is_kept = any(line.startswith(("memlm ", " ", "\b")) for line in lines)
+        paragraphs.append(paragraph if is_kept else " ".join(lines))
+    return "\n\n".join(paragraphs)
 
 
 def carried_out_by(target: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

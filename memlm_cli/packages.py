@@ -83,14 +83,22 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
 
     >>> installation("faiss", ["zarr>=3", 'faiss-cpu>=1.10; extra == "cpu"', 'faiss-gpu>=1.10; extra == "gpu"'])
     "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)"
+    >>> installation("a", ['a>=1; extra == "mt"', 'a>=1; extra == "test"', 'b>=2; extra == "test"'])
+    "pip install 'a>=1' (memlm's extra mt)"
     """
     distribution = module.replace("_", "-")
     name = re.compile(rf"{re.escape(distribution)}(?![a-z0-9])", re.IGNORECASE)
-    commands = []
+    by_line = dict[str, Dependency]()
     for package in dependencies(requirements):
-        if name.match(package.line):
-            extra = f" (memlm's extra {package.extra})" if package.extra else ""
-            commands.append(install_command([package]) + extra)
+        # The extra of tests holds the other extras, too; each line is told with its own.
+        is_new = package.extra != "test" or package.line not in by_line
+        if name.match(package.line) and is_new:
+            by_line[package.line] = package
+
+    commands = []
+    for package in by_line.values():
+        extra = f" (memlm's extra {package.extra})" if package.extra else ""
+        commands.append(install_command([package]) + extra)
     return ", or ".join(commands) or f"pip install {distribution}"
 
 

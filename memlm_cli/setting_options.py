@@ -34,8 +34,13 @@ def option_parameter(option: Option) -> Parameter:
     offered = (
         completion.artifacts(kind) if kind in KINDS.imported() else COMPLETIONS.get(option.name)
     )
+    # Scripts may type a switch from the time when it was off; help need not show it.
     declared = typer.Option(
-        option.flag, metavar=option.metavar, help=option.help, autocompletion=offered
+        option.flag,
+        metavar=option.metavar,
+        help=option.help,
+        autocompletion=offered,
+        hidden=option.is_default,
     )
     return parameter(option.name, list[str] if option.repeated else option.type, declared)
 

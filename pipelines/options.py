@@ -56,6 +56,8 @@ class Option:
     separated: bool
     """Whether its values are separated by commas."""
     flag: str
+    is_default: bool
+    """Whether typing it changes nothing: a switch that is on. `--set` turns it off."""
 
     def value(self, value: Any) -> Any:
         """The value of the setting, from a typed value or one given in Python."""
@@ -123,7 +125,8 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     repeated = spelling.repeated
     separated = separated and not spelling.repeated
     flag = f"--{(spelling.flag or name).replace('_', '-')}"
-    return Option(name, path, kind, help, spelling.metavar, repeated, separated, flag)
+    is_default = field.default is True
+    return Option(name, path, kind, help, spelling.metavar, repeated, separated, flag, is_default)
 
 
 def _spelling(field: FieldInfo) -> Spelling | None:

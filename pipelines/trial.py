@@ -58,6 +58,11 @@ class Trial:
     """Whether all of the text is read."""
 
     @property
+    def bytes(self) -> int:
+        """Bytes that are read."""
+        return self.budget.bytes if self.part is None else self.part.bytes
+
+    @property
     def scores_less(self) -> bool:
         """Whether a smaller share is scored than with more time."""
         return self.budget.test < self.everything.test

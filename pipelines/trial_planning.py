@@ -133,10 +133,10 @@ def _write_part(text: TrialText, budget: Budget, folder: Path) -> tuple[str, Par
     """Write a sample of a text into a folder; the file, and its description."""
     scored = int((budget.valid + budget.test) * budget.bytes)
     sample: Sample = draw_sample(text.sizes, budget.bytes, scored, int(budget.test * budget.bytes))
-    read = sum(part.stop - part.start for part in sample.ranges)
-    name = part_name([file.path for file in text.files], read, text.bytes)
+    part = Part.of_sample(sample, text.sizes)
+    name = part_name([file.path for file in text.files], part.bytes, text.bytes)
     write_atomically(folder / name, "".join(record_lines(text.files, sample.ranges)))
-    return str(folder / name), Part.of_sample(sample, text.sizes)
+    return str(folder / name), part
 
 
 def part_name(paths: Sequence[str], part: int, total: int) -> str:

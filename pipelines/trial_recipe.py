@@ -78,7 +78,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     ):  # else the preset's would be most of a short training
         training["schedule"] = {"warmup": warmup}
     index = {"index": "flat", "recall": EXACT_SAMPLE} if budget.tokens <= MOST_COMPARED else {}
-    memory = {"memory": ["knn-lm", "neural-cache"], "save_token_scores": True}
+    memory = {"memory": ["knn-lm", "neural-cache"]}
     yield (
         "tokens",
         {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}},
@@ -90,8 +90,8 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if budget.trime:
         second = {"method": "trime-long", **training}
         yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": second}
-        compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
-        yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
+        compared = {"command": "evaluate", "from": "trime", "with": {"baseline": "report"}}
+        yield "trime_report", compared
 
 
 def _toml(value: Any) -> str:

@@ -84,7 +84,7 @@ def _described_text(trial: Trial) -> Iterator[str]:
     documents = trial.documents
     part = trial.part
     if part is not None:
-        read = f"{size(budget.bytes)} of {size(trial.total)} of text"
+        read = f"{size(part.bytes)} of {size(trial.total)} of text"
         yield f"{_sample_in_words(part)}: {read}"
         if part.is_shared:
             yield SHARED
@@ -120,7 +120,7 @@ def _described_training(trial: Trial) -> Iterator[str]:
     if trial.good is not None:
         number_of_passes = passes(float(f"{budget.passes:.2g}"))
         yield (
-            f"{number_of_passes} over {size(budget.bytes)}: expect a model hardly better than counting, so that a gain of a "
+            f"{number_of_passes} over {size(trial.bytes)}: expect a model hardly better than counting, so that a gain of a "
             f"memory says little; --minutes {trial.good} would be enough for "
             f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )

@@ -272,5 +272,8 @@ def test_without_its_module_nothing_that_it_reads_is_garbage(
     collected = memlm("artifacts", "gc", "--unnamed")
     assert collected.code == 4
     assert reference in collected.err and "MEMLM_PARTS" in collected.err
+    removed = memlm("artifacts", "rm", tokens)
+    assert removed.code == 4
+    assert reference in removed.err and "MEMLM_PARTS" in removed.err
     assert memlm("artifacts", "show", tokens).code == 0
     assert memlm(COMMAND, tokens).code == 2

@@ -55,7 +55,7 @@ def show(reference: Reference, *, store_options: StoreOptions) -> None:
 @app.command()
 @carried_out_by("memlm_cli.work.artifacts:verify")
 def verify(
-    references: Annotated[list[str] | None, _reference("Default: all.", "REF...")] = None,
+    references: Annotated[list[str] | None, _reference("Default: all.", "REF")] = None,
     *,
     store_options: StoreOptions,
 ) -> None:
@@ -78,7 +78,7 @@ def graph(
 @app.command()
 @carried_out_by("memlm_cli.work.artifacts:rm")
 def rm(
-    references: Annotated[list[str], _reference("What to remove: kind/id or kind/name.", "REF...")],
+    references: Annotated[list[str], _reference("What to remove: kind/id or kind/name.", "REF")],
     force: Annotated[
         bool, typer.Option("--force", help="Also what others were made from.")
     ] = False,

@@ -18,7 +18,7 @@ def compare(
     reports: Annotated[
         list[str],
         typer.Argument(
-            metavar="A [B…]",
+            metavar="REPORT",
             autocompletion=completion.artifacts("report", "matrix"),
             help="The report that is compared with, and the other; - or none: from stdin. Three and more: means and "
             "intervals over those that differ by their seed alone.",

@@ -17,7 +17,7 @@ def report(
     references: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="REF...",
+            metavar="REF",
             autocompletion=completion.artifacts(),
             help="Reports; or a model, index, tokens, …: every report made from it. - or none: from stdin.",
             show_default=False,

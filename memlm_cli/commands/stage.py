@@ -60,7 +60,7 @@ def _arguments(command: Command) -> Iterator[Parameter]:
         )
         yield Parameter(command.first, Parameter.KEYWORD_ONLY, annotation=Annotated[str, declared])
     if command.reads_files:
-        declared = typer.Argument(metavar="FILES...", help=command.source_help, show_default=False)
+        declared = typer.Argument(metavar="FILES", help=command.source_help, show_default=False)
         yield parameter("source", list[str], declared)
     else:
         help = f"{command.source_help}; - or left out: read from stdin."

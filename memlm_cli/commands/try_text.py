@@ -13,7 +13,7 @@ from memlm_cli.options import Common
 Files = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILES...",
+        metavar="FILES",
         help="Text files, folders, .jsonl, each also .gz/.xz/.zst, patterns ('FOLDER/**/*.py'), builtin:pydocs; "
         "-: text on standard input.",
     ),

@@ -198,7 +198,7 @@ class Report(Artifact):
         return columns([{name: row.get(name) for name in names} for row in rows])
 
     def tokens(self) -> Columns:
-        """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`,
+        """Every scored token, unless it was made with `save_token_scores=false`: `id`, `token`, `logp`,
         `logp_lm`, `gain`, …
 
         Log-probabilities in nats; `logp_memory_1`, … are those of each reading's memory alone.

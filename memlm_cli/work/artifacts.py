@@ -21,6 +21,7 @@ from stages.artifacts.references import advised
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError, did_you_mean
 from stages.numbers import joined, size
+from stages.registry import OUTSIDE
 
 MEGABYTE = 10**6
 RESUMES = "the same command resumes it, and --interrupted removes it"
@@ -251,6 +252,7 @@ def _require_unused(store: Store, going: list[str]) -> None:
     # All are opened before one is removed: a wrong reference leaves the store as it is.
     for reference in going:
         store.open(reference)
+    _require_known_kinds(store, going)
     staying = store.artifacts()
     gone = set(going)
     broken: list[str] = []
@@ -262,6 +264,19 @@ def _require_unused(store: Store, going: list[str]) -> None:
         raise UsageError(
             f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force."
         )
+
+
+def _require_known_kinds(store: Store, going: list[str]) -> None:
+    """Raises: ArtifactError if an artifact of an unknown kind stays: what it was made from cannot be
+    read.
+    """
+    for reference in store.references():
+        kind = reference.partition("/")[0]
+        if kind not in KINDS and reference not in going:
+            raise ArtifactError(
+                f"{reference} is of a kind that is not known here, and may have been made from "
+                f"{joined(going)}. Set {OUTSIDE} to the module of its stage, or give --force."
+            )
 
 
 def _names(store: Store) -> dict[str, list[str]]:

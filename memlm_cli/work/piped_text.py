@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -28,6 +29,30 @@ def with_piped_text(files: Sequence[str], store: Path) -> list[str]:
     if files.count(STANDARD_INPUT) > 1:
         raise UsageError("- is the text on standard input, which can be read once: name it once.")
     return [_piped_file(store) if file == STANDARD_INPUT else file for file in files]
+
+
+@contextmanager
+def kept_unless_refused(references: Mapping[str, Any], store: Path) -> Iterator[dict[str, Any]]:
+    """Context with the references of `place_piped_text`.
+
+    A text that is refused in it, by a UsageError or a DataError, is removed from the store: nobody
+    can go on from it.
+    """
+    folder = store / FOLDER
+    before = set(folder.glob("*"))
+    placed = place_piped_text(references, store)
+    try:
+        yield placed
+    except (DataError, UsageError):
+        for text in set(_texts_in(placed, folder)) - before:
+            text.unlink(missing_ok=True)
+        raise
+
+
+def _texts_in(references: Mapping[str, Any], folder: Path) -> Iterator[Path]:
+    for files in references.values():
+        if isinstance(files, list):
+            yield from (Path(file) for file in files if Path(file).parent == folder)
 
 
 def place_piped_text(references: Mapping[str, Any], store: Path) -> dict[str, Any]:

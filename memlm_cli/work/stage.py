@@ -16,7 +16,7 @@ from memlm_cli.console import answer
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
-from memlm_cli.work.piped_text import place_piped_text
+from memlm_cli.work.piped_text import kept_unless_refused
 from memlm_cli.work.plan import show_estimates
 from pipelines.catalogue import config_of, stage_of
 from pipelines.estimates import Task
@@ -73,9 +73,14 @@ def make_artifact(
         load(f"{RECEIPTS}:require_receipt")(receipt, work.config)
     if COMMANDS[command].reads_files:
         named = {**work.references, "source": source or []}
-        work = work._replace(references=place_piped_text(named, common.store))
-    else:
-        work.references["source"] = read_reference(source)
+        with kept_unless_refused(named, common.store) as placed:
+            return _make(command, work._replace(references=placed), common, receipt)
+    work.references["source"] = read_reference(source, _source_in_words(command))
+    _make(command, work, common, receipt)
+
+
+def _make(command: str, work: "StageRequest", common: Common, receipt: Path | None) -> None:
+    """Make or find the artifact of a request, and answer with it; under `memlm plan` only plan."""
     if common.plan:
         return show_estimates([Task(command, command, work.config, work.references)], common)
     outcome = run_stage(command, work, common)
@@ -83,6 +88,19 @@ def make_artifact(
         load(f"{RECEIPTS}:write_receipt")(receipt, outcome.artifact, common.open_store())
     answer(reference_line(outcome.artifact, outcome.status, common))
     tell_outcome(command, outcome, common)
+
+
+def _source_in_words(command: str) -> str:
+    """Words for what a command reads, for messages where it is not named.
+
+    >>> _source_in_words("import-model")
+    'tokens (memlm import-model CHECKPOINT TOKENS; memlm artifacts list tokens)'
+    """
+    row = COMMANDS[command]
+    kinds = " or ".join(row.source)
+    arguments = [row.first, "|".join(row.source)] if row.first else ["|".join(row.source)]
+    usage = f"memlm {command} {' '.join(arguments).upper()}"
+    return f"{kinds} ({usage}; memlm artifacts list {row.source[0]})"
 
 
 def prepare(command: str, values: Mapping[str, Any], common: Common) -> StageRequest:

@@ -14,7 +14,7 @@ from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
 from memlm_cli.reproduce import baseline_remarks, script
 from memlm_cli.work.piped_text import FOLDER as PIPED
-from memlm_cli.work.piped_text import with_piped_text
+from memlm_cli.work.piped_text import kept_unless_refused
 from memlm_cli.work.plan import show_estimates
 from memlm_cli.work.run import as_asked, run_all, show_again, show_groups, show_plan
 from pipelines.estimates import tasks_of
@@ -63,8 +63,8 @@ def try_text(
     settings = given_settings(common, {})
     check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
-    files = with_piped_text(files, common.store)
-    file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
+    with kept_unless_refused({"files": files}, common.store) as placed:
+        file, texts = planned(placed["files"], minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
         _say(line)

@@ -189,6 +189,10 @@ def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> s
     return full_disk(place, missing_bytes) if code == errno.ENOSPC else None
 
 
+FEW_FILES = 100
+"""Free inodes below which a message counts them."""
+
+
 def full_disk(place: Path, missing_bytes: int = 0) -> str:
     """Message for a disk without free bytes, or without free inodes."""
     status = os.statvfs(place_of(place))
@@ -197,7 +201,11 @@ def full_disk(place: Path, missing_bytes: int = 0) -> str:
             f"The disk of {place} holds as many files as it can (no inodes are free). {MAKE_ROOM}"
         )
     needed = f"{size(missing_bytes)} more are needed, " if missing_bytes else ""
-    return f"The disk of {place} is full: {needed}{size(status.f_bavail * status.f_frsize)} are free. {MAKE_ROOM}"
+    free = size(status.f_bavail * status.f_frsize)
+    # The work that failed has given its last files back: without this, much room would be "full".
+    if status.f_files and status.f_favail < FEW_FILES:
+        free += f" and {status.f_favail} files"
+    return f"The disk of {place} is full: {needed}{free} are free. {MAKE_ROOM}"
 
 
 def _code(error: BaseException) -> int | None:

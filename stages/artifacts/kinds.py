@@ -33,7 +33,7 @@ STAGES = StageTable(
             command=Command(
                 "Text -> tokens: a vocabulary, and every split as token ids.",
                 "Text files, folders or .jsonl, also compressed (.gz, .xz, .zst); patterns ('FOLDER/**/*.py'); .parquet; "
-                ".arrow; -: text on standard input; builtin:pydocs; "
+                ".arrow; .csv; .tsv; -: text on standard input; builtin:pydocs; "
                 "data sets of the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN (only NAME is required), or "
                 "hf:/FOLDER with the same layout. --split divides them.",
                 references={
@@ -216,7 +216,7 @@ STAGES = StageTable(
             needs="stages.needs:evaluate_needs",
             kind=Kind(
                 "report",
-                format_version=8,
+                format_version=9,
                 holds="stages.forgetting.rules:held_by_report",
                 facts=(("tokens", "tokens"), ("perplexity", "perplexity")),
                 result="memlm_cli.results.report:ReportView",

@@ -6,7 +6,7 @@ This is the only module that uses all of them.
 import json
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,6 +49,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.numbers import size
 from stages.registry import outside_code
+from stages.reporting import Reporter
 
 NOTABLE_BYTES = 1_000_000
 """Least disk usage that is reported; smaller work fits anywhere."""
@@ -85,14 +86,11 @@ def run_shards(stage: Stage[Any], job: Job[Any], plan: Any) -> None:
     done = len(shards) - len(waiting)
     if draft.resumed:
         reporter.info(f"resumed: {done} of {len(shards)} shards")
-    if waiting:
-        reporter.progress(done, len(shards), "shards")
+    progress = PhaseProgress(shards, reporter)
 
     def commit(written: Written) -> None:
-        nonlocal done
         draft.append(written)
-        done += 1
-        reporter.progress(done, len(shards), "shards")
+        progress.add(written.key)
 
     # Workers read files that the plan has committed.
     draft.flush()
@@ -103,7 +101,40 @@ def run_shards(stage: Stage[Any], job: Job[Any], plan: Any) -> None:
             together = list(phase)
             if together[0].title is not None:
                 reporter.info(together[0].title)
+            progress.begin(together)
             executor.run(chains_of(together))
+
+
+class PhaseProgress:
+    """Progress of one phase after the other, in units of its shards.
+
+    Each phase is counted by itself: phases differ in speed, and shards in size, so the time that is
+    left would be wrong by several times otherwise.
+    """
+
+    def __init__(self, shards: Sequence[Shard], reporter: Reporter) -> None:
+        self._shards = {shard.key: shard for shard in shards}
+        self._reporter = reporter
+        self._done = 0
+        self._total = 0
+        self._unit = ""
+
+    def begin(self, waiting: Sequence[Shard]) -> None:
+        """Begin a phase, whose other shards were done before."""
+        shard = waiting[0]
+        whole = [other for other in self._shards.values() if other.phase == shard.phase]
+        self._unit = shard.unit
+        self._total = sum(other.amount for other in whole)
+        self._done = self._total - sum(other.amount for other in waiting)
+        self._report()
+
+    def add(self, key: str) -> None:
+        """Count a shard that is done."""
+        self._done += self._shards[key].amount
+        self._report()
+
+    def _report(self) -> None:
+        self._reporter.progress(self._done, self._total, self._unit)
 
 
 def chains_of(shards: Iterable[Shard]) -> list[list[Shard]]:

@@ -226,6 +226,16 @@ class Shard:
     None: the shard is independent.
     """
 
+    @property
+    def amount(self) -> int:
+        """How much of the work it is, in `unit`; shards of a phase take time in proportion."""
+        return 1
+
+    @property
+    def unit(self) -> str:
+        """Name of what a user sees counted, in the plural."""
+        return "shards"
+
 
 @dataclass(frozen=True)
 class ShardPlan(Generic[S]):

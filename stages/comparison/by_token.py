@@ -116,7 +116,7 @@ def same_targets(a: TokenScores, b: TokenScores) -> np.ndarray:
     if len(other):
         raise ArtifactError(
             f"{a.report.reference} and {b.report.reference} score other tokens, from scored token {int(other[0])} of "
-            f"{a.split} on; make both again: memlm evaluate … --save-token-scores"
+            f"{a.split} on; make both again with memlm evaluate"
         )
     return of_a
 

@@ -32,7 +32,7 @@ class ScoredBlock:
 class Observation:
     """Observations of a probe at the c scored tokens of a range.
 
-    `columns`: one number per token, float32 [c], by name. `--save-token-scores` keeps them; inspect
+    `columns`: one number per token, float32 [c], by name. `scores.zarr` keeps them; inspect
     and compare show them. `record`: JSON from which metrics are made. `seconds`: time taken by the
     probe.
     """

@@ -112,3 +112,11 @@ class TokenRange(Shard):
 
     start: int
     stop: int
+
+    @property
+    def amount(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def unit(self) -> str:
+        return "tokens"

@@ -68,8 +68,8 @@ class EvaluateConfig(WindowedConfig):
         tuple[Annotated[int, Field(ge=1, le=32)], ...] | None, Spelling("N[,N…]")
     ] = None
     """Orders of further n-gram counts, besides trigrams, that are controls of every row."""
-    save_token_scores: bool = False
-    """Keep the log-probability of every token (scores.zarr)."""
+    save_token_scores: bool = True
+    """Keep the log-probability of every token (scores.zarr), which `memlm compare` reads."""
     beam: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Hypotheses for each sentence when pairs are translated, for BLEU; 0: only perplexity; None:
     4.

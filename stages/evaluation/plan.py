@@ -64,6 +64,10 @@ class Part(TokenRange):
     candidate: int = 0
     """Number of the candidate settings that are tried."""
 
+    @property
+    def unit(self) -> str:
+        return "sentences" if self.task in ("translate", "try") else "tokens"
+
 
 @dataclass(frozen=True)
 class RangePass:
@@ -186,6 +190,10 @@ ENTRIES_PER_SHARD = 1 << 23
 INPUTS_PER_SHARD = 1 << 18
 """The most inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
+ARITHMETIC_PER_SHARD = 4e12
+"""The most additions and multiplications of the model in a shard: two minutes of a core at 30
+billion a second. What an interruption loses is the shard under way.
+"""
 SENTENCES_PER_SHARD = 256
 BLEU_SENTENCES = 200
 """The most sentences that are translated with each candidate."""
@@ -374,6 +382,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
+    most = min(most, int(ARITHMETIC_PER_SHARD / _arithmetic_per_token(job)))
     # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)
     if config.dynamic is not None:
@@ -383,6 +392,17 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
         # The same for strides with one choice of passages.
         unit = lcm(unit, config.open_book.stride)
     return max(1, most // unit) * unit
+
+
+def _arithmetic_per_token(job: Job[EvaluateConfig]) -> float:
+    """Additions and multiplications of the model for a token that is scored.
+
+    Each weight is used once for an input; overlapping windows read an input several times.
+    """
+    weights = int(job.inputs["model"].metrics["parameters"])
+    stride = job.config.stride or 1
+    readings = max(1.0, (job.config.context or 1) / stride)
+    return 2 * max(weights, 1) * readings
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:

@@ -172,6 +172,14 @@ class Resolved:
     """Name of the rule for rows that tokens of the datastore's own text do not find in an index."""
 
 
+def _require_no_report(reference: str, store: Store) -> None:
+    """Raises: UsageError for a report, which says how a model is read, and is named as --report."""
+    if store.open(reference).kind == "report":
+        raise UsageError(
+            f"{reference} is a report: name it as --report {reference}, and its model is read as it was."
+        )
+
+
 def find(
     request: Request,
     store: Store,
@@ -190,6 +198,7 @@ def find(
         roles: inputs of sources that are needed even if no reading asks for them.
     Raises: UsageError or ArtifactError if references and readings do not fit together.
     """
+    _require_no_report(request.source, store)
     source = store.get(request.source, *KINDS)
     model = language_model(source)
     report = None if request.report is None else store.get(request.report, "report")

@@ -119,6 +119,13 @@ class MethodSettings(Settings):
         return 0
 
     @property
+    def renews_optimizer(self) -> bool:
+        """Whether the optimizer's state is new at the beginning of each task. By default it is, if
+        the weights are others.
+        """
+        return self.grows
+
+    @property
     def continues(self) -> str | None:
         """Reason, as part of a message, why training must begin from a trained model; None: it need
         not.

@@ -35,6 +35,14 @@ class TestRange(Shard):
     choice: int | None = None
     """Number of the reading to try on the tune split; None: the chosen reading answers the test."""
 
+    @property
+    def amount(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def unit(self) -> str:
+        return "examples"
+
 
 @dataclass(frozen=True)
 class StreamPlan(ShardPlan[TestRange]):
@@ -88,6 +96,7 @@ class StreamPlan(ShardPlan[TestRange]):
                 task,
                 start,
                 min(start + size, count),
+                phase=f"row {row}",
             )
             for row, size in enumerate(ranges)
             for after in places
@@ -134,6 +143,7 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
             start,
             min(start + size, count),
             choice,
+            phase=f"tune {row}",
         )
         for row, (size, choices) in enumerate(zip(ranges, tried, strict=True))
         for choice in range(choices)

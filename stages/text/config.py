@@ -64,12 +64,12 @@ class TokenizeConfig(StageConfig):
     """Convert the text to lower case first."""
     documents: Documents | None = None
     """Unit of a document: a file, a line, the lines up to a blank line, a WikiText article ( =
-    Title = ), or a JSON record on a line; None: a record of .jsonl, a row of .parquet and .arrow, a
-    topic of pydocs, else a file."""
+    Title = ), or a JSON record on a line; None: a record of .jsonl, a row of .parquet, .arrow, .csv and
+    .tsv, a topic of pydocs, else a file."""
     split: Annotated[tuple[Share, ...] | None, Spelling("A,B[,C]")] = None
     """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
     column: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
-    """Column (.parquet, .arrow) or field (.jsonl) that holds the text; None: text."""
+    """Column (.parquet, .arrow, .csv, .tsv) or field (.jsonl) that holds the text; None: text."""
     tasks: bool = False
     """Each of FILES is the folder of a task, and gives the task its name. It holds train.jsonl, and
     may hold valid.jsonl and test.jsonl. Their records have a text and the fields of `records`."""

@@ -1,4 +1,4 @@
-"""Records, tables and pages that are named as text: refused, with a way to what is in them."""
+"""Records and pages that are named as text: refused, with a way to what is in them."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,6 @@ LOOKED_AT = 2**16
 """Characters at the beginning of a file that are looked at."""
 NAMED_FIELDS = 8
 """Most fields that a message names."""
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 PAGES = (".html", ".htm", ".xhtml")
 JSON = ".json"
 
@@ -19,7 +18,7 @@ JSON = ".json"
 def require_prose(path: str, blocks: Iterable[str]) -> Iterator[str]:
     """The blocks of a text file, unchanged.
 
-    Raises: DataError with a cure if the file holds records, a table or web pages, whose braces and
+    Raises: DataError with a cure if the file holds records or web pages, whose braces and
         tags would be learnt as text.
     """
     remaining = iter(blocks)
@@ -39,18 +38,11 @@ def require_prose(path: str, blocks: Iterable[str]) -> Iterator[str]:
 def disguise(path: str, beginning: str) -> str | None:
     """Description of a file that is no text, with its cure; None: it is text.
 
-    >>> disguise("a.csv", "id,body\\n1,yes\\n")
-    'is a table with the columns id, body, not text; write it as .parquet, and name one with --column'
+    >>> disguise("a.txt", "WARC/1.0")
+    'is a web archive, not text; take the text out first, as trafilatura does'
     """
     name = without_compression(path).lower()
     start = beginning.lstrip()
-    for ending, separator in SEPARATORS.items():
-        if name.endswith(ending):
-            columns = start.partition("\n")[0].strip().split(separator)
-            return (
-                f"is a table with the columns {_listed(columns)}, not text; write it as .parquet, and "
-                "name one with --column"
-            )
     if start.startswith("WARC/1"):
         return "is a web archive, not text; take the text out first, as trafilatura does"
     if name.endswith(PAGES) or start[:15].lower().startswith(("<!doctype html", "<html")):

@@ -24,7 +24,9 @@ LINES = ".jsonl"
 PARQUET = ".parquet"
 ARROW = ".arrow"
 
-Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
+Format = Literal["txt", "jsonl", "parquet", "arrow", "csv", "tsv", "pydocs"]
+COLUMNAR = ("parquet", "arrow", "csv", "tsv")
+"""Formats with named columns."""
 
 
 def is_usable(path: Path) -> bool:
@@ -54,7 +56,10 @@ def format_of(path: str) -> Format:
         return "pydocs"
     tables: dict[str, Format] = {PARQUET: "parquet", ARROW: "arrow"}
     table = tables.get(Path(path).suffix)
-    return table or ("jsonl" if without_compression(path).endswith(LINES) else "txt")
+    if table is not None:
+        return table
+    lines: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", LINES: "jsonl"}
+    return lines.get(Path(without_compression(path)).suffix.lower(), "txt")
 
 
 def file_digest(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 from stages.errors import DataError
 from stages.numbers import size
 from stages.text.config import LARGEST_RECORD, TEXT
+from stages.text.delimited import SEPARATORS, delimited_rows
 from stages.text.disguises import ARRAY, is_json_array, require_prose
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.files import (
@@ -106,7 +107,14 @@ def _records(file: TextFile) -> Iterator[Record]:
 
 def _rows(file: TextFile) -> Iterator[Row]:
     """The rows of a table. Raises: DataError for one that is larger than the file's limit."""
-    for row in text_rows(file.path, file.digest, file.column, () if file.rows_joined else NAMES):
+    names = () if file.rows_joined else NAMES
+    if file.format in SEPARATORS:
+        rows = delimited_rows(
+            file.path, file.format, file.digest, file.column, names, file.largest_record
+        )
+    else:
+        rows = text_rows(file.path, file.digest, file.column, names)
+    for row in rows:
         _require_size(file, f"row {row.number}", len(row.text.encode()))
         yield row
 

@@ -52,6 +52,8 @@ class Part(NamedTuple):
     """Bytes of the longest window; None: records are read whole."""
     is_shared: bool = False
     """Whether other windows of scored records are learned."""
+    bytes: int = 0
+    """Bytes that are read."""
 
     @classmethod
     def of_sample(cls, sample: Sample, sizes: Sequence[int]) -> "Part":
@@ -64,7 +66,11 @@ class Part(NamedTuple):
             if part.stop - part.start < sizes[part.record]
         ]
         return cls(
-            len(learned | scored), len(sizes), max(windows, default=None), bool(learned & scored)
+            num_read=len(learned | scored),
+            of=len(sizes),
+            window=max(windows, default=None),
+            is_shared=bool(learned & scored),
+            bytes=sum(part.stop - part.start for part in sample.ranges),
         )
 
 

@@ -20,7 +20,8 @@ from stages.pretrained.location import (
 )
 from stages.reporting import Reporter
 from stages.text.config import DEFAULT_SHARES, GIVEN, TEXT, UNTRAINED, TokenizeConfig
-from stages.text.files import file_digest, format_of
+from stages.text.delimited import SEPARATORS, require_named_column
+from stages.text.files import COLUMNAR, file_digest, format_of
 from stages.text.records import TextFile
 from stages.text.survey import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.tables import require_column
@@ -58,7 +59,9 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
         if config.column is not None and not any(
             _has_columns(format_of(file.path), config) for file in files
         ):
-            raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
+            raise UsageError(
+                "--column is for Parquet, Arrow, CSV, TSV and .jsonl, none of which is named."
+            )
     if tokenizer is None:
         return Inputs(files=tuple(files), left_out=tuple(left_out))
     artifacts = {}
@@ -122,9 +125,7 @@ def _check_vocabulary_source(
 
 
 def _has_columns(format: str, config: TokenizeConfig) -> bool:
-    return format in ("parquet", "arrow", "jsonl") or (
-        format == "txt" and config.documents == "jsonl"
-    )
+    return format in (*COLUMNAR, "jsonl") or (format == "txt" and config.documents == "jsonl")
 
 
 def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile:
@@ -136,10 +137,13 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
     format = format_of(file.path)
     column = file.column or config.column or TEXT
     # Checked now, not after hours of reading other files.
-    if format in ("parquet", "arrow"):
+    content = file_digest(file.path)
+    if format in SEPARATORS:
+        require_named_column(file.path, format, content, column, config.max_record_bytes)
+    elif format in COLUMNAR:
         require_column(file.path, column)
     own = f".{column}" if column != TEXT and _has_columns(format, config) else ""
-    return InputFile(f"{role}.{format}{own}", file.path, file_digest(file.path))
+    return InputFile(f"{role}.{format}{own}", file.path, content)
 
 
 def _column_of(file: InputFile) -> str:

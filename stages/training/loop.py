@@ -119,7 +119,7 @@ class Trainer:
         new_task = self.order.begins(step)
         if new_task is not None:
             run.method.begin_task(new_task)
-            if run.method.settings.grows:
+            if run.method.settings.renews_optimizer:
                 self.updates.renew_optimizer()
 
         self._unread.append(self.updates.make(step))

@@ -1,5 +1,6 @@
 """Settings of a command: those that are typed win over those of a file; the store has an order."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,18 @@ def test_a_file_of_defaults_in_the_working_folder_is_not_read(
     monkeypatch.setenv("MEMLM_STORE", "")
     Path("memlm.toml").write_text('store = "elsewhere"\n[artifacts.gc]\nunnamed = true\n')
     assert memlm("artifacts", "list").err.split()[2] == "memlm-store"
+
+
+def test_digits_may_be_grouped_as_in_toml(memlm: Memlm, tokens: str) -> None:
+    """`1_000` is the number that it is in a settings file, so both have one id."""
+    Path("grouped.toml").write_text("segment_length = 8\nbatch_tokens = 3_2\n")
+    typed = memlm("train", tokens, "--segment-length", "8", "--batch-tokens", "3_2", "--steps", "1")
+    by_file = memlm("train", tokens, "--config", "grouped.toml", "--steps", "1")
+    assert typed.reference == memlm("train", tokens, *TRAIN, "--steps", "1").reference
+    assert by_file.reference == typed.reference
+
+
+def test_a_command_says_what_it_reads_where_nothing_comes(memlm: Memlm) -> None:
+    ended = memlm("import-model", "FOLDER", stdin=io.StringIO(""))
+    assert ended.code == 4
+    assert "tokens (memlm import-model CHECKPOINT TOKENS;" in ended.err

@@ -280,8 +280,9 @@ def test_real_reports(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     """
     tokens = memlm("tokenize", "--train", text, "--test", text, "--documents", "line").reference
     model = memlm("train", tokens, *SMALL).reference
-    plain = memlm("evaluate", model, "--save-token-scores").reference
-    bare = memlm("evaluate", model, "--memory", "long:size=9,theta=0.5,lambda=0.3").reference
+    plain = memlm("evaluate", model).reference
+    memory = ["--memory", "long:size=9,theta=0.5,lambda=0.3"]
+    bare = memlm("evaluate", model, *memory, "--set", "save_token_scores=false").reference
     refused = memlm("compare", plain, bare)
     assert refused.code == 4
     named = shlex.split(refused.err.strip()[refused.err.index("memlm evaluate") :])

@@ -226,3 +226,10 @@ def test_a_reader_that_goes_away_ends_it(index):
         assert process.stdout.read(20)
         process.stdout.close()
         assert (process.wait(timeout=60), told(process.stderr.read())) == (0, [])
+
+
+def test_a_report_is_named_by_its_option(generate, index, memlm):
+    report = memlm("evaluate", index.reference, "--store", index.store.root).reference
+    ended = generate(report, "--prompt", PROMPT)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"name it as --report {report}" in ended.err

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -201,3 +202,17 @@ def test_any_answer_whose_reader_has_gone_away_is_no_error() -> None:
         process.stdout.close()
         process.stdin.close()
         assert (process.wait(), process.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize("command", ["try", "report", "compare"])
+def test_sentences_are_wrapped_by_the_terminal_alone(
+    memlm: Memlm, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """No line ends early: the next word would not have fitted."""
+    monkeypatch.setenv("COLUMNS", "60")
+    above = memlm(command, "--help").out.partition("╭")[0]
+    assert "...}" not in above and "...]" not in above
+    for paragraph in above.split("\n" + " " * 60 + "\n"):
+        lines = [line.strip() for line in paragraph.strip().split("\n")]
+        for line, after in pairwise(lines):
+            assert len(line) + 1 + len(after.split()[0]) > 58, line

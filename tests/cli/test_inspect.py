@@ -323,6 +323,7 @@ def test_a_report_without_scores_or_memory_chooses_nothing(inspect, index, memlm
     )
     ended = inspect("--report", made.reference, "--select", "gains")
     assert (ended.code, made.reference in ended.err) == (2, True)
-    bare = memlm("evaluate", index.reference, *MEMORY, "--store", index.store.root)
+    without = ["--set", "save_token_scores=false", "--store", index.store.root]
+    bare = memlm("evaluate", index.reference, *MEMORY, *without)
     ended = inspect("--report", bare.reference, "--select", "gains")
     assert (ended.code, "--save-token-scores" in ended.err) == (4, True)

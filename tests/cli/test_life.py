@@ -79,7 +79,8 @@ COMMANDS = {
         "{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")
     ),
     "evaluate": Watched(
-        "{model} --memory none", (MAKING, "stages.evaluation.work.open_range_reader")
+        "{model} --memory none --split valid",
+        (MAKING, "stages.evaluation.work.open_range_reader"),
     ),
     "evaluate-tasks": Watched("{model}", (MAKING,)),
     "build-episodes": Watched("{model}", (MAKING,)),
@@ -181,9 +182,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     )
     opened = notebook.open(store.root)
     reports = [
-        opened.run(
-            "evaluate", index.reference, memory=memory, exclude="self", save_token_scores=True
-        ).reference
+        opened.run("evaluate", index.reference, memory=memory, exclude="self").reference
         for memory in ("none", "external:k=2,lambda=0.25")
     ]
     return {

@@ -38,10 +38,21 @@ def test_the_text_is_kept_for_whoever_makes_the_tokens_again(memlm: Memlm, tmp_p
     assert again.reference == ended.reference and "cached" in again.err
 
 
-def test_a_piped_text_that_is_too_short_is_named_as_it_was_given(memlm: Memlm) -> None:
+def test_a_piped_text_that_is_too_short_is_named_as_it_was_given(
+    memlm: Memlm, tmp_path: Path
+) -> None:
     ended = memlm("try", "-", stdin=piped("A short text.\n" * 40))
     assert ended.code == 3
     assert "The text on standard input has 560 bytes" in ended.err
+    assert list((tmp_path / "store" / "piped").iterdir()) == []
+
+
+def test_a_refused_text_that_was_there_before_stays(memlm: Memlm, tmp_path: Path) -> None:
+    kept = memlm("tokenize", "--train", "-", stdin=piped(TEXT))
+    assert kept.code == 0
+    refused = memlm("try", "-", stdin=piped(TEXT))
+    assert refused.code == 3
+    assert len(list((tmp_path / "store" / "piped").iterdir())) == 1
 
 
 def test_bytes_are_kept_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Text that was read before is found although only one of two texts is cut into lines."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,24 @@ def test_all_of_a_text_was_read_before(
 ) -> None:
     found = outside(memlm, tmp_path, "".join(train), "".join(test), "--tokenizer", *tokenizer)
     assert (found["repeated_share"], found["tokens"]) == (1.0, 0)
+
+
+@pytest.mark.parametrize("cut", ["train", "test"])
+def test_documents_of_one_line_are_lines(memlm: Memlm, tmp_path: Path, cut: str) -> None:
+    """One side has a document for each line, the other paragraphs of the same lines."""
+    paragraphs = tmp_path / "paragraphs.txt"
+    paragraphs.write_text("".join([*TRAIN[:SHORT], "\n", *TRAIN[SHORT : 2 * SHORT]]), "utf-8")
+    sentences = tmp_path / "sentences.jsonl"
+    records = [json.dumps({"text": line.strip()}) + "\n" for line in TRAIN[: 2 * SHORT]]
+    sentences.write_text("".join(records), "utf-8")
+    files = {"train": paragraphs, "test": paragraphs, cut: sentences}
+
+    words = ["--tokenizer", "word", "--min-count", "1"]
+    by_split = [word for split, file in files.items() for word in (f"--{split}", file)]
+    reference = memlm("tokenize", *by_split, *words).reference
+    tokens = Store(tmp_path / "store").get(reference, "tokens")
+    (repeated,) = repeated_tokens(tokens, "test", [whole_split(tokens, "train")])
+    assert repeated.all()
 
 
 def test_lines_of_short_runs_alone_are_not_compared(memlm: Memlm, tmp_path: Path) -> None:

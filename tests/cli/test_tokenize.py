@@ -166,3 +166,17 @@ def test_a_folder_without_a_tokenizer_is_told_as_one(
         f"memlm tokenize: {message}",
     )
     assert not [path for path in (tmp_path / "store").rglob("*") if path.name.endswith("-partial")]
+
+
+def test_the_command_reads_a_column(memlm: Memlm, tmp_path: Path) -> None:
+    """The tokens are those of the same texts as JSON lines; another column is another id."""
+    table = tmp_path / "a.csv"
+    table.write_text("review,other\n" + "good food,x\nbad food,y\n" * 20, "utf-8")
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"text": "good food"}\n{"text": "bad food"}\n' * 20, "utf-8")
+    of_table = memlm("tokenize", table, "--column", "review")
+    of_lines = memlm("tokenize", lines)
+    figures = [line for line in of_table.err.splitlines() if line.startswith("train ")]
+    assert figures and figures[0] in of_lines.err
+    assert memlm("tokenize", table, "--column", "other").reference != of_table.reference
+    assert memlm("tokenize", table).code == 3

@@ -155,15 +155,17 @@ def test_the_plan_says_which_part_of_the_text_it_reads():
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
     surveyed = survey(budget.bytes, 1_000, 500, 100)
-    part = Part(num_read=62, of=751, window=8_000, is_shared=True)
+    part = Part(num_read=62, of=751, window=8_000, is_shared=True, bytes=412_000)
     plan = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), part))
     read, shared, why = plan.said[:3]
-    assert read.startswith("62 of 751 ") and "at random" in read and "430.0 kB" in read
+    assert read.startswith("62 of 751 ") and "at random" in read and "412.0 kB" in read
     assert "windows of at most 8.0 kB" in read
     assert "other windows" in shared and "--minutes 2" in why
     assert plan.said[3].startswith("documents are files or records, or windows of them (")
     assert plan.page[:2] == [read, shared]
-    whole = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), Part(9, 9)))
+    whole = plan_of(
+        plan_trial(surveyed, NOVEL, budget, planner(machine), Part(9, 9, bytes=budget.bytes))
+    )
     assert "windows" not in " ".join(whole.said)
 
 

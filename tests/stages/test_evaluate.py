@@ -506,7 +506,8 @@ def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model
     assert found["perplexity_ratio"] == pytest.approx(
         metrics(report)["perplexity"] / told["row"]["perplexity"], 1e-5
     )
-    assert against_baseline(evaluated(store, index, LINES, baseline=ordinary)) is None
+    without = {"baseline": ordinary, "save_token_scores": False}
+    assert against_baseline(evaluated(store, index, LINES, **without)) is None
     for settings in ({"split": "valid"}, {"tokens": small_tokens(store, seed=3)}):
         with pytest.raises(ArtifactError, match="no baseline of this"):
             evaluated(store, index, LINES, baseline=ordinary, **settings)
@@ -528,6 +529,15 @@ def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
         array(whole, "scores.zarr", "logp_memory"),
         atol=1e-4,
     )
+
+
+def test_shards_of_a_slow_model_have_fewer_tokens(store, model, monkeypatch):
+    """They are cut by the arithmetic of their windows, which overlap by half here."""
+    weights = model.metrics["parameters"]
+    monkeypatch.setattr(evaluation_plan, "ARITHMETIC_PER_SHARD", 2 * weights * 2 * 16.5)
+    report = evaluated(store, model, "none", context=8, stride=4)
+    scored = metrics(report)["tokens"]
+    assert len(list((report.path / "scores.zarr/logp/c").iterdir())) == -(-scored // 16)
 
 
 def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
@@ -592,7 +602,9 @@ def test_a_report_holds_what_the_contract_promises(store, neighbors):
     assert set(told["read"]) == {"model", "tokens", "neighbors", "index", "datastore", "encoder"}
     assert report.metrics["perplexity"] == told["perplexity"]
     assert told.keys() <= FIELDS.keys()
-    assert not (report.path / "scores.zarr").exists()
+    assert (report.path / "scores.zarr").exists()
+    bare = evaluated(store, neighbors, LINES, save_token_scores=False)
+    assert not (bare.path / "scores.zarr").exists()
 
 
 def test_nothing_is_tuned_where_nothing_is_to_choose(store, neighbors, model):

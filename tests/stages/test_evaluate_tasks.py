@@ -4,6 +4,7 @@ import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
 from stages.training.config import TrainConfig
-from stages.training.loop import Trainer
+from stages.training.loop import Trainer, Updates
 from tests.stages.kills import made_in_pieces
 from tests.stages.methods.stream.contract import SMALLER
 from tests.stages.notes import Notes
@@ -275,6 +276,29 @@ def test_weights_of_labels_begin_at_their_names_where_that_is_said(
     assert [name for name in begun[0] if (begun[0][name] != begun[1][name]).any()] == [
         "head.weight"
     ]
+
+
+@pytest.mark.parametrize("method", ["emar", "lamol"])
+@pytest.mark.parametrize(("optimizer", "fresh"), [("kept", 1), ("new", 3)])
+def test_the_optimizer_begins_each_task_as_the_settings_say(
+    store: Store,
+    tokens: Artifact,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    optimizer: str,
+    fresh: int,
+) -> None:
+    """An update with an empty state is the first of the run, or of each of three tasks."""
+    begun = list[bool]()
+    make_update = Updates.make
+
+    def observed(updates: Updates, step: int) -> Any:
+        begun.append(not updates.bare_optimizer.state)
+        return make_update(updates, step)
+
+    monkeypatch.setattr(Updates, "make", observed)
+    stream_model(store, tokens, method, epochs=1, memory={"optimizer": optimizer})
+    assert sum(begun) == fresh and begun[0]
 
 
 @pytest.mark.parametrize("samples", ["task", "real"])

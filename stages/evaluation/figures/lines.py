@@ -1,7 +1,8 @@
-"""Lines that a scored text shares with a known one, where either has runs that were cut into lines.
+"""Lines that a scored text shares with a known one, where either was cut into lines.
 
 A long run of lines has a hash for each of its lines (`stages.text.documents.mark`), a short one a
-hash for the whole. Neither equals the other, although the text is the same. So wherever one text
+hash for the whole. Neither equals the other, although the text is the same. Documents that are
+single lines (`--documents line`, sentences in JSON lines) are cut likewise. So wherever one text
 was cut, the lines of the other are compared too. They are found in token ids, which both texts
 have in the same vocabulary.
 """
@@ -66,7 +67,8 @@ class LinedText:
         """The lines of the text, in ranges of whole paragraphs."""
         # A paragraph may have no tokens.
         ends = np.setdiff1d(self.paragraph_ends, [0])
-        goes_on = ~np.isin(ends, self.document_ends)
+        ends_document = np.isin(ends, self.document_ends)
+        whole = ends_document & np.append(True, ends_document[:-1])
         # A run that was cut may continue in the next range.
         cut_before = False
         first = 0
@@ -75,7 +77,12 @@ class LinedText:
             last = max(int(np.searchsorted(ends, begin + TOKENS_AT_ONCE, "right")), first + 1)
             ids = np.asarray(self.ids[begin : int(ends[last - 1])])
             lines = Lines.of(
-                ids, ends[first:last] - begin, goes_on[first:last], cut_before, vocabulary
+                ids,
+                ends[first:last] - begin,
+                ends_document[first:last],
+                whole[first:last],
+                cut_before,
+                vocabulary,
             )
             yield lines
             cut_before = lines.runs_on
@@ -91,7 +98,8 @@ class Lines:
     `blank`: whether a line is blank, bool [L]. `opens`: whether it is the first of its paragraph,
     bool [L]. `compared`: whether more of its words are known than unknown, bool [L], since lines of
     `<unk>` are equal though their texts differ. `cut`: whether its paragraph is a line of a longer
-    run, bool [L]. `runs_on`: whether that run continues behind the last line.
+    run, or the only line of a document, bool [L]. `runs_on`: whether that run continues behind the
+    last line.
     """
 
     words: np.ndarray
@@ -107,7 +115,8 @@ class Lines:
         cls,
         ids: np.ndarray,
         ends: np.ndarray,
-        goes_on: np.ndarray,
+        ends_document: np.ndarray,
+        whole: np.ndarray,
         cut_before: bool,
         vocabulary: LineVocabulary,
     ) -> Self:
@@ -116,7 +125,8 @@ class Lines:
         Args:
             ids: integers [T].
             ends: token at which each paragraph ends, exclusive, int64 [P].
-            goes_on: whether its document goes on behind it, bool [P].
+            ends_document: whether each paragraph is the last of its document, bool [P].
+            whole: whether it is a whole document, bool [P].
             cut_before: whether the first paragraph continues a run that was cut.
             vocabulary: line breaks and text of each id.
         """
@@ -134,8 +144,9 @@ class Lines:
         # A paragraph ends at a blank line. If one ends at a single break and its document goes on,
         # its run was cut into lines; the next paragraph is of the same run.
         last_line = np.searchsorted(begins, ends) - 1
-        joins = goes_on & ~blank[last_line] & (breaks[ends - 1] == 1)
-        cut = joins | np.append(cut_before, joins[:-1])
+        joins = ~ends_document & ~blank[last_line] & (breaks[ends - 1] == 1)
+        num_lines = np.add.reduceat((~blank).astype(np.int64), np.flatnonzero(opens))
+        cut = joins | np.append(cut_before, joins[:-1]) | (whole & (num_lines == 1))
         cut_lines = cut[np.cumsum(opens) - 1]
         return cls(words, begins, blank, compared, opens, cut_lines, bool(joins[-1]))
 
@@ -166,11 +177,11 @@ class Lines:
 def repeated_lines(
     scored: LinedText, known: LinedText, vocabulary: LineVocabulary
 ) -> np.ndarray | None:
-    """Whether each token of a scored text is in a line of a known text, where a run of either was
-    cut into lines, bool [T].
+    """Whether each token of a scored text is in a line of a known text, where either was cut into
+    lines, bool [T].
 
     Lines of whole paragraphs are not compared with lines of whole paragraphs.
-    Returns: None if neither text has a run that was cut.
+    Returns: None if neither text was cut.
     """
     any_cut = any(bool(lines.cut.any()) for lines in scored.lines(vocabulary))
     of_runs = [np.zeros(0, np.uint64)]

@@ -81,7 +81,7 @@ class TokenScores:
 
 
 def has_scores(report: Artifact) -> bool:
-    """Whether a report was made with `--save-token-scores`."""
+    """Whether a report keeps the scores of its tokens."""
     return f"{GROUP}/zarr.json" in report.manifest.files
 
 

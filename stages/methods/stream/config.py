@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 Positive = Annotated[int, Field(gt=0)]
+OptimizerState = Literal["kept", "new"]
 MOST_STEPS = 10**6
 """Maximum number of updates at the start of a task: with more it would hardly end."""
 MOST_ATTEMPTS = 1000
@@ -287,6 +288,8 @@ class MetaMbpaConfig(ReplaySettings):
     """α, learning rate of the step on neighbours; None: the current one of training, as in the
     paper.
     """
+    own_neighbor: bool = True
+    """Whether a document that is drawn from memory may be its own neighbour."""
     adapt: Literal["batch", "example"] = "batch"
     """Neighbours that make a step: those of a whole batch, or, as in the paper, of each example by
     itself.
@@ -324,10 +327,18 @@ class EmarConfig(BoundedSettings):
     """Documents of a task that are kept, B."""
     consolidation_batch: Positive = 5
     """Documents of memory that a step of reconsolidation reads."""
+    optimizer: OptimizerState = "kept"
+    """The optimizer's state at the beginning of a task: that of the task before, or, as in the
+    paper, new.
+    """
     names: bool = False
     """Whether the weight of a label begins at its encoded name, instead of at random (in the paper
     it is that name).
     """
+
+    @property
+    def renews_optimizer(self) -> bool:
+        return self.optimizer == "new"
 
     def head(self, labels: int) -> MatcherSettings:
         return MatcherSettings(labels=labels, pool=self.pool)

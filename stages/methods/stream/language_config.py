@@ -7,7 +7,13 @@ from pydantic import Field
 
 from stages.errors import UsageError
 from stages.methods.config import Share
-from stages.methods.stream.config import MOST_ATTEMPTS, MOST_STEPS, Positive, TaskSettings
+from stages.methods.stream.config import (
+    MOST_ATTEMPTS,
+    MOST_STEPS,
+    OptimizerState,
+    Positive,
+    TaskSettings,
+)
 from stages.methods.stream.word_answers import with_task_tokens, writing_model
 from stages.models.config import BackboneConfig
 from stages.models.head_settings import LanguageSettings
@@ -36,6 +42,10 @@ class LamolConfig(TaskSettings):
     """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in
     words.
     """
+    optimizer: OptimizerState = "kept"
+    """The optimizer's state at the beginning of a task: that of the task before, or, as in the
+    paper, new.
+    """
     ans_weight: Annotated[float, Field(gt=0)] = 5.0
     """Weight of `<ans>` among the tokens of the whole text (in the authors' code alone)."""
     top_k: Positive = 20
@@ -44,6 +54,10 @@ class LamolConfig(TaskSettings):
     """Times that a sample is written again where it is no example (in the paper 0: a large model
     hardly ever fails).
     """
+
+    @property
+    def renews_optimizer(self) -> bool:
+        return self.optimizer == "new"
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         return writing_model(model, tokens, asks=self.require_records(tokens) != "labels")

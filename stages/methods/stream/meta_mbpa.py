@@ -112,7 +112,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def _after_step(self, update: Update, batch: LabelledBatch) -> Tensor:
         """ℓ(θ̃), a scalar; ℓ(θ) while memory has too few examples."""
-        if len(self.memory) < self.settings.k:
+        others = len(self.memory) - (not self.settings.own_neighbor)
+        if others < self.settings.k:
             return update.loss_of(batch)
         rows = self.neighbors(batch.documents)
         (near,) = self.batches(rows, len(rows))
@@ -132,15 +133,16 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         return after
 
     def neighbors(self, documents: np.ndarray) -> np.ndarray:
-        """The rows of memory that are among the k nearest of some documents, each once; one may be
-        its own.
+        """The rows of memory that are among the k nearest of some documents, each once.
+
+        A document of memory is its own neighbour unless the settings exclude it.
         """
         rows = self.memory.rows
-        stored = self._keys[rows]
         neighbors = []
         for document in documents:
-            distances = squared_distances(self._keys[document], stored)
-            neighbors.append(rows[nearest(distances, self.settings.k)])
+            others = rows if self.settings.own_neighbor else rows[rows != document]
+            distances = squared_distances(self._keys[document], self._keys[others])
+            neighbors.append(others[nearest(distances, self.settings.k)])
         return np.unique(np.concatenate(neighbors))
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -19,12 +20,13 @@ from pydantic import Field
 
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
+from stages.artifacts.durable import disk_failure
 from stages.artifacts.lock import hold_lock, is_held
-from stages.artifacts.make import make
+from stages.artifacts.make import PhaseProgress, make
 from stages.artifacts.manifest import UncheckedArtifact
 from stages.artifacts.output import ShardOutput, read_record
 from stages.artifacts.schema import Figures, Schema
-from stages.artifacts.stage import Execution
+from stages.artifacts.stage import Execution, Shard
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError
 from stages.interrupts import Terminated
@@ -44,6 +46,41 @@ def test_publishes_exactly_what_the_manifest_lists(store: Store) -> None:
     values = zarr.open_group(artifact.path / "out.zarr", mode="r")["part/squares"][:]
     np.testing.assert_array_equal(values, np.arange(10) ** 2)
     assert not list(store.root.glob("tokens/.*-partial"))
+
+
+@dataclass(frozen=True)
+class Weighed(Shard):
+    """A shard of some size."""
+
+    tokens: int = 0
+
+    @property
+    def amount(self) -> int:
+        return self.tokens
+
+    @property
+    def unit(self) -> str:
+        return "tokens"
+
+
+def test_phases_are_counted_one_by_one_by_the_size_of_their_shards() -> None:
+    """Shards done before count at once, and those of other phases never."""
+    shards = [
+        Shard("s", phase="sample"),
+        Weighed("a", 900, phase="score"),
+        Weighed("b", 100, phase="score"),
+        Weighed("c", 50, phase="score"),
+    ]
+    told = list[tuple[int, int, str]]()
+    reporter = SimpleNamespace(progress=lambda *progress: told.append(progress))
+    progress = PhaseProgress(shards, reporter)
+    progress.begin(shards[:1])
+    progress.add("s")
+    progress.begin(shards[2:])
+    progress.add("c")
+    progress.add("b")
+    assert told[:2] == [(0, 1, "shards"), (1, 1, "shards")]
+    assert told[2:] == [(900, 1050, "tokens"), (950, 1050, "tokens"), (1050, 1050, "tokens")]
 
 
 class Roots(Figures):
@@ -463,6 +500,14 @@ def test_other_failures_of_the_disk_are_told_apart(
 ) -> None:
     with pytest.raises(ResourceError, match=message):
         make(Squares(1, error), SquaresConfig(), {}, store, Execution())
+
+
+def test_few_inodes_are_told_beside_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed has given some back by then."""
+    room = SimpleNamespace(f_files=80, f_favail=3, f_bavail=10**6, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    message = disk_failure(OSError(errno.ENOSPC, "full"), Path("store"))
+    assert message is not None and "4.1 GB and 3 files are free" in message
 
 
 def test_a_disk_without_inodes_is_not_said_to_lack_bytes(

@@ -33,8 +33,6 @@ def read(folder: Path, name: str, content: bytes) -> list[str]:
         ("a.jsonl", b'[{"body": "hi"}]', "is one JSON array, not a record a line; .* jq -c"),
         ("a.jsonl", b'[\n{"body": "hi"}]', "is one JSON array"),
         ("a.jsonl", TWO, r"line 1: .*; fields of text there: body \(--column NAME\)"),
-        ("a.csv", b"id,body\n1,yes\n", "is a table with the columns id, body, not text"),
-        ("a.tsv", b"id\tbody\n1\tyes\n", "is a table with the columns id, body, not text"),
         ("a.html", b"<p>yes", "is a web page, not text; .* pandoc -t plain"),
         ("a.txt", b"\n<!DOCTYPE html><p>yes", "is a web page, not text"),
         ("a.warc", b"WARC/1.0\r\nWARC-Type: warcinfo\r\n", "is a web archive, not text"),

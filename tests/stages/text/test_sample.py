@@ -37,7 +37,7 @@ def test_small_records_are_drawn_whole_from_all_of_the_text() -> None:
     assert min(numbers) < 20 and max(numbers) > 980 and 450 < mean(numbers) < 550
     assert 400 < mean(part.record for part in sample.scored) < 600
     assert all((part.start, part.stop) == (0, 100) for part in sample.ranges)
-    assert Part.of_sample(sample, sizes) == Part(250, 1_000)
+    assert Part.of_sample(sample, sizes) == Part(250, 1_000, bytes=25_000)
 
 
 def test_large_records_are_read_through_windows_from_anywhere_in_them() -> None:
@@ -175,4 +175,4 @@ def test_few_records_in_a_test_split_are_noticed() -> None:
 
 def test_a_description_counts_records_once() -> None:
     sample = Sample([RecordRange(0, 0, 5), RecordRange(1, 0, 9)], [RecordRange(0, 5, 9)])
-    assert Part.of_sample(sample, [9, 9, 9]) == Part(2, 3, 5, True)
+    assert Part.of_sample(sample, [9, 9, 9]) == Part(2, 3, 5, True, 18)

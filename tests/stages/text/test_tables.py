@@ -199,6 +199,6 @@ def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path) -> None:
 def test_folders_are_searched_for_tables_too(tmp_path: Path) -> None:
     for name in ("b.parquet", "a.arrow"):
         write(tmp_path / name, table())
-    for name in ("c.parquet.gz", "d.csv"):
+    for name in ("c.parquet.gz", "d.ods"):
         (tmp_path / name).write_bytes(b"x")
     assert [Path(path).name for path in find_files([str(tmp_path)])] == ["a.arrow", "b.parquet"]

@@ -173,7 +173,7 @@ def test_one_split_is_one_corpus_that_is_cut(folder: Path, tmp_path: Path) -> No
             {"train": ["{}/README.md"]},
             {"column": "x"},
             UsageError,
-            "--column is for Parquet, Arrow and .jsonl",
+            "--column is for Parquet, Arrow, CSV, TSV and .jsonl",
         ),
         ({"source": ["hf:@main"]}, {}, DataError, "names no data set"),
     ],

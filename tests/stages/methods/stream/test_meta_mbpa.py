@@ -156,6 +156,26 @@ def test_neighbors_are_those_of_memory_alone() -> None:
     assert set(nearest(squared_distances(keys[20], keys[:12]), 3).tolist()) <= set(found.tolist())
 
 
+def test_a_document_of_memory_is_its_own_neighbor_unless_excluded() -> None:
+    keys = made().method.side_inputs["episodes"]
+    others = [row for row in range(12) if row != 4]
+    distances = [float(((keys[4].astype(float) - keys[row]) ** 2).sum()) for row in others]
+    expected = sorted(others[place] for place in np.argsort(distances, kind="stable")[:3])
+    assert 4 in made().method.neighbors(np.array([4]))
+    excluding = made(own_neighbor=False)
+    assert excluding.method.neighbors(np.array([4])).tolist() == expected
+
+
+def test_without_enough_others_in_memory_the_loss_is_plain() -> None:
+    update = made(written=3, own_neighbor=False)
+    batch = update.method._split.batch(np.array([2]))
+    before = own_weights(update)
+    plain = gradients(update.model, before, batch)
+    update.read(batch)
+    for name, weight in own_weights(update).items():
+        torch.testing.assert_close(weight, before[name] - RATE * plain[name], rtol=1e-9, atol=1e-12)
+
+
 def test_beta_weighs_how_far_an_example_of_a_block_is_from_memory() -> None:
     beta, written, kept = 3.0, 6, 3
     update = made(written=written, beta=beta, block=12, write=kept / 12)
