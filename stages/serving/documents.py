@@ -33,14 +33,23 @@ class Documents:
         self._held = held
         self._condition = threading.Condition()
         self._closed = False
-        # A deletion that failed is tried again by every new process.
-        unfinished = {job.document for job in self._live("delete")}
-        forgotten = [name for name in ledger.content.deleted if name not in unfinished]
-        again = [JobRecord.new("delete", name) for name in forgotten]
-        waiting = [job.with_state("waiting") for job in ledger.content.jobs if job.ended is None]
-        if again or waiting:
-            ledger.save(ledger.content.with_jobs(*waiting, *again))
+        self._begin_again()
         ledger.remove_stray_texts()
+
+    def _begin_again(self) -> None:
+        """Let what an earlier process left go on: jobs under way wait again, and deletions that
+        failed are tried again.
+        """
+        content = self.content
+        tried = {job.document for job in self._live("delete")}
+        again = [JobRecord.new("delete", name) for name in content.deleted if name not in tried]
+        for job in content.jobs:
+            # What was deleted while it was added need not be added any more.
+            is_deleted = job.action == "add" and job.document in content.deleted
+            if job.ended is None:
+                again.append(job.with_state("cancelled" if is_deleted else "waiting"))
+        if again:
+            self._ledger.save(content.with_jobs(*again))
 
     # What there is
 
@@ -65,6 +74,8 @@ class Documents:
                 if name not in deleted
             }
             for job in self._live("add"):
+                if job.document in deleted:
+                    continue
                 entries[job.document] = {"name": job.document, "state": "waiting", "job": job.id}
         names = sorted(name for name in entries if name > after)
         return [entries[name] for name in names[:limit]]

@@ -1,6 +1,7 @@
 """Documents that come and go while an address answers: what is hidden, served, and left behind."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from stages.update import UpdateConfig, UpdateDatastore
 from tests.stages.serving.address import Address, Reply, serving
 from tests.stages.serving.conftest import WINDOW
 from tests.stages.serving.document_store import BASE, NEAREST, document_index
+from tests.stages.serving.test_limits import until
 
 ADMIN = "an-admin-token-of-a-test"
 EXACT = "exact:matches=20,temperature=0.7,lambda=0.3"
@@ -152,6 +154,7 @@ def test_a_document_is_added_deleted_at_once_and_forgotten(
 
 
 def test_what_is_served_equals_what_the_commands_make(documents: Artifact, place: Store) -> None:
+    copytree(place.root, place.root.parent / "offline")
     with changing(nearest(documents), place) as address:
         address.ended(address.add("secret", SECRET))
         address.ended(address.delete("bob"))
@@ -160,7 +163,7 @@ def test_what_is_served_equals_what_the_commands_make(documents: Artifact, place
         reply = address.complete(prompt=[[start, *ids]], echo=True, logprobs=1, max_tokens=0)
     (choice,) = reply.json["choices"]
 
-    store = documents.store
+    store = Store(place.root.parent / "offline")
     file = place.root.parent / "secret.jsonl"
     file.write_text(json.dumps({"name": "secret", "text": SECRET}) + "\n")
     corpus = documents.find("corpus").reference
@@ -207,6 +210,37 @@ def test_a_restart_keeps_what_was_promised(documents: Artifact, place: Store, ki
     with changing(request, place) as address:
         assert address.names() == ["anna", "carl", "secret"]
         assert address.served.engine.generation == 2
+
+
+def test_what_is_deleted_while_it_is_added_never_comes(
+    documents: Artifact, place: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    change = DocumentStages.change
+
+    def waits(*given: Any) -> Any:
+        assert goes_on.wait(SECONDS)
+        return change(*given)
+
+    monkeypatch.setattr(DocumentStages, "change", waits)
+    with changing(nearest(documents), place) as address:
+        added = address.add("secret", SECRET)
+        until(lambda: address.asked("GET", "/jobs").json["data"][0]["state"] == "running")
+        deleted = address.delete("secret")
+        assert address.names() == list(BASE)
+        copytree(place.root, tmp_path / "killed")
+        goes_on.set()
+        assert address.ended(added)["state"] == "done"
+        assert address.names() == list(BASE) and "secret" not in quoted(address)
+        assert address.ended(deleted)["receipt"]["remains"] == []
+    # The same, had the process been killed meanwhile.
+    killed = Store(tmp_path / "killed")
+    with changing(nearest(documents), killed) as address:
+        assert address.names() == list(BASE)
+        jobs = address.asked("GET", "/jobs").json["data"]
+        assert [job["state"] for job in jobs if job["action"] == "add"] == ["cancelled"]
+        texts = list(killed.root.glob(".serving/*/texts/*"))
+        assert texts == []
 
 
 def test_changes_that_are_refused(documents: Artifact, place: Store) -> None:
