@@ -19,6 +19,8 @@ from stages.lineage.evaluation import SOURCES, datastores_read, require_same_sco
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.devices import device_type, resolve_precision
 from stages.open_book.resolve import find_book, resolve_book
+from stages.registry import import_outside
+from stages.reports.measures import MEASURES
 from stages.retrieval.book_input import BOOK
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.inputs import find_artifacts, resolve_memory_exclusion
@@ -96,7 +98,9 @@ class Evaluate(Stage[EvaluateConfig]):
         )
 
     def parts(self, config: EvaluateConfig, inputs: Inputs) -> set[str]:
-        return outside_probes(inputs.artifacts, config.probe_options, config.split)
+        probes = outside_probes(inputs.artifacts, config.probe_options, config.split)
+        import_outside()
+        return {*probes, *MEASURES.outside_names()}
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

@@ -43,19 +43,6 @@ def tenths(share: float, sign: str = "") -> str:
     return "0.0"
 
 
-def measured(value: float, name: str) -> str:
-    """A figure of merit with the usual decimals of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
-    if name == "accuracy":
-        return f"{value:.1%}"
-    if name.startswith("bits"):
-        return f"{value:.4f}"
-    if name == "tokens_per_second":
-        return number(round(value))
-    if name == "bytes_beside_model":
-        return size(value)
-    return f"{value:,.2f}" if abs(value) < 1000 else number(float(value))
-
-
 def rate(done: float, seconds: float) -> float:
     """Amount per second; rounded to two digits for times below a second, which are unreliable.
 

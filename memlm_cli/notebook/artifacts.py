@@ -16,7 +16,8 @@ from stages.charts.figure import Figure
 from stages.errors import UsageError, shortened
 from stages.evaluation.figures.token_scores import open_scores
 from stages.lineage.corpus import token_text
-from stages.reports.fields import COUNTING, counting
+from stages.reports.fields import counting
+from stages.reports.measures import COUNTING
 from stages.retrieval.arrays import Datastore, Index
 from stages.text.tokens import SPLITS, open_split
 

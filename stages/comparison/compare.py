@@ -27,6 +27,7 @@ from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
 from stages.reports.counting import against_counting
 from stages.reports.fields import TRANSLATIONS, counting
+from stages.reports.measures import MEASURES
 from stages.text.tokens import TokenSplit, open_split
 
 
@@ -176,6 +177,7 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
             name: row[name]
             for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")
         },
+        **{measure.name: row.get(measure.name) for measure in MEASURES.computed()},
     }
 
 

@@ -18,6 +18,7 @@ from stages.comparison.sentences import (
 )
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
+from stages.reports.measures import measured
 from stages.web import render
 
 Facts = Mapping[str, Any]
@@ -39,6 +40,7 @@ def page(found: Facts) -> str:
         tops=[(title, tokens) for title, tokens in top_tokens(found) if tokens],
         token_figures=token_figures,
         against=against,
+        measured=measured,
     )
 
 

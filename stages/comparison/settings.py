@@ -47,7 +47,8 @@ class ComparisonSettings(Settings):
 
 
 FIELDS = {
-    "a": "`reference`, `model`, `method`, `row` and figures of the first report, `counting` included; "
+    "a": "`reference`, `model`, `method`, `row` and figures of the first report, `counting` included, and measures from "
+    "outside; "
     "`against_counting`: `perplexity` and `counting` on the same text, `on_new_text` where some was read before, "
     "and the `interval` of the change.",
     "b": "The same of the second.",

@@ -19,6 +19,7 @@ from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
 from stages.models.computing import Stopwatch
 from stages.models.language_model import LanguageModel
+from stages.reports.measures import MEASURES
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.composition import Weight
 from stages.retrieval.weights.policy import WeightPolicy
@@ -122,6 +123,7 @@ def shard_record(
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": [*scores.seconds, *scores.beside_seconds],
+        **_measures(nll),
         **_learned(scores.rows),
         **scores.record,
         **({} if scores.searches is None else {"searches": scores.searches}),
@@ -131,6 +133,16 @@ def shard_record(
 def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
     """Number of the tokens marked in `some`, bool [c], and the nats of each row over them."""
     return {"tokens": int(some.sum()), "nll": [finite(float(one[some].sum())) for one in nll]}
+
+
+def _measures(nll: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Sums of each row for measures of single tokens; empty if there is no such measure."""
+    sums = {
+        measure.name: [finite(float(measure.of_token(-row).sum())) for row in nll]
+        for measure in MEASURES.computed()
+        if measure.of_token is not None
+    }
+    return {"of_tokens": sums} if sums else {}
 
 
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:

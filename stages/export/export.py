@@ -17,10 +17,11 @@ from stages.errors import UsageError
 from stages.export import FORMS, Form
 from stages.lineage.corpus import require_scoring, tokenizer_of
 from stages.models.config import model_of
-from stages.numbers import measured, number
+from stages.numbers import number
 from stages.pages.headline import Row, headline, shown
 from stages.pages.lineage import Member, facts, lineage_of
 from stages.pages.source import read_sources, shared_remarks
+from stages.reports.measures import MEASURES
 from stages.text.files import file_digest
 from stages.text.huggingface import PretrainedTokenizer
 from stages.text.tokens import start_id
@@ -183,15 +184,6 @@ tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 model = AutoModelForCausalLM.from_pretrained(FOLDER)
 print(tokenizer.decode(model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=50)[0]))
 ```"""
-MEASURES = {
-    "perplexity": "perplexity",
-    "counting": "a trigram of the text that the row may read",
-    "bits_per_character": "bits/character",
-    "word_perplexity": "word perplexity",
-    "accuracy": "accuracy",
-    "perplexity_on_new_text": "perplexity on new text",
-}
-"""Figures in the table of results, and their headers."""
 
 
 def card(model: Artifact, form: Form) -> str:
@@ -248,14 +240,17 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
 
 def _table(rows: Sequence[Row]) -> str:
     """Table with a line per row: scored text, memory used with the model, and figures."""
-    measures = [name for name in MEASURES if any(shown(row, name) is not None for row in rows)]
-    lines = [
-        ("report", "scored", "tokens", "row", *(MEASURES[name] for name in measures), "memory")
+    measures = [
+        measure
+        for measure in MEASURES.all_measures()
+        if measure.card and any(shown(row, measure.name) is not None for row in rows)
     ]
+    headers = [measure.card for measure in measures]
+    lines = [("report", "scored", "tokens", "row", *headers, "memory")]
     for row in rows:
         what = (row.source.label, row.source.scored, number(row.source.metrics["tokens"]), row.name)
-        values = [(name, shown(row, name)) for name in measures]
-        figures = ("" if value is None else measured(value, name) for name, value in values)
+        values = [(measure, shown(row, measure.name)) for measure in measures]
+        figures = ("" if value is None else measure.text(value) for measure, value in values)
         lines.append((*what, *figures, "; ".join(f"{one.head}, {one.text}" for one in row.notes)))
     lines.insert(1, ("---",) * len(lines[0]))
     return "\n".join(

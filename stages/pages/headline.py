@@ -19,12 +19,12 @@ from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
 from stages.reports.counting import AgainstCounting, against_counting
 from stages.reports.fields import (
-    COUNTING,
     baseline_name,
     counting,
     counting_on_new_text,
     repeated_share,
 )
+from stages.reports.measures import COUNTING, COUNTING_ON_NEW_TEXT, MEASURES, NEW_TEXT
 from stages.reports.remarks.gains import tied
 from stages.reports.tables import Note
 from stages.retrieval.hyperparameters import hyperparameters, number_words, quotes, that_matter
@@ -90,22 +90,6 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     return found
 
 
-NEW_TEXT = "perplexity_on_new_text"
-COUNTING_ON_NEW_TEXT = "counting_on_new_text"
-MEASURES = (
-    *(
-        "nll",
-        "perplexity",
-        COUNTING,
-        "bits_per_character",
-        "word_perplexity",
-        "accuracy",
-        "bleu",
-        "chrf",
-    ),
-    *(NEW_TEXT, COUNTING_ON_NEW_TEXT, "tokens_per_second"),
-    *("searches_per_token", "bytes_beside_model"),
-)
 CHANGES = (
     *("change", "change_low", "change_high", "change_on_new_text"),
     *("against_counting", "against_counting_low", "against_counting_high"),
@@ -121,7 +105,7 @@ class Row:
     reported: Mapping[str, Any]
     """The row, as in the report's `metrics.json`."""
     values: Mapping[str, float | None]
-    """Values by the names of `MEASURES`; None if not measured."""
+    """Values by the names of measures; None if not measured."""
     change: float | None = None
     """Change of perplexity against the first row of the report, or its baseline's, as a share; None
     for that row itself."""
@@ -230,18 +214,15 @@ def measures_shown(rows: Sequence[Row]) -> list[str]:
     memory was learned to save them; new text if all text is new; the perplexity of words, by which
     different tokenizers compare, if there is one tokenizer.
     """
-    hidden = {"nll"}
+    hidden = {"never"}
     if all(quotes(memory["sources"]) for row in rows for memory in row.memories):
-        hidden |= {"tokens_per_second", "searches_per_token", "bytes_beside_model"}
+        hidden.add("costs")
     if not any(repeated_share(row.source.metrics) for row in rows):
-        hidden |= {NEW_TEXT, COUNTING_ON_NEW_TEXT}
+        hidden.add("new text")
     if len({row.source.metrics["read"].get("tokens") for row in rows}) == 1:
-        hidden.add("word_perplexity")
-    return [
-        name
-        for name in MEASURES
-        if name not in hidden and any(shown(row, name) is not None for row in rows)
-    ]
+        hidden.add("tokenizers")
+    names = [measure.name for measure in MEASURES.all_measures() if measure.shown not in hidden]
+    return [name for name in names if any(shown(row, name) is not None for row in rows)]
 
 
 def shown(row: Row, measure: str) -> float | None:
@@ -267,6 +248,7 @@ def comparison_words(rows: Sequence[Row]) -> str:
 
 def headline_csv(rows: Sequence[Row]) -> str:
     """The table as CSV, with all digits, and memories as JSON."""
+    measures = [measure.name for measure in MEASURES.all_measures()]
     lines: list[Sequence[Any]] = [
         (
             "report",
@@ -276,7 +258,7 @@ def headline_csv(rows: Sequence[Row]) -> str:
             "split",
             "score",
             "tokens",
-            *MEASURES,
+            *measures,
             *CHANGES,
             "memories",
         )
@@ -290,7 +272,7 @@ def headline_csv(rows: Sequence[Row]) -> str:
             *(row.change, *(row.interval or (None, None)), row.change_on_new_text),
             *(pair.change, *(pair.interval or (None, None))),
         )
-        figures = *map(row.values.get, MEASURES), *changes, json.dumps(row.memories)
+        figures = *map(row.values.get, measures), *changes, json.dumps(row.memories)
         lines.append((row.source.member.reference, metrics["method"], row.name, *text, *figures))
     return csv_text(lines)
 
@@ -319,7 +301,7 @@ def _rows(source: Source) -> list[Row]:
 
 
 def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
-    values = {name: reported.get(name) for name in MEASURES}
+    values = {measure.name: reported.get(measure.name) for measure in MEASURES.all_measures()}
     counted = {COUNTING: counting(reported), COUNTING_ON_NEW_TEXT: counting_on_new_text(reported)}
     return Row(source, name, reported, {**values, NEW_TEXT: on_new_text, **counted})
 

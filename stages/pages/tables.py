@@ -7,10 +7,8 @@ from typing import Any
 
 from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
-from stages.numbers import measured, number, percent, tenths
+from stages.numbers import number, percent, tenths
 from stages.pages.headline import (
-    COUNTING_ON_NEW_TEXT,
-    NEW_TEXT,
     TYPICAL,
     Ranking,
     Row,
@@ -19,7 +17,7 @@ from stages.pages.headline import (
 )
 from stages.pages.source import Source
 from stages.reports import tables
-from stages.reports.fields import COUNTING
+from stages.reports.measures import COUNTING, COUNTING_ON_NEW_TEXT, MEASURES, NEW_TEXT, measured
 from stages.reports.remarks.gains import notably_repeated, wholly_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 
@@ -177,18 +175,6 @@ def _against_control(row: Row) -> str:
 
 
 Figures = Mapping[str, Any]
-HEADERS = {
-    "bits_per_character": "bits/char",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "bytes_beside_model": "bytes beside",
-    "searches_per_token": "searches/token",
-    "tokens_per_second": "tokens/s",
-    "word_perplexity": "word perplexity",
-    NEW_TEXT: "new text",
-    COUNTING_ON_NEW_TEXT: f"{COUNTING}, new text",
-}
-"""Headers of measures whose header is not their name."""
 NOT_MEASURED = "-"
 
 
@@ -198,7 +184,7 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     columns = ["Memory"]
     for measure in measures:
         changes = {"perplexity": ["change"], NEW_TEXT: ["change, new text"]}
-        columns += [HEADERS.get(measure, measure), *changes.get(measure, ())]
+        columns += [MEASURES.measure(measure).title, *changes.get(measure, ())]
     unsure = "Perplexity: how unsure a model is of the next token; lower is better. "
     caption = unsure if "perplexity" in measures else ""
     caption += "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
@@ -208,6 +194,8 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
         if COUNTING in measures
         else ""
     )
+    computed = (measure for measure in MEASURES.computed() if measure.name in measures)
+    caption = " ".join([caption, *(measure.explanation for measure in computed)])
     groups = []
     for source in sources:
         facts = (
@@ -370,5 +358,8 @@ def bleu_tables(source: Source) -> Iterator[Table]:
             f"{tried}, translated with each candidate. The best was chosen, the first of equals."
         )
         yield Table(
-            f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption
+            f"BLEU of {row['row']}",
+            (*map(symbol, names), MEASURES.measure(BLEU).title),
+            [Group(rows)],
+            caption,
         )

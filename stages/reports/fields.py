@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.diagnostics import PROBES
+from stages.reports.measures import OWN_MEASURES
 
-COUNTING = "counting"
-"""Name of the controls in tables."""
 SHUT = "spalm, gate shut"
 """Name of the row of the same model without a neighbour."""
 SHORTER = "shorter window, no passage"
@@ -127,6 +126,7 @@ FIELDS = {
     **dict.fromkeys(
         LAYERS, "Figures of such a layer, by block; its page of explanation names them."
     ),
+    **{measure.name: measure.explanation for measure in OWN_MEASURES if measure.value is not None},
     "translation": "Settings of the search, and `rows` with BLEU and chrF.",
     "read": "Role -> reference of all that was read.",
 }

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stages.numbers import measured, tenths
+from stages.numbers import tenths
+from stages.reports.measures import measured
 
 
 class Cell(NamedTuple):

@@ -15,7 +15,7 @@ from stages.artifacts.durable import write_atomically
 from stages.charts.figure import Figure
 from stages.charts.palette import page_style
 from stages.errors import UsageError
-from stages.numbers import measured, number, tenths
+from stages.numbers import number, tenths
 
 FRAME = Path(__file__).parent / "templates"
 MARK = '<meta name="generator" content="memlm'
@@ -36,7 +36,6 @@ def render(template: Path, **values: Any) -> str:
     )
     environment.filters |= {
         "number": number,
-        "measured": measured,
         "tenths": tenths,
         "data_uri": data_uri,
         "drawing": _drawing,

@@ -113,7 +113,7 @@ COMMANDS = {
             "stages.generation.session.TextSession.read",
         ),
     ),
-    "serve": Watched("{model} --port 0", ("stages.serving.engine.Engine.open",)),
+    "serve": Watched("{model} --port 0", ("stages.serving.engine.ServedMemories.open",)),
     "export": Watched(
         "{model} --output {folder}/exported",
         (

@@ -5,7 +5,6 @@ import pytest
 from stages.numbers import (
     bucket_label,
     duration,
-    measured,
     number,
     passes,
     percent,
@@ -28,24 +27,6 @@ from stages.numbers import (
 )
 def test_figures_have_four_digits_and_counts_have_all(value: float, shown: str) -> None:
     assert number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "name", "shown"),
-    [
-        (145.137, "perplexity", "145.14"),
-        (1234.5, "word_perplexity", "1,234"),
-        (3e8, "perplexity", "3e+08"),
-        (1.40768, "bits_per_character", "1.4077"),
-        (0.793, "accuracy", "79.3%"),
-        (3464.6, "tokens_per_second", "3,465"),
-        (99.6, "tokens_per_second", "100"),
-    ],
-)
-def test_figures_of_merit_have_the_decimals_of_their_kind(
-    value: float, name: str, shown: str
-) -> None:
-    assert measured(value, name) == shown
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import torch.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from stages.evaluation.figures.breakdown import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 from stages.numbers import rate
+from stages.reports.measures import MEASURES, RowSums
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,8 @@ class Totals:
     `bucket_nll`: nats of each row and bucket of `bucket_tokens` tokens; None if frequencies are not
     known. `matches`: tokens whose target is among the best K neighbours, by K. `wrong`: passages
     whose last word is not the argmax; None if not asked for.
-    `seconds`: time of each row, with the model's own.
+    `seconds`: time of each row, with the model's own. `of_tokens`: sums of each row, by the names of
+    measures that have an `of_token`.
     """
 
     tokens: int
@@ -40,18 +42,20 @@ class Totals:
     matches: dict[str, int]
     wrong: list[set[int]] | None
     seconds: list[float]
+    of_tokens: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
         sums = {
-            field.name: _sum([r[field.name] for r in records])
-            for field in fields(cls)
-            if field.name != "wrong"
+            own.name: _sum([r[own.name] for r in records])
+            for own in fields(cls)
+            if own.name not in ("wrong", "of_tokens")
         }
+        of_tokens = _sum([r.get("of_tokens", {}) for r in records])
         wrong = [r["wrong"] for r in records]
         rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
-        return cls(**sums, wrong=rows)
+        return cls(**sums, wrong=rows, of_tokens=of_tokens)
 
 
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
@@ -100,7 +104,21 @@ def table(
     if totals.wrong is not None:
         for row, wrong in zip(rows, totals.wrong, strict=True):
             row["accuracy"] = 1 - len(wrong) / counts.words
+    for number, row in enumerate(rows):
+        row |= computed_measures(totals, counts, number)
     return rows
+
+
+def computed_measures(totals: Totals, counts: Counts, row: int) -> dict[str, float | None]:
+    """Values of a row, by the names of measures whose record computes them."""
+    values = {}
+    for measure in MEASURES.computed():
+        assert measure.value is not None, "it is computed"
+        sums = totals.of_tokens.get(measure.name)
+        of_tokens = None if sums is None else finite(sums[row])
+        value = measure.value(RowSums(totals.nll[row], counts, of_tokens))
+        values[measure.name] = None if value is None else finite(value)
+    return values
 
 
 def outside_repeated_paragraphs(
