@@ -9,12 +9,14 @@ small corpora and comparison.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
 
 from stages.threads import slices, thread_pool
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ BLOCK = 8192
 """Segments counted at a time."""
 
 
-def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
+def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> "csr_array":
     """Counts [S, V] of segments, in the smallest unsigned type that holds the longest segment.
 
     Args:
@@ -91,6 +93,9 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
     array([[1, 2, 0],
            [0, 0, 1]], dtype=uint8)
     """
+    # Evaluations import this file, and most of them search for nothing by words.
+    from scipy.sparse import csr_array, vstack
+
     lengths = np.diff(offsets)
     longest = lengths.max()
     equally_long = lengths.min() == longest
@@ -126,9 +131,9 @@ class _Part:
     """Weights of documents `first`, `first` + 1, …"""
 
     first: int
-    common: csr_array
+    common: "csr_array"
     """[n, C], of the common terms only; made dense once per search."""
-    rare: csr_array
+    rare: "csr_array"
     """[V, n], zero where a term is common."""
 
 
@@ -142,7 +147,7 @@ class Bm25Index:
     """
 
     def __init__(
-        self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None
+        self, counts: "csr_array", scoring: Scoring, hidden: np.ndarray | None = None
     ) -> None:
         """Args:
         counts: counts of each term in each document, integers [S, V].
@@ -174,7 +179,9 @@ class Bm25Index:
         """
         return self.find(self.counts[start:stop], k, self.hidden[start:stop])
 
-    def find(self, queries: csr_array, k: int, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def find(
+        self, queries: "csr_array", k: int, hidden: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The k best documents for other queries, whose terms are counted like those of documents.
 
         Args:
