@@ -35,7 +35,7 @@ def delimited_rows(
     """
     table = _table(path, format, digest, largest)
     header = next(table, [])
-    place = _column_place(path, header, column)
+    place = _column_place(path, format, header, column)
     kept = [name for name in others if name != column and header.count(name) == 1]
     for number, fields in enumerate(filter(None, table)):
         if len(fields) != len(header):
@@ -48,7 +48,8 @@ def delimited_rows(
 
 def require_named_column(path: str, format: str, digest: str, column: str, largest: int) -> None:
     """Raises: DataError if the header of a file lacks a column; no row is read."""
-    _column_place(path, next(_table(path, format, digest, largest), []), column)
+    header = next(_table(path, format, digest, largest), [])
+    _column_place(path, format, header, column)
 
 
 def _table(path: str, format: str, digest: str, largest: int) -> Iterator[list[str]]:
@@ -63,7 +64,8 @@ def _table(path: str, format: str, digest: str, largest: int) -> Iterator[list[s
     except csv.Error as error:
         raise DataError(
             f"{path}, line {rows.line_num}: no {format.upper()} ({error}); is a quote within a text "
-            'not doubled (""), or a text longer than --max-record-bytes?'
+            'not doubled (""), a carriage return outside quotes, or a text longer than '
+            "--max-record-bytes?"
         ) from None
 
 
@@ -81,10 +83,15 @@ def _lines(blocks: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def _column_place(path: str, header: Sequence[str], column: str) -> int:
+def _column_place(path: str, format: str, header: Sequence[str], column: str) -> int:
     """The place of a column. Raises: DataError unless the header names it once."""
     if header.count(column) == 1:
         return header.index(column)
+    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+        raise DataError(
+            f"{path}: its first line, {shortened(header[0], 80)!r}, has another separator than that of "
+            f".{format}; write it with that."
+        )
     more = ", …" if len(header) > NAMED_COLUMNS else ""
     names = ", ".join(shortened(name, 40) for name in header[:NAMED_COLUMNS]) + more
     raise DataError(

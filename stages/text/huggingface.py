@@ -234,6 +234,17 @@ class PretrainedTokenizer(LibraryTokenizer):
         self.special = special
         self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
 
+    @property
+    def control_tokens(self) -> dict[int, str]:
+        """Special tokens by id, but for the one of unknown text, which no text has to spell."""
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        added = self._tokenizer.get_added_tokens_decoder()
+        return {
+            id: token.content
+            for id, token in added.items()
+            if token.special and token.content != unknown
+        }
+
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return self._joined(texts)
 

@@ -17,7 +17,9 @@ from stages.examples.form import answers_file, candidates_file
 from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
+from stages.text.huggingface import PretrainedTokenizer
 from stages.text.tokens import SPLITS
+from stages.tokenization.control_tokens import warn_of_control_tokens
 from stages.tokenization.encoded import SpooledText, scratch_file, words_key
 from stages.tokenization.spooling import SCANNED, TextShard
 from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
@@ -70,9 +72,14 @@ def assemble(
                     }
                 paragraphs = paragraphs + pairs
                 documents = documents + pairs
-            seen = np.zeros(text.tokenizer.vocabulary_size, bool)
+            counts = np.zeros(text.tokenizer.vocabulary_size, np.int64)
             for shard in own:
-                seen[np.load(job.folder / scratch_file(shard, "ids"))] = True
+                ids = np.load(job.folder / scratch_file(shard, "ids"))
+                counts += np.bincount(ids, minlength=len(counts))
+            seen = counts > 0
+            if isinstance(text.tokenizer, PretrainedTokenizer):
+                counts[text.tokenizer.eos_id] -= figures["documents"]
+                warn_of_control_tokens(split, counts, text.tokenizer, job.reporter)
             train = seen if split == "train" else train
             figures["types"] = int(np.count_nonzero(seen))
             if train is not None:

@@ -1,6 +1,7 @@
 """A recipe on a pretrained model."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +86,17 @@ def test_an_encoder_makes_keys_for_another_model_and_scores_nothing(
         ended = memlm(*command)
         assert (ended.code, encoder in ended.err) == (4, True), command
     assert "context: 4 -> 3" in memlm("plan", "build-datastore", encoder, "--context", 3).out
+
+
+def test_control_tokens_that_a_text_spells_are_told(memlm: Memlm, tmp_path: Path) -> None:
+    """Each document ends with one, which nobody spelled."""
+    saved(tmp_path / "pretrained", "llama")
+    lines = ["the cat sees the dog", "a <|endoftext|> b <s> c <s>", "the dog"]
+    for name, chosen in (("plain", [lines[0], lines[2]]), ("spelled", lines)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(chosen) + "\n", "utf-8")
+    options = ["--documents", "line", "--tokenizer", tmp_path / "pretrained"]
+    plain = memlm("tokenize", "--train", tmp_path / "plain.txt", *options)
+    assert plain.code == 0 and "control tokens" not in plain.err
+    spelled = memlm("tokenize", "--train", tmp_path / "spelled.txt", *options)
+    assert "control tokens of the model" in spelled.err
+    assert "<|endoftext|> 1 times and <s> 2 times" in spelled.err

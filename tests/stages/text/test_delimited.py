@@ -56,6 +56,8 @@ def test_quotes_of_tsv_are_text(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("id,body\n1,yes\n", "no column 'text'; columns of its first line: id, body"),
+        ("id;text\n1;yes\n", "another separator than that of .csv"),
+        ("text,id\na\rb,1\n", "a carriage return outside quotes"),
         ("", "no column 'text'; columns of its first line: none"),
         ("text,text\na,b\n", "no column 'text'"),
         ('text,id\n"never closed,1\nb,2\n', "line 3: no CSV"),
