@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -72,90 +73,125 @@ def counted(control: float, new: float | None) -> list[dict[str, object]]:
     return [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": one}]
 
 
-def titles(store: Store) -> Iterator[tuple[str, str]]:
-    """What is shown, and its title."""
-    report = made.chain(store)
+Titled = Iterator[tuple[str, str]]
+"""Cases, and the title of each."""
 
-    def told(case: str, *others: Artifact, **changes: object) -> tuple[str, str]:
-        one = another(store, report, case.replace(",", "").replace(" ", "-"), **changes)
-        return case, title(store, *(other.reference for other in others), one.reference)
 
-    yield "one report", title(store, report.reference)
-    yield "short", short(store, report.reference)
-    loses = another(store, report, rows=counted(50.0, None), outside_repeated_paragraphs=None)
-    yield "short, worse than counting", short(store, loses.reference)
-    ties = another(store, report, rows=counted(114.0, None), outside_repeated_paragraphs=None)
-    yield "short, not surely better than counting", short(store, ties.reference)
-    training = {"passes": 0.5, "still_falling": True}
-    interval = drawn("neural-cache", -0.4, -0.21)
-    yield told("undertrained, with an interval", change_intervals=interval, training=training)
-    for trigram, valid in ((130.0, None), (180.0, 80.0), (1000.0, 300.0), (1000.0, 160.0)):
-        control = {"perplexity": trigram, "perplexity_on_new_text": trigram}
-        yield told(f"trigram {trigram:g}, valid {valid}", trigram=control, valid_perplexity=valid)
-    ours = report.json("metrics.json")["outside_repeated_paragraphs"]
-    new = next(row["perplexity"] for row in ours["rows"] if row["row"] == "neural-cache")
-    yield told(
-        "not surely better than counting",
-        rows=counted(114.0, None),
-        outside_repeated_paragraphs=None,
-    )
-    yield told("not surely better than counting on new text", rows=counted(200.0, new + 1))
-    yield told(
-        "several, not surely better than counting", report, rows=counted(114.0, None), split="test"
-    )
-    yield told("better than counting on new text alone", rows=counted(100.0, new + 5))
-    yield told("worse than counting on new text", rows=counted(120.0, new - 1))
-    losing = counted(120.0, None)
-    losing[0] = {**losing[0], "control": {**losing[1]["control"], "perplexity": 120.0}}
-    for case, edges in (("surely", [-0.08, -0.02]), ("perhaps", [-0.12, 0.01])):
-        losing[1] = {**losing[1], "control": {**losing[1]["control"], "interval": edges}}
-        yield told(
-            f"plain loses to counting, memory {case} not",
-            rows=list(losing),
-            outside_repeated_paragraphs=None,
+class Titles:
+    """Titles of reports that differ from one with something for every part."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.report = made.chain(store)
+        self.outside = self.report.json("metrics.json")["outside_repeated_paragraphs"]
+
+    def __iter__(self) -> Titled:
+        yield from self.of_one_report()
+        yield from self.beside_a_trigram()
+        yield from self.beside_counting()
+        yield from self.of_a_model_that_loses_to_counting()
+        yield from self.of_text_read_before()
+        yield from self.of_rows()
+        yield from self.beside_a_baseline()
+        yield from self.of_seeds_and_of_text_without_a_name()
+
+    def told(self, case: str, *others: Artifact, **changes: object) -> tuple[str, str]:
+        """The title of other reports with one that has these changes."""
+        name = case.replace(",", "").replace(" ", "-")
+        changed = another(self.store, self.report, name, **changes)
+        references = [report.reference for report in (*others, changed)]
+        return case, title(self.store, *references)
+
+    def short(self, case: str, **changes: object) -> tuple[str, str]:
+        """The short title of a report that has these changes."""
+        changed = another(self.store, self.report, **changes) if changes else self.report
+        return f"short{case}", short(self.store, changed.reference)
+
+    def of_one_report(self) -> Titled:
+        yield "one report", title(self.store, self.report.reference)
+        yield self.short("")
+        nothing = {"outside_repeated_paragraphs": None}
+        yield self.short(", worse than counting", rows=counted(50.0, None), **nothing)
+        yield self.short(", not surely better than counting", rows=counted(114.0, None), **nothing)
+        training = {"passes": 0.5, "still_falling": True}
+        interval = drawn("neural-cache", -0.4, -0.21)
+        yield self.told(
+            "undertrained, with an interval", change_intervals=interval, training=training
         )
-    one = another(store, report, rows=losing, outside_repeated_paragraphs=None)
-    yield "short, perhaps better than counting", short(store, one.reference)
-    yield told(
-        "hardly any text read before", outside_repeated_paragraphs={**ours, "repeated_share": 0.01}
-    )
-    all_read = {**ours, "repeated_share": 1.0, "tokens": 0}
-    all_read["rows"] = [{**row, "perplexity": None} for row in ours["rows"]]
-    yield told("all text read before", outside_repeated_paragraphs=all_read)
-    yield "short, all text read before", short(store, "report/all-text-read-before")
-    ties = {"a": None, "b": [-0.01, 0.02], "c": [0.1, 0.3]}
-    rows = [
-        {"row": row, "interval": None, "on_new_text": None, "above_lowest": edges}
-        for row, edges in ties.items()
-    ]
-    values = {"plain": 200.0, "a": 150.0, "b": 151.0, "c": 180.0}
-    yield told(
-        "a tie",
-        rows=[made.row(*row) for row in values.items()],
-        change_intervals={**DRAWN, "rows": rows},
-    )
-    knn = [made.row("plain", 100.0), made.row("knn-lm", 90.0)]
-    yield told("several", report, rows=knn, change_intervals=drawn("knn-lm", -0.2, -0.0004))
-    yield told("no gain", rows=[made.row("plain", 80.0), made.row("knn-lm", 90.0)])
-    yield told("no figure", rows=[made.row("plain", None)])
-    yield told("several of other splits", report, split="valid")
-    trime = [made.row("plain", 88.0), made.row("trime", 90.0, [made.CACHE])]
-    above = drawn("trime", 0.1, 0.15)
-    yield told("worse than a baseline", rows=trime, change_intervals=above, baseline=BASELINE)
-    yield told("without memory, worse than a baseline", rows=trime[:1], baseline=BASELINE)
-    yield told(
-        "better than a baseline", rows=[made.row("plain", 79.0), trime[1]], baseline=BASELINE
-    )
-    worse = another(store, report, rows=trime, baseline=BASELINE)
-    yield told("several, worse than a baseline", worse, rows=trime[:1], baseline=BASELINE)
-    small = seeds_of(store, report, "small", [100.0, 102.0, 104.0], [90.0, 91.8, 93.6])
-    yield "seeds", title(store, *(one.reference for one in small))
-    unnamed(store, "tokens", "corpus")
-    yield "text without a name", title(store, report.reference)
+
+    def beside_a_trigram(self) -> Titled:
+        for trigram, valid in ((130.0, None), (180.0, 80.0), (1000.0, 300.0), (1000.0, 160.0)):
+            control = {"perplexity": trigram, "perplexity_on_new_text": trigram}
+            case = f"trigram {trigram:g}, valid {valid}"
+            yield self.told(case, trigram=control, valid_perplexity=valid)
+
+    def beside_counting(self) -> Titled:
+        (new,) = (row["perplexity"] for row in self.outside["rows"] if row["row"] == "neural-cache")
+        ties = counted(114.0, None)
+        unsure = "not surely better than counting"
+        yield self.told(unsure, rows=ties, outside_repeated_paragraphs=None)
+        yield self.told(f"{unsure} on new text", rows=counted(200.0, new + 1))
+        yield self.told(f"several, {unsure}", self.report, rows=ties, split="test")
+        yield self.told("better than counting on new text alone", rows=counted(100.0, new + 5))
+        yield self.told("worse than counting on new text", rows=counted(120.0, new - 1))
+
+    def of_a_model_that_loses_to_counting(self) -> Titled:
+        plain, cached = counted(120.0, None)
+        control: Any = cached["control"]
+        plain = {**plain, "control": {**control, "perplexity": 120.0}}
+        for case, edges in (("surely", [-0.08, -0.02]), ("perhaps", [-0.12, 0.01])):
+            rows = [plain, {**cached, "control": {**control, "interval": edges}}]
+            changes = {"rows": rows, "outside_repeated_paragraphs": None}
+            yield self.told(f"plain loses to counting, memory {case} not", **changes)
+        yield self.short(", perhaps better than counting", **changes)
+
+    def of_text_read_before(self) -> Titled:
+        hardly = {**self.outside, "repeated_share": 0.01}
+        yield self.told("hardly any text read before", outside_repeated_paragraphs=hardly)
+        unknown = [{**row, "perplexity": None} for row in self.outside["rows"]]
+        read = {**self.outside, "repeated_share": 1.0, "tokens": 0, "rows": unknown}
+        yield self.told("all text read before", outside_repeated_paragraphs=read)
+        yield self.short(", all text read before", outside_repeated_paragraphs=read)
+
+    def of_rows(self) -> Titled:
+        above_lowest = {"a": None, "b": [-0.01, 0.02], "c": [0.1, 0.3]}
+        intervals = [
+            {"row": row, "interval": None, "on_new_text": None, "above_lowest": edges}
+            for row, edges in above_lowest.items()
+        ]
+        perplexities = {"plain": 200.0, "a": 150.0, "b": 151.0, "c": 180.0}
+        rows = [made.row(*row) for row in perplexities.items()]
+        yield self.told("a tie", rows=rows, change_intervals={**DRAWN, "rows": intervals})
+        knn = [made.row("plain", 100.0), made.row("knn-lm", 90.0)]
+        interval = drawn("knn-lm", -0.2, -0.0004)
+        yield self.told("several", self.report, rows=knn, change_intervals=interval)
+        yield self.told("no gain", rows=[made.row("plain", 80.0), made.row("knn-lm", 90.0)])
+        yield self.told("no figure", rows=[made.row("plain", None)])
+        yield self.told("several of other splits", self.report, split="valid")
+
+    def beside_a_baseline(self) -> Titled:
+        plain = made.row("plain", 88.0)
+        trime = made.row("trime", 90.0, [made.CACHE])
+        below = {"rows": [plain, trime], "baseline": BASELINE}
+        above = drawn("trime", 0.1, 0.15)
+        yield self.told("worse than a baseline", **below, change_intervals=above)
+        yield self.told("without memory, worse than a baseline", rows=[plain], baseline=BASELINE)
+        better = [made.row("plain", 79.0), trime]
+        yield self.told("better than a baseline", rows=better, baseline=BASELINE)
+        worse = another(self.store, self.report, **below)
+        yield self.told("several, worse than a baseline", worse, rows=[plain], baseline=BASELINE)
+
+    def of_seeds_and_of_text_without_a_name(self) -> Titled:
+        small = seeds_of(
+            self.store, self.report, "small", [100.0, 102.0, 104.0], [90.0, 91.8, 93.6]
+        )
+        yield "seeds", title(self.store, *(report.reference for report in small))
+        unnamed(self.store, "tokens", "corpus")
+        yield "text without a name", title(self.store, self.report.reference)
 
 
 def test_titles_say_what_came_out(store: Store) -> None:
-    text = "".join(f"{case}: {said}\n" for case, said in titles(store))
+    text = "".join(f"{case}: {said}\n" for case, said in Titles(store))
     assert same_as(
         Path(__file__).with_name("titles.txt"), text
     )  # MEMLM_UPDATE_SNAPSHOTS=1 pytest writes it again
