@@ -87,6 +87,7 @@ def broken(text: str) -> Iterator[str]:
         if statement.split()[1].partition(".")[0] not in OURS:
             continue
         (node,) = ast.parse(statement.strip()).body
+        wanted: list[tuple[str, str | None]] = []
         if isinstance(node, ast.Import):
             wanted = [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

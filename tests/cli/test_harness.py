@@ -275,7 +275,7 @@ def test_the_device_that_the_harness_says_unasked_is_any_that_is_there(index: Ar
 
 
 def test_what_it_cannot_do_is_bad_usage(
-    index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys
+    index: Artifact, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UsageError):
         opened(index, batch_size=8)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,13 +89,14 @@ def running(folder: Path, address: str) -> Iterator[Callable[[list[str]], Answer
     """Answers commands, one after the other, in one process with a store and a cache of its own."""
     environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(folder / "home")}
     environment |= {"MEMLM_STORE": str(folder / "store"), "HF_HUB_DISABLE_XET": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", RUN], env=environment, **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None
+        commands, answers = process.stdin, process.stdout
+        assert commands is not None and answers is not None
 
         def answer(command: list[str]) -> Answer:
-            print(json.dumps(command), file=process.stdin, flush=True)
-            code, out, err = json.loads(process.stdout.readline())
+            print(json.dumps(command), file=commands, flush=True)
+            code, out, err = json.loads(answers.readline())
             return code, out, err
 
         yield answer

@@ -2,13 +2,15 @@
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from pipelines.recipe import load_recipe
-from pipelines.trial import longest_context, plan_trial, scored_shares
-from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES
+from pipelines.trial import Trial, longest_context, plan_trial, scored_shares
+from pipelines.trial_budget import FEWEST_BYTES, FEWEST_PASSES, GOOD_PASSES, Shares
 from pipelines.trial_costs import Machine
 from pipelines.trial_recipe import read_plan, recipe_text
 from pipelines.trial_words import Plan
@@ -19,23 +21,23 @@ from stages.text.survey import Documents, Survey
 from tests.pipelines.trials import NOVEL, TRAINING, minutes_in, planner
 
 
-def survey(characters, *longest):
+def survey(characters: int, *longest: float) -> Survey:
     """A text with files, paragraphs and lines of the given lengths."""
     settings = (None, "blank-line", "line")
     cuts = [
-        Documents(s, round(characters / size), size)
+        Documents(s, round(characters / size), int(size))
         for s, size in zip(settings, longest, strict=True)
     ]
     return Survey(characters, characters, tuple(cuts))
 
 
-def plan_of(trial):
+def plan_of(trial: Trial) -> Plan:
     """The plan in the recipe of a trial."""
     return Plan.model_validate(tomllib.loads(recipe_text(trial))["plan"])
 
 
 @pytest.mark.parametrize("shares", [None, (0.1, 0.1)])
-def test_on_a_busy_machine_less_is_tried_with_a_warning(shares):
+def test_on_a_busy_machine_less_is_tried_with_a_warning(shares: Shares | None) -> None:
     machine = Machine(1_500, 3, spent=15.0)
     found = planner(machine, shares).best(NOVEL)
     assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
@@ -51,7 +53,7 @@ def test_on_a_busy_machine_less_is_tried_with_a_warning(shares):
     assert not planner(enough, shares).best(NOVEL).poor
 
 
-def test_requested_shares_are_used_and_cost_time():
+def test_requested_shares_are_used_and_cost_time() -> None:
     machine = Machine(3_000, 5)
     found, own = planner(machine).best(NOVEL), scored_shares(["0.7", "0.1", "0.2"])
     asked = planner(machine, own).best(NOVEL)
@@ -87,14 +89,13 @@ def test_requested_shares_are_used_and_cost_time():
         (60, None),
     ],
 )
-def test_the_plan_says_what_more_minutes_would_add(minutes, lacking):
+def test_the_plan_says_what_more_minutes_would_add(minutes: float, lacking: str | None) -> None:
     machine = Machine(8_000, minutes)
     found = planner(machine).best(NOVEL)
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, planner(machine))
     plan = plan_of(trial)
-    (line,) = plan.ample or [None]
-    assert (line and line.partition(" for ")[2]) == lacking
-    if lacking is not None:
+    assert [line.partition(" for ")[2] for line in plan.ample] == ([lacking] if lacking else [])
+    for line in plan.ample:
         assert line in plan.said
         assert minutes_in(line) > minutes
 
@@ -109,14 +110,15 @@ def test_the_plan_says_what_more_minutes_would_add(minutes, lacking):
     ],
 )
 def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(
-    tmp_path, longest, setting
-):
+    tmp_path: Path, longest: tuple[int, int, int], setting: str | None
+) -> None:
     budget = planner(Machine(20_000, 10)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, planner(Machine(20_000, 10)))
     file = tmp_path / "trial.toml"
     file.write_text(recipe_text(trial))
     recipe = load_recipe(file, {"train": ["a.txt"]}, {})
-    tokens, model = recipe.config("tokens"), recipe.config("model")
+    tokens: Any = recipe.config("tokens")
+    model: Any = recipe.config("model")
     assert tokens.documents == setting
     assert tokens.split == (pytest.approx(1 - 2 * budget.test), budget.test, budget.test)
     update = TRAINING.batch_tokens * TRAINING.accumulate
@@ -129,20 +131,20 @@ def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(
 
 @pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])
 def test_both_models_have_small_batches_short_windows_and_a_warm_up_of_a_tenth(
-    tmp_path, steps, warmup
-):
+    tmp_path: Path, steps: int, warmup: int
+) -> None:
     budget = planner(Machine(50_000, 30)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, NOVEL, 500, 100), NOVEL, budget, planner(Machine(50_000, 30)))
     file = tmp_path / "trial.toml"
     file.write_text(recipe_text(replace(trial, steps=steps)))
     recipe = load_recipe(file, {"train": ["a.txt"]}, {})
     for name in ("model", "trime"):
-        config = recipe.config(name)
+        config: Any = recipe.config(name)
         assert (config.steps, config.batch_tokens, config.segment_length) == (steps, 512, 32)
         assert (config.schedule.warmup, config.schedule.name) == (warmup, TRAINING.schedule.name)
 
 
-def test_a_text_of_a_few_lines_cannot_be_cut():
+def test_a_text_of_a_few_lines_cannot_be_cut() -> None:
     budget = planner(Machine(20_000, 10)).best(NOVEL)
     for longest, said in ((NOVEL // 4, "4 lines"), (NOVEL, "1 line")):
         with pytest.raises(DataError, match=said):
@@ -151,7 +153,7 @@ def test_a_text_of_a_few_lines_cannot_be_cut():
             )
 
 
-def test_the_plan_says_which_part_of_the_text_it_reads():
+def test_the_plan_says_which_part_of_the_text_it_reads() -> None:
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
     surveyed = survey(budget.bytes, 1_000, 500, 100)
@@ -169,7 +171,7 @@ def test_the_plan_says_which_part_of_the_text_it_reads():
     assert "windows" not in " ".join(whole.said)
 
 
-def test_the_plan_says_why_minutes_are_not_used():
+def test_the_plan_says_why_minutes_are_not_used() -> None:
     """A small text is learned in a part of them; a long one takes all."""
     machine = Machine(8_000, 10)
     for total, is_used in ((60_000, False), (6_000_000, True)):
@@ -181,17 +183,17 @@ def test_the_plan_says_why_minutes_are_not_used():
         )
 
 
-def test_the_plain_model_depends_on_exactly_the_longest_context():
+def test_the_plain_model_depends_on_exactly_the_longest_context() -> None:
     torch.manual_seed(0)
     segment, reach = TRAINING.segment_length, longest_context()
     model = LanguageModel(TRAINING.model.sized(50, segment)).eval()
     ids = torch.randint(50, (1, 5 * segment))
 
-    def last(ids):
+    def last(ids: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             return model.encode(ids).hidden[0, -1]
 
-    def depends(back):
+    def depends(back: int) -> bool:
         other = ids.clone()
         other[0, -back] = (other[0, -back] + 1) % 50
         return not torch.equal(last(ids), last(other))

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def compared(a: Artifact, b: Artifact, **settings: object) -> dict:
     return json.loads(json.dumps(found, allow_nan=False))
 
 
-def test_three_documents_by_hand(store, tokens):
+def test_three_documents_by_hand(store: Store, tokens: Artifact) -> None:
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B), most=2, around=2)
     assert found["paired_on"] == "tokens" and found["tokens"] == 9
     assert found.keys() <= FIELDS.keys()
@@ -69,7 +70,9 @@ def test_three_documents_by_hand(store, tokens):
     }
 
 
-def test_lines_are_drawn_in_groups_that_are_long_enough(store, tokens, monkeypatch):
+def test_lines_are_drawn_in_groups_that_are_long_enough(
+    store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(places, "SHORTEST_GROUP", 3)
     assert (
         compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]["unit"]
@@ -80,7 +83,7 @@ def test_lines_are_drawn_in_groups_that_are_long_enough(store, tokens, monkeypat
     assert (found["unit"], found["units"], found["block_tokens"]) == ("group", 1, 4)
 
 
-def test_buckets_and_positions_by_hand(store, tokens):
+def test_buckets_and_positions_by_hand(store: Store, tokens: Artifact) -> None:
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))
     frequency = found["by_frequency"]
     assert (frequency["counted_in"], frequency["corpus"]) == ("train", tokens.reference)
@@ -104,7 +107,7 @@ def test_buckets_and_positions_by_hand(store, tokens):
     )
 
 
-def test_positions_begin_anew_in_every_document(store, tmp_path):
+def test_positions_begin_anew_in_every_document(store: Store, tmp_path: Path) -> None:
     """The second document has 40 tokens and a line's end; B loses 1 nat on its tokens 16 to 31, and
     no other.
     """
@@ -118,7 +121,7 @@ def test_positions_begin_anew_in_every_document(store, tmp_path):
     ]
 
 
-def test_tokens_won_and_lost_most_stand_in_their_context(store, tokens):
+def test_tokens_won_and_lost_most_stand_in_their_context(store: Store, tokens: Artifact) -> None:
     gate = tuple(number / 8 for number in range(9))
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B, gate=gate)
     found = compared(a, b, most=2, around=2)
@@ -145,7 +148,7 @@ def test_tokens_won_and_lost_most_stand_in_their_context(store, tokens):
     assert [one["text"] for one in found["most_lost"]] == ["<eos>", " a"]
 
 
-def test_the_model_alone_is_compared_on_request(store, tokens):
+def test_the_model_alone_is_compared_on_request(store: Store, tokens: Artifact) -> None:
     a = report(store, tokens, NLL_A, nll_lm=NLL_B, memory=("long:size=3,lambda=0.1",))
     b = report(store, tokens, NLL_B)
     assert compared(a, b)["difference"] == pytest.approx(-4 / 9)
@@ -155,7 +158,7 @@ def test_the_model_alone_is_compared_on_request(store, tokens):
     assert compared(a, b)["a"]["row"] == "neural-cache"
 
 
-def test_one_document_is_cut_into_blocks(store, tmp_path):
+def test_one_document_is_cut_into_blocks(store: Store, tmp_path: Path) -> None:
     """Blocks are as long as leaves 20 of them: of 9 tokens one, of 60 three."""
     for lines, length, units in ((3, 1, 9), (20, 3, 20)):
         text = "a b\n" * lines
@@ -168,7 +171,7 @@ def test_one_document_is_cut_into_blocks(store, tmp_path):
     assert found["interval"] == [0.0, 0.0]
 
 
-def test_blocks_are_drawn_on_request(store, tokens):
+def test_blocks_are_drawn_on_request(store: Store, tokens: Artifact) -> None:
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     found = compared(a, b, block_tokens=4)
     told = found["bootstrap"]
@@ -183,7 +186,7 @@ def test_blocks_are_drawn_on_request(store, tokens):
     assert found["interval"] == pytest.approx([-0.5, 0])
 
 
-def test_the_seed_decides_the_draws(store, tokens):
+def test_the_seed_decides_the_draws(store: Store, tokens: Artifact) -> None:
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     intervals = [
         compared(a, b, samples=5, confidence=0.3, seed=seed)["interval"] for seed in (1, 1, 2)
@@ -191,7 +194,7 @@ def test_the_seed_decides_the_draws(store, tokens):
     assert intervals[0] == intervals[1] != intervals[2]
 
 
-def test_last_words_are_compared_where_they_stand(store, tmp_path):
+def test_last_words_are_compared_where_they_stand(store: Store, tmp_path: Path) -> None:
     text = "a b\nc a\nb\n"
     tokens = corpus(store, tmp_path, {"train": TRAIN, "test": text})
     a, b = (
@@ -208,12 +211,14 @@ def test_last_words_are_compared_where_they_stand(store, tmp_path):
     assert found["bootstrap"]["units"] == 3
 
 
-def test_without_a_training_split_there_are_no_buckets(store, tmp_path):
+def test_without_a_training_split_there_are_no_buckets(store: Store, tmp_path: Path) -> None:
     bare = corpus(store, tmp_path, {"test": TEST}, corpus(store, tmp_path, {"train": TRAIN}))
     assert compared(report(store, bare, NLL_A), report(store, bare, NLL_B))["by_frequency"] is None
 
 
-def test_tokens_are_the_same_where_their_split_and_tokenizer_are(store, tmp_path, tokens):
+def test_tokens_are_the_same_where_their_split_and_tokenizer_are(
+    store: Store, tmp_path: Path, tokens: Artifact
+) -> None:
     """Another artifact, with a split more."""
     more = corpus(store, tmp_path, {"train": TRAIN, "valid": "b\n", "test": TEST})
     assert more.reference != tokens.reference
@@ -222,7 +227,9 @@ def test_tokens_are_the_same_where_their_split_and_tokenizer_are(store, tmp_path
 
 
 @pytest.mark.parametrize("block", [2, 100])
-def test_the_table_has_a_line_a_token(store, tokens, tmp_path, monkeypatch, block):
+def test_the_table_has_a_line_a_token(
+    store: Store, tokens: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", block)
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     settings = ComparisonSettings(around=1)
@@ -264,16 +271,16 @@ TOKEN = st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.in
 
 
 @given(st.lists(TOKEN, min_size=1, max_size=40))
-def test_groups_are_summed(tokens):
+def test_groups_are_summed(tokens: list[tuple[int, int, int, int]]) -> None:
     units, groups, *nll = zip(*sorted(tokens), strict=True)
     nll_a, nll_b = (np.array(one) / 2 for one in nll)
     sums = tally(np.array(units), np.array(groups), nll_a, nll_b, (6, 5))
-    want = oracle.mean_differences(units, groups, nll_a, nll_b)
+    want = oracle.mean_differences(units, groups, nll_a.tolist(), nll_b.tolist())
     for number, group in enumerate(group_figures(sums, Bootstrap(20, 0.9, 0))):
         assert (group is None) == (number not in want)
         if group is not None:
-            tokens, difference, won, lost = want[number]
-            assert (group["tokens"], group["won"], group["lost"]) == (tokens, won, lost)
+            count, difference, won, lost = want[number]
+            assert (group["tokens"], group["won"], group["lost"]) == (count, won, lost)
             assert group["difference"] == pytest.approx(difference, abs=1e-12)
             own = [b for b, g in zip(nll_b, groups, strict=True) if g == number]
             assert group["nll_b"] == pytest.approx(np.mean(own))
@@ -283,7 +290,7 @@ def test_groups_are_summed(tokens):
         assert sums[0, unit].sum() == len(inside)
 
 
-def test_units_without_tokens_are_not_drawn():
+def test_units_without_tokens_are_not_drawn() -> None:
     """Two documents of one token each between empty ones: the mean of a resample is -1, 0 or 1."""
     sums = tally(
         np.array([20, 40]),
@@ -297,13 +304,13 @@ def test_units_without_tokens_are_not_drawn():
 
 
 @given(st.integers(0, 10**9))
-def test_a_position_lies_in_its_range(position):
+def test_a_position_lies_in_its_range(position: int) -> None:
     number = int(position_range(np.array([position]))[0])
     start, stop = range_bounds(number)
     assert start <= position < stop
 
 
-def test_ranges_double():
+def test_ranges_double() -> None:
     assert [range_bounds(number) for number in range(4)] == [(0, 16), (16, 32), (32, 64), (64, 128)]
     assert position_range(np.array([0, 15, 16, 31, 32, 63, 64, 1 << 40])).tolist() == [
         0,
@@ -318,7 +325,9 @@ def test_ranges_double():
 
 
 @given(st.lists(st.tuples(st.integers(-3, 6), st.integers(0, 3)), max_size=60), st.integers(0, 5))
-def test_the_largest_gains_are_found_the_most_probable_of_equals_first(values, most):
+def test_the_largest_gains_are_found_the_most_probable_of_equals_first(
+    values: list[tuple[int, int]], most: int
+) -> None:
     gains = [gain / 100 for gain, _ in values]
     nll = [float(nats) for _, nats in values]
     above = [row for row, gain in enumerate(gains) if gain > 0]
@@ -328,13 +337,13 @@ def test_the_largest_gains_are_found_the_most_probable_of_equals_first(values, m
     )
 
 
-def test_gains_that_differ_by_rounding_alone_are_equal():
+def test_gains_that_differ_by_rounding_alone_are_equal() -> None:
     """A memory of weight 1/4 that lacks a token takes 0.2877 nats from it, whatever the token."""
     nll = np.array([7.0, 0.5, 3.0, 0.5])
     lost = np.array([0.28768209, 0.28768207, 0.28768210, 0.28768208])
     assert most_changed(lost, nll, 4).tolist() == [1, 3, 2, 0]
 
 
-def test_a_token_without_a_difference_is_not_listed():
+def test_a_token_without_a_difference_is_not_listed() -> None:
     gains = np.array([0.0, 1e-7, 0.0049, 0.0051, -1.0])
     assert most_changed(gains, np.zeros(5), 5).tolist() == [3]

@@ -42,7 +42,7 @@ DRAWN = {
     "block_tokens": None,
     "units": 30,
 }
-BASELINE = {
+BASELINE: dict[str, Any] = {
     "report": "report/7",
     "model": "model/7",
     "method": "lm",
@@ -63,7 +63,7 @@ def short(store: Store, reference: str) -> str:
 
 def counted(control: float, new: float | None) -> list[dict[str, object]]:
     """Rows of which the second is held against counting."""
-    one = {
+    one: dict[str, object] = {
         "perplexity": control,
         "perplexity_on_new_text": new,
         "texts": [],
@@ -104,7 +104,7 @@ class Titles:
 
     def short(self, case: str, **changes: object) -> tuple[str, str]:
         """The short title of a report that has these changes."""
-        changed = another(self.store, self.report, **changes) if changes else self.report
+        changed = another(self.store, self.report, "", **changes) if changes else self.report
         return f"short{case}", short(self.store, changed.reference)
 
     def of_one_report(self) -> Titled:
@@ -172,13 +172,13 @@ class Titles:
     def beside_a_baseline(self) -> Titled:
         plain = made.row("plain", 88.0)
         trime = made.row("trime", 90.0, [made.CACHE])
-        below = {"rows": [plain, trime], "baseline": BASELINE}
+        below: dict[str, Any] = {"rows": [plain, trime], "baseline": BASELINE}
         above = drawn("trime", 0.1, 0.15)
         yield self.told("worse than a baseline", **below, change_intervals=above)
         yield self.told("without memory, worse than a baseline", rows=[plain], baseline=BASELINE)
         better = [made.row("plain", 79.0), trime]
         yield self.told("better than a baseline", rows=better, baseline=BASELINE)
-        worse = another(self.store, self.report, **below)
+        worse = another(self.store, self.report, "", **below)
         yield self.told("several, worse than a baseline", worse, rows=[plain], baseline=BASELINE)
 
     def of_seeds_and_of_text_without_a_name(self) -> Titled:
@@ -255,10 +255,10 @@ def test_means_over_seeds_are_held_against_counting_on_new_text(store: Store) ->
     (table,) = seeds = seed_tables(reports)
     pair = AgainstCounting(**table["groups"][0]["rows"][1]["against_counting"])
     assert (pair.perplexity, pair.counting, pair.on_new_text) == (85.5, 90.0, True)
-    rows = headline(
+    found = headline(
         read_sources(reports, lineage_of(reports), lambda report: []), means_over_seeds(seeds)
     )
-    assert [row.against_counting for row in rows if row.name == "knn-lm"] == [pair] * 2
+    assert [row.against_counting for row in found if row.name == "knn-lm"] == [pair] * 2
 
 
 def test_the_luckiest_seed_is_not_the_lowest_report(store: Store) -> None:
