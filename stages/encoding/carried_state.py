@@ -138,9 +138,9 @@ class StateStore:
             ranges: in reverse order, back to the start of a split.
         """
         lost: list[TokenRange] = []
-        for one in ranges:
-            carried = self.after(one.key)
-            path = self._folder / _file(one.key)
+        for part in ranges:
+            carried = self.after(part.key)
+            path = self._folder / _file(part.key)
             if carried is None and path.exists():
                 tensors = {
                     name: tensor.to(self._device) for name, tensor in load_file(path).items()
@@ -151,11 +151,11 @@ class StateStore:
                 )
                 side_states = _side_states(named_below(tensors, SIDE_STATE))
                 carried = CarriedState(
-                    one.stop, state, encoder_state, side_states=side_states, learned=learned
+                    part.stop, state, encoder_state, side_states=side_states, learned=learned
                 )
             if carried is not None:
                 return carried, lost[::-1]
-            lost.append(one)
+            lost.append(part)
         return CarriedState(), lost[::-1]
 
 

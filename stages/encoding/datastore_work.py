@@ -56,10 +56,10 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
         chain = job.config.split if model.carries_state else None
         rows = enumerate(map(keys.rows, range(keys.shards)))
         shards = [
-            TokenRange(f"{number:06d}", one.start, one.stop, chain=chain) for number, one in rows
+            TokenRange(f"{number:06d}", part.start, part.stop, chain=chain) for number, part in rows
         ]
-        kept = STATES_KEPT * state_bytes(encoder, job.config.windows, keys.shape[0])
-        return DatastorePlan(shards, layouts, arrays=layouts, scratch_bytes=kept)
+        scratch_bytes = STATES_KEPT * state_bytes(encoder, job.config.windows, keys.shape[0])
+        return DatastorePlan(shards, layouts, arrays=layouts, scratch_bytes=scratch_bytes)
 
     def open(self, job: ShardJob[DatastoreConfig], plan: DatastorePlan) -> DatastoreEncoder:
         config = job.config

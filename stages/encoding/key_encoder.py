@@ -127,8 +127,8 @@ class KeyEncoder:
             return None
         carried, lost = states.latest(earlier)
         state = carried.state
-        for one in lost:
-            state = self.state_past(split, one.stop, state, one.start)
+        for part in lost:
+            state = self.state_past(split, part.stop, state, part.start)
         return state
 
     def rounded(self, keys: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from stages.models.language_model import LanguageModel, State
 
 DENSE_SCORES = 1 << 24
 """Maximum number of probabilities in memory at once, over whole vocabularies."""
-LEAST = -1e4
+SMALLEST = -1e4
 """A substitute for log 0: 0 · log 0 would be nan."""
 
 
@@ -137,7 +137,7 @@ def score_blocks(
     hidden = []
     sure = list[Tensor]()
     distributions: list[Tensor] = []
-    kept: dict[str, list[Tensor]] = {name: [] for name in keys}
+    keys_of: dict[str, list[Tensor]] = {name: [] for name in keys}
     before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
     start = None
     done = 0
@@ -149,7 +149,7 @@ def score_blocks(
         scores.append((block.targets, log_p, log_z))
         for probe in probes:
             probe.observe(ScoredBlock(model, block, read, log_p))
-        for name, parts in kept.items():
+        for name, parts in keys_of.items():
             parts.append(block.key(name).float())
         for name, contexts in before.items():
             # A copy, because a view would keep the block's whole encoding in memory.
@@ -160,8 +160,8 @@ def score_blocks(
             sure.append(certainty_of(model, read))
         if distribution_rows is not None:
             # Computed here, since the weights of a model that learns are others after the block.
-            wanted = distribution_rows[done : done + len(read)]
-            distributions.append(model.log_probs(read[wanted]))
+            dense_rows = distribution_rows[done : done + len(read)]
+            distributions.append(model.log_probs(read[dense_rows]))
         done = done + len(read)
         state = block.state
     assert start is not None, "a range without tokens cannot be scored"
@@ -171,7 +171,7 @@ def score_blocks(
         targets=targets,
         log_p=log_ps,
         log_z=log_zs,
-        keys={name: torch.cat(parts) for name, parts in kept.items()},
+        keys={name: torch.cat(parts) for name, parts in keys_of.items()},
         context_keys=before,
         hidden=torch.cat(hidden) if hidden else None,
         state=state,
@@ -193,5 +193,5 @@ def certainty_of(model: LanguageModel, hidden: Tensor) -> Tensor:
 
 def certainty_of_distributions(log_p: Tensor) -> Tensor:
     """Same as `certainty_of`, for log-probabilities of every token, [n, V]."""
-    entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
+    entropy = -(log_p.exp() * log_p.clamp(min=SMALLEST)).sum(-1)
     return torch.stack((log_p.amax(-1), entropy), -1)

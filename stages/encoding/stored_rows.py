@@ -118,8 +118,8 @@ def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
         "paragraph_hashes": Expected((None,), ("uint64",), anything),
         "runs": Expected((None, 3), ("int64",), between(0, 2**53, "rows, sources and places")),
     }
-    found = text.get(name.removeprefix("datastore.zarr/"))
-    return found or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
+    array = text.get(name.removeprefix("datastore.zarr/"))
+    return array or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
 
 
 BUILT = Schema(

@@ -21,7 +21,7 @@ two shards.
 
 
 def resolve_windows(
-    encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False
+    encoder: Artifact, requested: Mapping[str, int | None], *, segmented: bool = False
 ) -> WindowSettings:
     """Windows for a model. Defaults: `context` is its segment length, `stride` the context, other
     lengths its own.
@@ -29,18 +29,18 @@ def resolve_windows(
     A pooling model has a window for every token: its stride is 1.
 
     Args:
-        asked: requested values, by the names of `WindowSettings`; None: not requested.
+        requested: requested values, by the names of `WindowSettings`; None: not requested.
         segmented: whether the reader depends on the segments of a stream (`local` memory).
     Raises: UsageError for a stride larger than the context, a context longer than the model's
         learned positions, overlapping windows for a backbone that reads a split as one stream, a
         memory length if it has none, or lengths that its layers cannot read.
     """
-    context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
-    own = encoder.config["segment_length"]
+    context, stride, mem_length, long_length = (requested[name] for name in WindowSettings._fields)
+    training_length = encoder.config["segment_length"]
     model = model_of(encoder)
     if model.reads.source and not {context, stride} <= {
         None,
-        own,
+        training_length,
     }:  # a report may repeat the recorded values
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
@@ -50,7 +50,7 @@ def resolve_windows(
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads a window for every token: leave --stride {stride} out."
         )
-    context = own if context is None else context
+    context = training_length if context is None else context
     stride = (1 if model.pools else context) if stride is None else stride
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
@@ -60,7 +60,7 @@ def resolve_windows(
         )
     carried, remembered = model.lengths
     if model.carries_state and (
-        stride != context or (context != own and not segmented and carried is None)
+        stride != context or (context != training_length and not segmented and carried is None)
     ):
         idle = "--context and --stride" if carried is None else "--stride"
         raise UsageError(
@@ -72,7 +72,7 @@ def resolve_windows(
         )
     if long_length is not None and remembered is None:
         why = "has no layer with a long memory"
-        if remembers(model, own):
+        if remembers(model, training_length):
             why = (
                 "has a memory whose size is settled in training (model.attention), so at test only --context and "
                 "--mem-length may change"

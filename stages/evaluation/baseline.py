@@ -21,51 +21,53 @@ def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
     """The first row of another report, shown above the rows of `model`, and how its model differs;
     JSON.
     """
-    made = report.metrics
+    metrics = report.metrics
     theirs = report.input("model")
-    outside = made.get("outside_repeated_paragraphs")
+    outside = metrics.get("outside_repeated_paragraphs")
     return {
         "report": report.reference,
         "model": theirs.reference,
-        "method": made["method"],
-        "row": made["rows"][0],
+        "method": metrics["method"],
+        "row": metrics["rows"][0],
         "differs": list(_differences(model, theirs)) if not model.matches(theirs.record) else [],
         "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
     }
 
 
-def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
+def _differences(model: Artifact, other: Artifact) -> Iterator[str]:
     """Phrases for the differences of two models, except in memory: `backbone transformer-xl, not
     transformer`.
     """
-    kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
-    if kinds[0]["backbone"] != kinds[1]["backbone"]:
-        yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
+    settings = model_of(model).model_dump(mode="json")
+    others = model_of(other).model_dump(mode="json")
+    if settings["backbone"] != others["backbone"]:
+        yield _phrase("backbone", settings["backbone"], others["backbone"])
     else:
-        names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
-        yield from (
-            _phrase(name, kinds[0][name], kinds[1][name])
-            for name in names
-            if kinds[0][name] != kinds[1][name]
-        )
+        for name in sorted((settings.keys() & others.keys()) - OWN_MEMORY):
+            if settings[name] != others[name]:
+                yield _phrase(name, settings[name], others[name])
+
     for name in SETTINGS:
-        yield from _differing(name, own.config, theirs.config)
+        yield from _differing(name, model.config, other.config)
     for group in GROUPS:
-        first, second = (model.config.get(group) or {} for model in (own, theirs))
-        yield from (
-            f"{group} {phrase}" for name in first for phrase in _differing(name, first, second)
-        )
+        group_settings = model.config.get(group) or {}
+        other_settings = other.config.get(group) or {}
+        for name in group_settings:
+            for phrase in _differing(name, group_settings, other_settings):
+                yield f"{group} {phrase}"
     for name in FIGURES:
-        yield from _differing(name, own.metrics, theirs.metrics)
+        yield from _differing(name, model.metrics, other.metrics)
 
 
-def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    first = own.get(name)
-    second = theirs.get(name)
+def _differing(
+    name: str, settings: Mapping[str, Any], other_settings: Mapping[str, Any]
+) -> Iterator[str]:
+    first = settings.get(name)
+    second = other_settings.get(name)
     if None not in (first, second) and first != second:
         yield _phrase(name, first, second)
 
 
-def _phrase(name: str, own: Any, theirs: Any) -> str:
-    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
-    return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"
+def _phrase(name: str, value: Any, other: Any) -> str:
+    texts = [f"{number:,}" if isinstance(number, int) else str(number) for number in (value, other)]
+    return f"{name.replace('_', ' ')} {texts[0]}, not {texts[1]}"

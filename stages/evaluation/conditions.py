@@ -67,7 +67,8 @@ class ConditionCheck:
         reported = self._reported(result, scores)
         as_it_is = self._read_again(result, length, length, places)
 
-        future, score = torch.zeros(2, len(reported), dtype=torch.float64)
+        future = torch.zeros(len(reported), dtype=torch.float64)
+        score = torch.zeros_like(future)
         for number, place in enumerate(places):
             changed = self._read_again(result, length, int(place), places[number : number + 1])
             earlier = _difference(changed.log_p[:, :place], as_it_is.log_p[:, :place])
@@ -79,9 +80,13 @@ class ConditionCheck:
             score = torch.maximum(score, _difference(probability, reported[:, place, None]))
 
         totals = as_it_is.distributions.double().exp().sum(-1)
-        largest = {"future": future, "sum": (totals - 1).abs().amax(-1), "score": score}
-        rows = {kind: [finite(one) for one in row.tolist()] for kind, row in largest.items()}
-        return {"positions": len(places), **rows}
+        distance = (totals - 1).abs().amax(-1)
+        return {
+            "positions": len(places),
+            "future": _finite_numbers(future),
+            "sum": _finite_numbers(distance),
+            "score": _finite_numbers(score),
+        }
 
     def _reported(self, result: RangeResult, scores: RangeScores) -> Tensor:
         """The log-probabilities that the evaluation reports, [rows, n]; NaN where none counts."""
@@ -113,8 +118,8 @@ class ConditionCheck:
             int(self.reader.model.config.vocab_size or 0),
         )
         reader = replace(self.reader.of_corpus(corpus), last_words=None)
-        kept = torch.zeros(length, dtype=torch.bool, device=reader.split_reader.device)
-        kept[places] = True
+        is_checked = torch.zeros(length, dtype=torch.bool, device=reader.split_reader.device)
+        is_checked[places] = True
         block = reader.read(
             self.split,
             start,
@@ -122,7 +127,7 @@ class ConditionCheck:
             carried,
             contexts=self.contexts,
             where=self.where,
-            distributions=kept,
+            distributions=is_checked,
         ).scored_range
 
         log_p = [block.lm.log_p]
@@ -132,7 +137,7 @@ class ConditionCheck:
 
         alone = block.lm.distributions
         assert alone is not None, "they were asked for"
-        counted = replace(block, counted=kept)
+        counted = replace(block, counted=is_checked)
         dense = [policy.dense(counted, alone) for policy in self.policies]
         return Reread(torch.stack(log_p).double(), torch.stack([alone, *dense]))
 
@@ -146,12 +151,20 @@ def checked_places(length: int, count: int) -> np.ndarray:
     return np.unique(np.linspace(0, length - 1, count).round().astype(np.int64))
 
 
-def _difference(left: Tensor, right: Tensor) -> Tensor:
+def _difference(values: Tensor, others: Tensor) -> Tensor:
     """Largest difference in each row, float64 [rows]; 0 if there is none to compare.
 
     Args:
         left, right: [rows, n]. Equal infinities do not differ, and NaN is left out.
     """
-    unequal = (left.double() - right.double()).abs().masked_fill(left == right, 0.0)
-    known = unequal.nan_to_num(nan=0.0, posinf=torch.inf)
-    return known.amax(-1).cpu() if known.shape[-1] else torch.zeros(len(known)).double()
+    unequal = (values.double() - others.double()).abs().masked_fill(values == others, 0.0)
+    differences = unequal.nan_to_num(nan=0.0, posinf=torch.inf)
+    return (
+        differences.amax(-1).cpu()
+        if differences.shape[-1]
+        else torch.zeros(len(differences)).double()
+    )
+
+
+def _finite_numbers(values: Tensor) -> list[float | None]:
+    return [finite(value) for value in values.tolist()]

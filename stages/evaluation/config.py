@@ -115,10 +115,12 @@ class EvaluateConfig(WindowedConfig):
     @property
     def decoding(self) -> DecodingSettings:
         """How translations are searched for, of a resolved configuration with a beam."""
-        given = {name: getattr(self, name) for name in DecodingSettings.model_fields}
-        return DecodingSettings(
-            **{name: value for name, value in given.items() if value is not None}
-        )
+        settings = {}
+        for name in DecodingSettings.model_fields:
+            value = getattr(self, name)
+            if value is not None:
+                settings[name] = value
+        return DecodingSettings(**settings)
 
     @property
     def bleu(self) -> BleuSettings:
@@ -128,12 +130,12 @@ class EvaluateConfig(WindowedConfig):
     @property
     def readings(self) -> tuple[Reading, ...]:
         """The readings of `memory`; none for None."""
-        return tuple(one for one in self.memory or () if isinstance(one, Reading))
+        return tuple(part for part in self.memory or () if isinstance(part, Reading))
 
     @property
     def dynamic(self) -> Dynamic | None:
         """How weights learn from what was scored; None: they stay."""
-        return next((one for one in self.memory or () if isinstance(one, Dynamic)), None)
+        return next((part for part in self.memory or () if isinstance(part, Dynamic)), None)
 
     @property
     def above(self) -> str:

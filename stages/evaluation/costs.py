@@ -31,10 +31,9 @@ def cost_of_row(job: Job[EvaluateConfig], row: MemoryRow | None) -> dict[str, fl
         if book.by == "keys":
             sizes |= {role: read[role].bytes for role in DATASTORE_ROLES}
     for source in row.sources if row else ():
-        searches += sum(
-            source.reading.searched for one in source.reading.source_settings if one.searches
-        )
         for settings in source.reading.source_settings:
+            if settings.searches:
+                searches += source.reading.searched
             if settings.reads_datastore:
                 sizes |= {role: read[role].bytes for role in DATASTORE_ROLES}
             for memory in settings.inputs_read(read):

@@ -2,7 +2,6 @@
 not import NumPy.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,13 +33,13 @@ def resolve_decoding(
     Raises: UsageError for options of translations if nothing is translated, or for memory that
     decoding cannot read.
     """
-    asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
+    options = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
     by_bleu = config.tune_by == "bleu"
-    asked += ["tune_by"] if by_bleu else []
+    options += ["tune_by"] if by_bleu else []
     model = model_of(read["model"])
     if not model.reads.source:
-        if asked:
-            option = asked[0].replace("_", "-")
+        if options:
+            option = options[0].replace("_", "-")
             legal = ": tune by perplexity" * (option == "tune-by")
             text = f"{read['tokens'].reference} is text of one language"
             raise UsageError(f"--{option} is of translations, and {text}{legal}.")
@@ -90,11 +89,17 @@ def _no_small_grid(readings: Sequence[Reading]) -> str | None:
     """The reason why completed readings are not a small grid of one reading; None if they are."""
     if len(readings) > 1:
         return f"{len(readings)} readings stand on top of each other"
-    if not any(one.choices for one in readings):
+    if not any(reading.choices for reading in readings):
         return "nothing is tuned"
     (reading,) = readings
-    numbers = {name: reading.value(name) for name in reading.tunable}
-    if left := [name for name, value in numbers.items() if isinstance(value, str)]:
-        return f"{' and '.join(left)} of {'+'.join(reading.sources)} is no list of numbers"
-    points = math.prod(len(value) for value in numbers.values() if isinstance(value, tuple))
-    return f"{points:,} points are too many" if points > MOST_POINTS else None
+    open_names = []
+    num_points = 1
+    for name in reading.tunable:
+        value = reading.value(name)
+        if isinstance(value, str):
+            open_names.append(name)
+        elif isinstance(value, tuple):
+            num_points *= len(value)
+    if open_names:
+        return f"{' and '.join(open_names)} of {'+'.join(reading.sources)} is no list of numbers"
+    return f"{num_points:,} points are too many" if num_points > MOST_POINTS else None

@@ -56,12 +56,12 @@ class Learning:
         segment = self.settings.segment
         assert segment is not None, "complete settings have a segment"
         try:
-            found = measure_gradients(self.plain.model, reader, segment)
+            statistics = measure_gradients(self.plain.model, reader, segment)
         except ValueError as error:
             raise UsageError(f"--memory {self.settings.spelled}: {error}.") from None
-        on_disk = {name: rms.cpu().contiguous() for name, rms in found.rms.items()}
+        on_disk = {name: rms.cpu().contiguous() for name, rms in statistics.rms.items()}
         output.add(STATISTICS).write_bytes(save(on_disk))
-        output.record |= {"tokens": found.tokens, "batches": found.batches}
+        output.record |= {"tokens": statistics.tokens, "batches": statistics.batches}
 
     def try_candidate(self, number: int, split: str, stop: int) -> dict[str, Any]:
         """The record of a candidate: nats of the first tokens of the tuning split, None if it
@@ -127,13 +127,13 @@ def choose_numbers(
     Raises: UsageError if all of them diverge.
     """
     losses = [record(candidate_key(n))["nll"] for n in range(len(settings.candidates))]
-    known = [loss for loss in losses if loss is not None]
-    if not known:
+    finite_losses = [loss for loss in losses if loss is not None]
+    if not finite_losses:
         raise UsageError(
             f"--memory {settings.spelled}: learning diverges with every rate that was tried on the "
             "tuning split: give smaller ones."
         )
-    return settings.candidates[losses.index(min(known))].model_dump()
+    return settings.candidates[losses.index(min(finite_losses))].model_dump()
 
 
 def diverged_at(after: CarriedState) -> list[int]:

@@ -310,19 +310,19 @@ def _neighbor_figures(evaluation: _Evaluation) -> dict[str, Any]:
     # Of the best K neighbours, by K; None if not counted.
     accuracy = {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
     by_chance = accuracy and _by_chance(evaluation.job, evaluation.plan, [int(k) for k in accuracy])
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": by_chance,
     }
     learned = evaluation.weights.learned()
     if learned is not None:
-        found["learned_weight"] = report.learned_figures(
+        result["learned_weight"] = report.learned_figures(
             evaluation.memory[0], learned, records, totals
         )
     if "searches" in records[0]:
         searches = sum(record["searches"] for record in records)
-        found["searched_share"] = searches / evaluation.split_tokens
-    return found
+        result["searched_share"] = searches / evaluation.split_tokens
+    return result
 
 
 def _settings_figures(evaluation: _Evaluation) -> dict[str, Any]:
@@ -343,10 +343,10 @@ def _settings_figures(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
     """The row of the same model without a neighbour, the control of a gate; empty without a gate."""
-    for found in (shown.get("gate") or {}).get("by_neighbors", ()):
-        if not found["neighbors"]:
-            nll = inf if found["nll"] is None else found["nll"]
-            row = {"row": SHUT, **figures(nll, counts), "diverged": found["nll"] is None}
+    for reading in (shown.get("gate") or {}).get("by_neighbors", ()):
+        if not reading["neighbors"]:
+            nll = inf if reading["nll"] is None else reading["nll"]
+            row = {"row": SHUT, **figures(nll, counts), "diverged": reading["nll"] is None}
             return [{**row, "tokens_per_second": None, "memories": []}]
     return []
 
@@ -383,9 +383,9 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
     model = job.inputs["model"]
     config = job.config
     method = model.config["method"]
-    known = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
+    is_plain = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
     same = model.input("tokens").reference == job.inputs["tokens"].reference
-    if not (known and same and config.score == "all" and config.split not in ("train", "valid")):
+    if not (is_plain and same and config.score == "all" and config.split not in ("train", "valid")):
         return None
     return model.metrics.get("valid_perplexity")
 
@@ -393,12 +393,13 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
 def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[str, float]:
     """Retrieval accuracy of K rows of the datastore drawn at random, by K in `at`."""
     tokens = job.inputs["tokens"]
-    words = plan.breakdown.last_words
-    ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
-    counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
     vocabulary = tokens.metrics["vocabulary_size"]
+    ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
+    words = plan.breakdown.last_words
+    counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
     stored = neighbor_values(job.inputs.artifacts)
-    return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
+    stored_counts = type_counts(stored, vocabulary)
+    return chance_accuracy(stored_counts, type_counts(counted, vocabulary), at)
 
 
 def _with_controls(
@@ -417,14 +418,14 @@ def _with_controls(
     nats = [controls[name].nats for name in names]
     stacked = np.stack([nothing if row is None else row for row in nats], axis=1)
     intervals = dict(zip(names, control_intervals(sums, stacked), strict=True))
-    found = []
+    result = []
     for row in rows:
         control = controls[row["row"]].figures
         if control is not None:
             everywhere, on_new_text = intervals.get(row["row"], (None, None))
             control |= {"interval": everywhere, "interval_on_new_text": on_new_text}
-        found.append({**row, "control": control})
-    return found
+        result.append({**row, "control": control})
+    return result
 
 
 def _unit_sums(job: Job[EvaluateConfig], plan: Plan) -> UnitSums:

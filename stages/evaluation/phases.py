@@ -13,7 +13,8 @@ from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.conditions import checked_count
 from stages.evaluation.learning import Learning, choose_numbers, diverged_at
-from stages.evaluation.plan import Part, Plan
+from stages.evaluation.passes import Part
+from stages.evaluation.plan import Plan
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
 from stages.evaluation.score_range import score_range, shard_record, token_scores

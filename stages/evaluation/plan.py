@@ -5,18 +5,16 @@ Planning reads no model. It reads the ids of the reported split.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, lcm
-from typing import Literal
+from itertools import chain
+from math import lcm
 
 import torch
 
 from stages.adaptation import UPDATE_RULES
-from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardPlan
 from stages.diagnostics.probe import Probe
-from stages.encoding.carried_state import CarriedState, StateStore
 from stages.encoding.side_model import side_windows
-from stages.encoding.window_settings import TokenRange, shard_unit, state_bytes
+from stages.encoding.window_settings import shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.breakdown import Breakdown, find_breakdown
 from stages.evaluation.figures.intervals import UnitFiles
@@ -31,9 +29,8 @@ from stages.evaluation.learning import (
     measures_gradients,
 )
 from stages.evaluation.opening import open_probes, open_rows
-from stages.evaluation.range_reader import RangeReader, RangeResult
+from stages.evaluation.passes import SCORE, Part, RangePass
 from stages.examples.cutting import WindowSettings
-from stages.memory.predicted_gain import PredictedGain
 from stages.methods.defaults import is_own_datastore
 from stages.models.computing import resolve_device
 from stages.models.config import model_of
@@ -43,147 +40,6 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy, open_policies
 from stages.text.tokens import open_split
-
-SCORE = "score"
-"""Name of the pass over the split that is reported."""
-
-
-@dataclass(frozen=True)
-class Part(TokenRange):
-    """A task on a range of a split: its tokens are observed or scored, or a choice is made from the
-    whole split.
-
-    For the tasks `translate` and `try`, [start, stop) counts sentences instead of tokens.
-    """
-
-    task: Literal[
-        "gradients", "learn", "settle", "sample", "observe", "try", "choose", "score", "translate"
-    ]
-    row: int = 0
-    """Row whose memory is read while translating; 0: the model alone."""
-    candidate: int = 0
-    """Number of the candidate settings that are tried."""
-
-    @property
-    def unit(self) -> str:
-        return "sentences" if self.task in ("translate", "try") else "tokens"
-
-
-@dataclass(frozen=True)
-class RangePass:
-    """A pass over a split of `tokens` tokens, in parts of `step` tokens; each part starts from the
-    state before it.
-    """
-
-    name: str
-    words: str
-    """Words shown while the pass runs, before the name of the split."""
-    contexts: bool
-    """Whether features of contexts are computed, for weights that need them."""
-    split: str
-    tokens: int
-    step: int
-    reach: int
-    """Largest distance, in tokens, that readings reach back from a token; 0 for none."""
-    chained: bool
-    """Whether a part resumes from the state of the part before it."""
-
-    @property
-    def parts(self) -> list[Part]:
-        """All of the split, in order."""
-        return [self._part(number) for number in range(ceil(self.tokens / self.step))]
-
-    @property
-    def choice(self) -> Part:
-        """The shard after all parts, which chooses settings from their observations."""
-        return Part(f"{self.name}-choice", 0, self.tokens, "choose", phase=f"{self.name}-choice")
-
-    @property
-    def sample(self) -> Part:
-        """The shard that reads short ranges of the split, before the first pass over it."""
-        return Part("sample", 0, self.tokens, "sample", phase="sample")
-
-    def number(self, part: Part) -> int:
-        """Number of a part in the pass."""
-        return part.start // self.step
-
-    def read_range(
-        self,
-        part: Part,
-        reader: RangeReader,
-        states: StateStore,
-        output: ShardOutput,
-        where: PredictedGain | None = None,
-    ) -> RangeResult:
-        """Read a part with the model, resuming from the part before it; `where` selects the tokens
-        to search for.
-        """
-        carried = self._carried_into(part, reader, states)
-        probed = self.name == SCORE
-        result = reader.read(
-            self.split,
-            part.start,
-            part.stop,
-            carried,
-            probed=probed,
-            contexts=self.contexts,
-            where=where,
-        )
-        # no later part reaches back to this state, so its file can be deleted
-        idle = self.number(part) - self._parts_back - 1
-        states.keep(
-            output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None
-        )
-        return result
-
-    def state_bytes(self, of_one: int) -> int:
-        """Peak size of the states on disk: the states to resume from, and the states of two parts
-        under way.
-        """
-        return (self._parts_back + 1 + 2) * of_one
-
-    def _carried_into(self, part: Part, reader: RangeReader, states: StateStore) -> CarriedState:
-        """The state before a part: from memory, if this process computed the part before.
-
-        Otherwise it is rebuilt: the tokens after the last saved state are read once more.
-        """
-        number = self.number(part)
-        latest = states.after(self._part(number - 1).key) if number else None
-        if latest is not None:
-            return latest
-        reached = max(0, number - self._parts_back)
-        carried = CarriedState(reached * self.step)
-        lost = list[TokenRange]()
-        if reader.carries_state:
-            carried, lost = states.latest(map(self._part, reversed(range(reached))))
-        for earlier in (
-            *lost,
-            *map(self._part, range(reached, number)),
-        ):  # cut as before: other cuts round differently
-            carried = reader.past(self.split, earlier.start, earlier.stop, carried)
-        return carried
-
-    @property
-    def _parts_back(self) -> int:
-        """Number of earlier parts that the readings of a part may reach."""
-        return ceil(self.reach / self.step)
-
-    def _part(self, number: int) -> Part:
-        start = number * self.step
-        stop = min(start + self.step, self.tokens)
-        task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
-        title = f"{self.words} {self.split}, {self.tokens:,} tokens"
-        chain = self.name if self.chained else None
-        return Part(
-            f"{self.name}-{number:06d}",
-            start,
-            stop,
-            task,
-            phase=self.name,
-            title=title,
-            chain=chain,
-        )
-
 
 ENTRIES_PER_SHARD = 1 << 23
 """The most neighbours that a shard reads: 100 MB of ids and distances."""
@@ -220,11 +76,11 @@ class Plan(ShardPlan[Part]):
 
     def pass_of(self, part: Part) -> RangePass:
         """The pass that a part belongs to."""
-        return next(
-            one
-            for one in (*self.tuning, self.scoring)
-            if part.phase in (one.name, one.choice.phase, one.sample.phase)
-        )
+        for range_pass in (*self.tuning, self.scoring):
+            phases = (range_pass.name, range_pass.choice.phase, range_pass.sample.phase)
+            if part.phase in phases:
+                return range_pass
+        raise LookupError(f"no pass has the phase {part.phase!r}")
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
@@ -236,43 +92,49 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     rows = rows_of_report(job)
     last_words = _last_words(job)
     policies = open_policies(rows, tuned=config.tune_split is not None)
-    reach = Needs.of_all(
-        needs for policy in policies for needs in (policy.row.needs, policy.needs)
-    ).reach
+    needs = [policy.row.needs for policy in policies] + [policy.needs for policy in policies]
+    reach = Needs.of_all(needs).reach
     step = _tokens_per_shard(job)
     carried = _state_bytes(job, rows) + _learned_bytes(job)
 
     def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
-        return RangePass(
-            name, words, contexts, split, tokens_of(job, split), step, reach, bool(reach or carried)
-        )
+        tokens = tokens_of(job, split)
+        chained = bool(reach or carried)
+        return RangePass(name, words, contexts, split, tokens, step, reach, chained)
 
-    passes = dict.fromkeys(one for policy in policies for one in policy.passes)
-    tuning = tuple(over(config.tune_split, *one) for one in passes if config.tune_split is not None)
     scoring = over(config.split, SCORE, "scoring")
-    breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
-    unit_files = _unit_files(job, rows, breakdown)
+    tuning = []
+    if config.tune_split is not None:
+        # rows whose policies have a pass in common share it
+        weight_passes = dict.fromkeys(chain.from_iterable(policy.passes for policy in policies))
+        tuning = [over(config.tune_split, *weight_pass) for weight_pass in weight_passes]
+
+    tries = _tries(job, policies) if config.tune_by == "bleu" else []
+    parts = _learning_parts(job)
+    if tuning:
+        parts.append(tuning[0].sample)
+    for range_pass in tuning:
+        parts += [*range_pass.parts, *tries, range_pass.choice]
+    parts += scoring.parts
+    parts += translations(job, 1 + len(rows))
+
     tuned_tokens = tuning[0].tokens if tuning else 0
     if tuning and last_words is not None:
         tuned_tokens = last_words[tuning[0].split].tokens
-    tried = _tries(job, policies) if config.tune_by == "bleu" else []
-    tuned = [part for one in tuning for part in (*one.parts, *tried, one.choice)]
+    breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
+    unit_files = _unit_files(job, rows, breakdown)
+    scratch_bytes = unit_files.scratch_bytes
+    scratch_bytes += sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
+    scratch_bytes += sum(range_pass.state_bytes(carried) for range_pass in (*tuning, scoring))
+
     scores = _score_files(job, last_words)
     return Plan(
-        [
-            *_learning_parts(job),
-            *(one.sample for one in tuning[:1]),
-            *tuned,
-            *scoring.parts,
-            *translations(job, 1 + len(rows)),
-        ],
-        tuning,
+        parts,
+        tuple(tuning),
         scoring,
-        tried,
+        tries,
         arrays=[] if scores is None else list(scores.arrays.values()),
-        scratch_bytes=sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
-        + unit_files.scratch_bytes
-        + sum(one.state_bytes(carried) for one in (*tuning, scoring)),
+        scratch_bytes=scratch_bytes,
         last_words=last_words,
         breakdown=breakdown,
         scores=scores,
@@ -317,21 +179,17 @@ def _learned_bytes(job: Job[EvaluateConfig]) -> int:
 
 def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
     """Parts that translate the split, once with each row; none without a beam."""
-    split = job.inputs["tokens"].metrics["splits"][job.config.split]
-    config = job.config
-    starts = range(0, split["documents"] if config.beam else 0, SENTENCES_PER_SHARD)
-    return [
-        Part(
-            f"translate-{row}-{number:06d}",
-            start,
-            min(start + SENTENCES_PER_SHARD, split["documents"]),
-            "translate",
-            row,
-            phase=f"translate-{row}",
-        )
-        for row in range(rows)
-        for number, start in enumerate(starts)
-    ]
+    if not job.config.beam:
+        return []
+    count = job.inputs["tokens"].metrics["splits"][job.config.split]["documents"]
+    parts = []
+    for row in range(rows):
+        phase = f"translate-{row}"
+        for number, start in enumerate(range(0, count, SENTENCES_PER_SHARD)):
+            stop = min(start + SENTENCES_PER_SHARD, count)
+            key = f"{phase}-{number:06d}"
+            parts.append(Part(key, start, stop, "translate", row, phase=phase))
+    return parts
 
 
 def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[Part]:
@@ -342,11 +200,12 @@ def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[P
     assert split is not None, "nothing is tuned without one"
     stop = min(BLEU_SENTENCES, job.inputs["tokens"].metrics["splits"][split]["documents"])
     title = f"translating {stop} sentences of {split} with each candidate"
-    return [
-        Part(f"try-{row}-{number:02d}", 0, stop, "try", row, number, phase="try", title=title)
-        for row, policy in enumerate(policies, 1)
-        for number in range(len(policy.candidates))
-    ]
+    parts = []
+    for row, policy in enumerate(policies, 1):
+        for number in range(len(policy.candidates)):
+            key = f"try-{row}-{number:02d}"
+            parts.append(Part(key, 0, stop, "try", row, number, phase="try", title=title))
+    return parts
 
 
 def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
@@ -379,10 +238,10 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     context = config.context or 1
     entries = max([1, *(reading.neighbors for reading in config.readings)])
     # from settings alone, so that shards are the same on every machine
-    most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
+    max_tokens = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any(reading.reads_windows for reading in config.readings):
-        most = min(most, INPUTS_PER_SHARD * stride // context)
-    most = min(most, int(ARITHMETIC_PER_SHARD / _arithmetic_per_token(job)))
+        max_tokens = min(max_tokens, INPUTS_PER_SHARD * stride // context)
+    max_tokens = min(max_tokens, int(ARITHMETIC_PER_SHARD / _arithmetic_per_token(job)))
     # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)
     if config.dynamic is not None:
@@ -391,7 +250,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     if config.open_book is not None:
         # The same for strides with one choice of passages.
         unit = lcm(unit, config.open_book.stride)
-    return max(1, most // unit) * unit
+    return max(1, max_tokens // unit) * unit
 
 
 def _arithmetic_per_token(job: Job[EvaluateConfig]) -> float:
@@ -415,20 +274,25 @@ def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
         for split in (job.config.split, job.config.tune_split)
         if split is not None
     )
-    own = state_bytes(read["model"], job.config.windows, tokens)
-    own += _side_state_bytes(job, rows, tokens)
+    num_bytes = state_bytes(read["model"], job.config.windows, tokens)
+    num_bytes += _side_state_bytes(job, rows, tokens)
     if "datastore" not in read or is_own_datastore(read):
-        return own
+        return num_bytes
     if "neighbors" in read and not any(row.needs.exact for row in rows):
-        return own
-    return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config), tokens)
+        return num_bytes
+    return num_bytes + state_bytes(
+        read["encoder"], WindowSettings.of(read["datastore"].config), tokens
+    )
 
 
 def _side_state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow], tokens: int) -> int:
     """Bytes of the states of side models."""
     names = Needs.of_all(row.needs for row in rows).models
-    artifacts = [job.inputs.artifacts[role] for role in job.inputs.artifacts]
-    sides = {one.id: one for one in artifacts if one.kind == "model" and one.id in names}
+    # an artifact may have several roles
+    sides = {}
+    for artifact in job.inputs.artifacts.values():
+        if artifact.kind == "model" and artifact.id in names:
+            sides[artifact.id] = artifact
     windows = job.config.windows
     return sum(state_bytes(side, side_windows(side, windows), tokens) for side in sides.values())
 
@@ -437,15 +301,17 @@ def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:
     """Tokens that count, by split, if only last words do; None: all tokens count."""
     if job.config.score == "all":
         return None
+    result = {}
     splits = {split for split in (job.config.split, job.config.tune_split) if split is not None}
-    found = {split: find_last_words(job.inputs["tokens"], split) for split in sorted(splits)}
-    for split, words in found.items():
+    for split in sorted(splits):
+        words = find_last_words(job.inputs["tokens"], split)
         if words.unknown:
             job.reporter.warning(
                 f"{words.unknown:,} of {words.passages:,} last words of {split} are not in the vocabulary: "
                 "of them <unk> is predicted."
             )
-    return found
+        result[split] = words
+    return result
 
 
 def _unit_files(
@@ -467,8 +333,11 @@ def _score_files(
     if not config.save_token_scores:
         return None
     readings = len(config.readings)
-    probed = [column for probe in probes_of(job).values() for column in probe.columns]
-    probed += [] if config.open_book is None else BOOK_COLUMNS
+    columns: list[str] = []
+    for probe in probes_of(job).values():
+        columns += probe.columns
+    if config.open_book is not None:
+        columns += BOOK_COLUMNS
     if last_words is not None:
-        return ScoreFiles(last_words[config.split].tokens, readings, None, probed)
-    return ScoreFiles(tokens_of(job, config.split), readings, _tokens_per_shard(job), probed)
+        return ScoreFiles(last_words[config.split].tokens, readings, None, columns)
+    return ScoreFiles(tokens_of(job, config.split), readings, _tokens_per_shard(job), columns)

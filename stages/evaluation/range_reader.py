@@ -136,34 +136,34 @@ class RangeReader:
                 for n, p in self.probes.items()
                 if probed
             }
-            known = contexts and self.needs.context
+            reads_contexts = contexts and self.needs.context
             watched = {
                 "hidden_rows": counted,
                 "reader": hidden,
                 "probes": tuple(probes.values()),
-                "certainty": known,
+                "certainty": reads_contexts,
                 "distribution_rows": distributions,
             }
             scored = self._score(split, start, stop, carried, **watched)
-            context = self._context(split, scored) if known else None
+            context = self._context(split, scored) if reads_contexts else None
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
             searched = None if where is None or context is None else where.worth(context).numpy()
-            found = early.result() if early else None
-            if found is None and find is not None and searches:
-                found = find(queries, searched)
+            neighbors = early.result() if early else None
+            if neighbors is None and find is not None and searches:
+                neighbors = find(queries, searched)
             search = watch.lap()
         side = self._read_side_models(split, start, stop, carried, watch)
         after = self._after(scored, carried, encoder_state, side.states)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
         scored_range = ScoredRange(
-            scored, carried, places, counted, found, queries, context, split, side.hidden
+            scored, carried, places, counted, neighbors, queries, context, split, side.hidden
         )
-        seen = {name: probe.observation() for name, probe in probes.items()}
+        observations = {name: probe.observation() for name, probe in probes.items()}
         # the time of probes is taken off, since rows of a report are compared by their cost
-        model -= sum(one.seconds for one in seen.values())
-        return RangeResult(scored_range, after, seen, model, search, past, side.seconds)
+        model -= sum(observation.seconds for observation in observations.values())
+        return RangeResult(scored_range, after, observations, model, search, past, side.seconds)
 
     def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
         """Which tokens [start, stop) count, bool [n]; None: all of them."""
@@ -246,9 +246,9 @@ class RangeReader:
         """Whether the model, a separate encoder of search keys or a side model carries a state from
         range to range; what the model learned is one.
         """
-        own = self.model.config.carries_state or self._encoder_carries_state
-        own = own or self.learner is not None
-        return own or any(side.carries_state for side in self.side_models.values())
+        is_carried = self.model.config.carries_state or self._encoder_carries_state
+        is_carried = is_carried or self.learner is not None
+        return is_carried or any(side.carries_state for side in self.side_models.values())
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
         """Seconds to recompute distances from stored keys for a row; later rows reuse them."""
@@ -267,7 +267,7 @@ class RangeReader:
         `score_blocks`.
         """
         encoder = self.encoder
-        own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
+        keys_of_model = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         if self.learner is None:
             blocks = self.split_reader.encode(self.model, split, start, stop, carried.state)
         else:
@@ -275,7 +275,7 @@ class RangeReader:
                 self.split_reader, split, start, stop, carried.state, carried.learned
             )
         return score_blocks(
-            self.model, blocks, {*self.needs.keys, *own}, self.needs.window_keys, **others
+            self.model, blocks, {*self.needs.keys, *keys_of_model}, self.needs.window_keys, **others
         )
 
     def _context(self, split: str, scored: LMScores) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.evaluation.plan import Part, RangePass
+from stages.evaluation.passes import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
 from stages.retrieval.registries import CHOICES
@@ -62,13 +62,13 @@ class RowWeights:
         if before not in self._policies:
             spreads = self.record(self.passes[0].sample.key)["spreads"] if self.passes else None
             policies = open_policies(self.rows, bool(self.passes), spreads)
-            for one in self.passes:
-                if one.name == before:
+            for weight_pass in self.passes:
+                if weight_pass.name == before:
                     break
-                chosen = self.record(one.choice.key)["rows"]
+                chosen = self.record(weight_pass.choice.key)["rows"]
                 pairs = zip(policies, chosen, strict=True)
                 policies = [
-                    policy if choice is None else policy.after(one.name, choice)
+                    policy if choice is None else policy.after(weight_pass.name, choice)
                     for policy, choice in pairs
                 ]
             self._policies[before] = policies
@@ -81,11 +81,14 @@ class RowWeights:
         """
         first = self.passes[0]
         sample = reader.read_separately(first.split, sample_ranges(first.tokens))
-        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self.rows]}
+        spreads = []
+        for row in self.rows:
+            spreads.append([source.spread(sample) for source in row.sources])
+        return {"spreads": spreads}
 
     def observe(self, part: Part, block: ScoredRange, output: ShardOutput) -> None:
         """Write the observations of each policy for a range; the record has the model's own sum."""
-        for number, policy in self._taking_part(part.phase):
+        for number, policy in self._policies_in(part.phase):
             with output.add(_file(part, number)).open("wb") as file:
                 np.savez(file, **policy.observe(part.phase, block))  # type: ignore[arg-type]
         log_p = block.lm.log_p[block.counted_rows]
@@ -98,7 +101,7 @@ class RowWeights:
             settled: by row, the best candidate by another measure than likelihood.
         """
         chosen: list[Mapping[str, Any] | None] = [None] * len(self.rows)
-        for number, policy in self._taking_part(over.name):
+        for number, policy in self._policies_in(over.name):
             files = ArrayFiles([self.folder / _file(part, number) for part in over.parts])
             if number in settled:
                 chosen[number] = policy.settle(policy.candidates[settled[number]], files)
@@ -106,12 +109,14 @@ class RowWeights:
                 chosen[number] = policy.choose(over.name, files)
         return {"rows": chosen}
 
-    def _taking_part(self, step: str) -> list[tuple[int, WeightPolicy]]:
+    def _policies_in(self, step: str) -> list[tuple[int, WeightPolicy]]:
         """Numbers and policies of the rows that take part in a pass."""
-        policies = enumerate(self.policies(step))
-        return [
-            (n, policy) for n, policy in policies if step in [one.name for one in policy.passes]
-        ]
+        result = []
+        for number, policy in enumerate(self.policies(step)):
+            names = [weight_pass.name for weight_pass in policy.passes]
+            if step in names:
+                result.append((number, policy))
+        return result
 
     # Figures for the report
 

@@ -96,43 +96,62 @@ def shard_record(
     """
     # sums in float64: in float32, the last of a million numbers would be lost
     nll = scores.nll()
-    words = breakdown.last_words
-    buckets = breakdown.frequencies
-    searching, at = breakdown.accuracy
     targets = scores.targets.cpu().numpy()
-    counted = counted_tokens(words, start, stop)
-    parts = {name: mask[start:stop][counted] for name, mask in breakdown.parts.items()}
+    words = breakdown.last_words
+    is_counted = counted_tokens(words, start, stop)
+    parts = {name: mask[start:stop][is_counted] for name, mask in breakdown.parts.items()}
     if breakdown.unknown_id is not None:
         parts["unknown"] = targets == breakdown.unknown_id
+
+    nll_by_cutoff = [_finite_numbers(row.sums["nll_by_cutoff"]) for row in scores.rows]
+    buckets = breakdown.frequencies
+    bucket_nll = None
+    if buckets is not None:
+        bucket_nll = []
+        for row_nll in nll:
+            bucket_nll.append([finite(value) for value in buckets.sums(targets, row_nll)])
+
+    searching, at = breakdown.accuracy
+    matches = {}
+    for k in at:
+        first_matches = scores.rows[searching].columns["first_matches"]
+        matches[str(k)] = int((first_matches < k).sum())
+
     wrong = None
     if words is not None:
-        correct = [row.columns["correct"].cpu().numpy() for row in scores.everything]
-        wrong = [words.wrong_passages(start, stop, one) for one in correct]
-    return {
+        wrong = []
+        for row in scores.everything:
+            is_correct = row.columns["correct"].cpu().numpy()
+            wrong.append(words.wrong_passages(start, stop, is_correct))
+
+    observations = scores.observations.items()
+    record = {
         **_sums(np.ones(len(targets), bool), nll),
         "parts": {name: _sums(mask, nll) for name, mask in parts.items()},
-        "nll_by_cutoff": [
-            [finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows
-        ],
-        "bucket_tokens": buckets and buckets.tokens(targets),
-        "bucket_nll": buckets
-        and [[finite(value) for value in buckets.sums(targets, one)] for one in nll],
-        "matches": {
-            str(k): int((scores.rows[searching].columns["first_matches"] < k).sum()) for k in at
-        },
+        "nll_by_cutoff": nll_by_cutoff,
+        "bucket_tokens": None if buckets is None else buckets.tokens(targets),
+        "bucket_nll": bucket_nll,
+        "matches": matches,
         "wrong": wrong,
-        "probes": {name: seen.record for name, seen in scores.observations.items()},
+        "probes": {name: observation.record for name, observation in observations},
         "seconds": [*scores.seconds, *scores.beside_seconds],
         **_measures(nll),
         **_learned(scores.rows),
         **scores.record,
-        **({} if scores.searches is None else {"searches": scores.searches}),
     }
+    if scores.searches is not None:
+        record["searches"] = scores.searches
+    return record
 
 
-def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Number of the tokens marked in `some`, bool [c], and the nats of each row over them."""
-    return {"tokens": int(some.sum()), "nll": [finite(float(one[some].sum())) for one in nll]}
+def _sums(is_counted: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Number of the tokens marked in `is_counted`, bool [c], and the nats of each row over them."""
+    nats = [finite(float(row_nll[is_counted].sum())) for row_nll in nll]
+    return {"tokens": int(is_counted.sum()), "nll": nats}
+
+
+def _finite_numbers(values: np.ndarray) -> list[float | None]:
+    return [finite(value) for value in values.tolist()]
 
 
 def _measures(nll: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -169,8 +188,8 @@ def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
         "logp_lm": scores.alone.log_p,
         "log_z": scores.alone.columns["log_z"],
     }
-    for seen in scores.observations.values():
-        columns |= seen.columns
+    for observation in scores.observations.values():
+        columns |= observation.columns
     columns |= scores.columns
     if scores.rows:
         columns["logp_memory"] = scores.final.columns["log_p_mem"]
@@ -211,14 +230,17 @@ def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPo
     """Read a row's memory with the weights of its policy."""
     scored = scored_range.lm
     sums = dict(policy.no_sums())
-    done = 0
+    # empty parts, for a range of which no token counts
     none = scored.log_p[:0]
     parts = {
         "log_p": [none],
         "log_p_mem": [none.new_empty(0, len(policy.row.sources))],
         "first_matches": [none.long()],
-        **({} if scored.hidden is None else {"correct": [none.bool()]}),
     }
+    if scored.hidden is not None:
+        parts["correct"] = [none.bool()]
+
+    done = 0
     for rows, retrieved in policy.reading_row.retrieve(scored_range):
         reads = policy.read(scored_range, rows, retrieved)
         parts["log_p"].append(reads.log_p)
@@ -227,15 +249,14 @@ def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPo
         if isinstance(reads.weights[-1], Tensor):
             parts.setdefault("weights", []).append(reads.weights[-1])
         if scored.hidden is not None:
-            given = (
-                scored.hidden[done : done + len(reads.log_p)],
-                scored.targets[rows],
-                scored.log_z[rows],
-            )
-            parts["correct"].append(_correct(model, *given, (policy, retrieved, reads.weights)))
+            hidden = scored.hidden[done : done + len(reads.log_p)]
+            memory = (policy, retrieved, reads.weights)
+            is_correct = _correct(model, hidden, scored.targets[rows], scored.log_z[rows], memory)
+            parts["correct"].append(is_correct)
         sums = {name: sums[name] + more for name, more in reads.sums.items()}
         done += len(reads.log_p)
-    return RowScores({name: torch.cat(some) for name, some in parts.items()}, sums)
+    columns = {name: torch.cat(tensors) for name, tensors in parts.items()}
+    return RowScores(columns, sums)
 
 
 def _correct(

@@ -16,7 +16,8 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.files import write_json
-from stages.evaluation.plan import Part, Plan, translations
+from stages.evaluation.passes import Part
+from stages.evaluation.plan import Plan, translations
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
 from stages.lineage.corpus import token_text
@@ -60,31 +61,31 @@ def translate_shard(
 ) -> None:
     """Translate the sentences of a shard, and write a line for each."""
     sources = sentences(job, job.config.split, "source", part.start, part.stop)
-    before = 0 if translator.memory is None else translator.memory.searches
+    memory = translator.memory
+    searches_before = 0 if memory is None else memory.searches
     started = time.perf_counter()
-    found = translator.translate(sources, part.start)
+    hypotheses = translator.translate(sources, part.start)
     seconds = time.perf_counter() - started
-    searches = 0 if translator.memory is None else translator.memory.searches - before
+    searches = 0 if memory is None else memory.searches - searches_before
+
     with output.add(_file(part)).open("w", encoding="utf-8") as file:
-        for number, (source, one) in enumerate(zip(sources, found, strict=True), part.start):
-            line = {"text": translator.text_of(one.tokens), **one._asdict()}
-            if translator.memory is not None:
-                line |= evidence_columns(translator.evidence(source, one, number))
+        pairs = zip(sources, hypotheses, strict=True)
+        for number, (source, hypothesis) in enumerate(pairs, part.start):
+            line = {"text": translator.text_of(hypothesis.tokens), **hypothesis._asdict()}
+            if memory is not None:
+                line |= evidence_columns(translator.evidence(source, hypothesis, number))
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    output.record |= {
-        "seconds": seconds,
-        "searches": searches,
-        "cut": sum(one.cut for one in found),
-    }
+    num_cut = sum(hypothesis.cut for hypothesis in hypotheses)
+    output.record |= {"seconds": seconds, "searches": searches, "cut": num_cut}
 
 
 def evidence_columns(evidence: Evidence) -> dict[str, list[Any]]:
     """Evidence for the tokens of a translation, JSON: numbers with six digits, row numbers in full."""
     columns = {name: column.tolist() for name, column in evidence._asdict().items()}
-    return {
-        n: some if n == "row" else [float(f"{value:.6g}") for value in some]
-        for n, some in columns.items()
-    }
+    for name, values in columns.items():
+        if name != "row":
+            columns[name] = [float(f"{value:.6g}") for value in values]
+    return columns
 
 
 def add_translations(job: Job[EvaluateConfig], metrics: dict[str, Any], rows: int) -> None:
@@ -119,39 +120,33 @@ def write_translations(
         return None
     text = token_text(job.inputs["tokens"])
     parts = translations(job, len(names))
-    split = job.inputs["tokens"].metrics["splits"][job.config.split]
-    if split["unknown_rate"]:
+    if job.inputs["tokens"].metrics["splits"][job.config.split]["unknown_rate"]:
         job.reporter.warning("References hold <unk>: BLEU is no BLEU of the text itself.")
-    sources, references = (
-        [
-            text.decoded(ids[:-1].tolist())
-            for ids in sentences(job, job.config.split, side, 0, split["documents"])
-        ]
-        for side in ("source", "target")
-    )
+    sources = _texts_of_split(job, text, "source")
+    references = _texts_of_split(job, text, "target")
     rows: list[list[Any]] = [[] for _ in names]
     for part in parts:
         rows[part.row] += map(json.loads, (job.folder / _file(part)).read_bytes().splitlines())
+
     with job.draft.add(TRANSLATIONS).open("w", encoding="utf-8") as file:
         for number, (source, reference) in enumerate(zip(sources, references, strict=True)):
-            found = {name: row[number] for name, row in zip(names, rows, strict=True)}
-            file.write(
-                json.dumps(
-                    {"source": source, "reference": reference, "rows": found}, ensure_ascii=False
-                )
-                + "\n"
-            )
-    figures = [
-        {
-            "row": name,
-            **_figures(
-                job, [part for part in parts if part.row == number], row, rows[0], references
-            ),
-        }
-        for number, (name, row) in enumerate(zip(names, rows, strict=True))
-    ]
+            by_row = {name: row[number] for name, row in zip(names, rows, strict=True)}
+            line = {"source": source, "reference": reference, "rows": by_row}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    figures = []
+    for number, (name, row) in enumerate(zip(names, rows, strict=True)):
+        row_parts = [part for part in parts if part.row == number]
+        figures.append({"row": name, **_figures(job, row_parts, row, rows[0], references)})
     changed = _changed(job, text, sources, references, rows) if len(rows) > 1 else []
     return {**dict(job.config.decoding), "sentences": len(sources), "rows": figures}, changed
+
+
+def _texts_of_split(job: Job[EvaluateConfig], text: TokenText, side: str) -> list[str]:
+    """The sentences of one side of the scored split, as texts."""
+    split = job.config.split
+    count = job.inputs["tokens"].metrics["splits"][split]["documents"]
+    return [text.decoded(ids[:-1].tolist()) for ids in sentences(job, split, side, 0, count)]
 
 
 def _figures(
@@ -162,18 +157,20 @@ def _figures(
     references: Sequence[str],
 ) -> dict[str, Any]:
     """Figures of one row; `change`: difference of its BLEU from the BLEU of the model alone."""
-    texts, others = ([one["text"] for one in some] for some in (row, plain))
+    texts = [line["text"] for line in row]
     records = [job.draft.record(part.key) for part in parts]
-    seconds, searches = (
-        sum(record[name] for record in records) for name in ("seconds", "searches")
-    )
+    seconds = sum(record["seconds"] for record in records)
+    searches = sum(record["searches"] for record in records)
     change = None
     if row is not plain:
-        found = bleu_difference(others, texts, references, job.config.bleu, Bootstrap(SAMPLES))
+        plain_texts = [line["text"] for line in plain]
+        difference = bleu_difference(
+            plain_texts, texts, references, job.config.bleu, Bootstrap(SAMPLES)
+        )
         change = {
-            "difference": found.difference,
-            "interval": found.interval,
-            "p_value": found.p_value,
+            "difference": difference.difference,
+            "interval": difference.interval,
+            "p_value": difference.p_value,
         }
     return {
         **corpus_scores(texts, references, job.config.bleu)._asdict(),
@@ -194,54 +191,56 @@ def _changed(
     """Sentences whose chrF the first memory changed most, with the pairs that made their tokens
     likelier.
     """
-    scores = [
-        sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]
-    ]
+    scores = []
+    for row in rows[:2]:
+        texts = [line["text"] for line in row]
+        scores.append(sentence_chrf(texts, references, job.config.bleu))
     gains = np.subtract(scores[1], scores[0])
-    pairs = pair_texts(job.inputs.artifacts, text)
     order = np.argsort(-np.abs(gains), kind="stable")[:MOST_CHANGED]
-    return [
-        {
-            "sentence": int(n),
-            "source": sources[n],
-            "reference": references[n],
-            "plain": rows[0][n]["text"],
-            "memory": rows[1][n]["text"],
-            "chrf": [scores[0][n], scores[1][n]],
-            "neighbors": _neighbors(rows[1][n], pairs, text),
+
+    pairs = pair_texts(job.inputs.artifacts, text)
+    changed = []
+    for number in order.tolist():
+        if not gains[number]:
+            continue
+        sentence = {
+            "sentence": int(number),
+            "source": sources[number],
+            "reference": references[number],
+            "plain": rows[0][number]["text"],
+            "memory": rows[1][number]["text"],
+            "chrf": [scores[0][number], scores[1][number]],
+            "neighbors": _neighbors(rows[1][number], pairs, text),
         }
-        for n in order.tolist()
-        if gains[n]
-    ]
+        changed.append(sentence)
+    return changed
 
 
 def _neighbors(line: Mapping[str, Any], pairs: PairTexts, text: TokenText) -> list[dict[str, Any]]:
     """The pairs that made tokens likelier, the largest gain first, each pair once."""
     tokens = [*line["tokens"], text.eos]  # a translation that was cut has no evidence for its end
     gains = np.exp(line["log_p"]) - np.exp(line["log_p_model"])
-    found: dict[int, dict[str, Any]] = {}
+    neighbors: dict[int, dict[str, Any]] = {}
     for place in np.argsort(-gains, kind="stable").tolist():
         row = line["row"][place]
         if row >= 0 and gains[place] > 0:
             pair = pairs.of_row(row)
-            found.setdefault(
-                pair["pair"],
-                {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair},
-            )
-    return list(found.values())[:3]
+            neighbor = {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair}
+            neighbors.setdefault(pair["pair"], neighbor)
+    return list(neighbors.values())[:3]
 
 
 def sentences(
     job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int
 ) -> list[np.ndarray]:
     """Tokens of sentences [start, stop) of a split, each with `<eos>` at the end."""
+    names = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}
+    ids_name, offsets_name = names[side]
     arrays: Any = job.inputs["tokens"].zarr("tokens.zarr")
-    ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[
-        side
-    ]
-    borders = np.asarray(arrays[f"{split}/{offsets}"][start : stop + 1])
-    held = np.asarray(arrays[f"{split}/{ids}"][int(borders[0]) : int(borders[-1])]).astype(np.int64)
-    return np.split(held, (borders[1:-1] - borders[0]).tolist())
+    borders = np.asarray(arrays[f"{split}/{offsets_name}"][start : stop + 1])
+    first = int(borders[0])
+    ids = np.asarray(arrays[f"{split}/{ids_name}"][first : int(borders[-1])]).astype(np.int64)
+    return np.split(ids, (borders[1:-1] - first).tolist())
 
 
 def _file(part: Part) -> str:
@@ -294,7 +293,7 @@ def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights)
 
 
 def _scores(job: ShardJob[EvaluateConfig], plan: Plan) -> Mapping[int, list[float]]:
-    found: dict[int, list[float]] = {}
+    scores: dict[int, list[float]] = {}
     for part in plan.tries:
-        found.setdefault(part.row - 1, []).append(job.record(part.key)["bleu"])
-    return found
+        scores.setdefault(part.row - 1, []).append(job.record(part.key)["bleu"])
+    return scores

@@ -22,8 +22,9 @@ from stages.evaluation.files import write_json
 from stages.evaluation.learning import Learning
 from stages.evaluation.metrics_file import metrics_of
 from stages.evaluation.opening import open_range_reader
+from stages.evaluation.passes import Part
 from stages.evaluation.phases import PHASES, Resources
-from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
+from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.row_weights import RowWeights
 from stages.evaluation.translations import add_translations, bleu_figures
 from stages.models.computing import resolve_device, tune_allocator

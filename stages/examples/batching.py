@@ -37,13 +37,13 @@ def aligned_order(count: int, size: int) -> np.ndarray:
     return np.arange(size * batches).reshape(size, batches).T
 
 
-def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a sequence of examples into batches of at most `most` tokens, padding included, but at
+def token_batches(sizes: np.ndarray, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Cut a sequence of examples into batches of at most `max_tokens` tokens, padding included, but at
     least one example.
 
     Args:
         sizes: tokens of the longest sequence of each example, int [count].
-    Returns: (first, stop) of each batch: rows times the longest row is at most `most`, unless there
+    Returns: (first, stop) of each batch: rows times the longest row is at most `max_tokens`, unless there
     is only one row.
 
     >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
@@ -54,7 +54,7 @@ def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
     for example, size in enumerate(sizes.tolist()):
         longest = max(longest, size)
         # All rows are padded to the longest one.
-        if example > first and (example + 1 - first) * longest > most:
+        if example > first and (example + 1 - first) * longest > max_tokens:
             yield first, example
             first = example
             longest = size

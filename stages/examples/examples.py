@@ -197,10 +197,10 @@ class Corpus:
     @classmethod
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
         """The corpus of a tokens artifact; `arrays`: its arrays, if they are open already."""
-        own = tokens.zarr("tokens.zarr") if arrays is None else arrays
+        arrays_of_tokens = tokens.zarr("tokens.zarr") if arrays is None else arrays
         kind = tokens.metrics.get("examples", STREAMS)
         names = tuple(tokens.metrics.get("tasks") or ())
-        return cls(own, start_id(tokens.metrics), kind, names)
+        return cls(arrays_of_tokens, start_id(tokens.metrics), kind, names)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -210,10 +210,10 @@ class Corpus:
 
     def examples(self, split: str, cutting: Cutting) -> Examples:
         """The examples of a split, with ranges cut as `cutting` says."""
-        found: Examples = EXAMPLES.load(self.kind).open(
+        examples: Examples = EXAMPLES.load(self.kind).open(
             {name: self.arrays[f"{split}/{name}"] for name in self.read}, self.eos, cutting
         )
-        return found
+        return examples
 
     def tasks(
         self, split: str, cutting: Cutting, order: Sequence[str] | None = None

@@ -71,7 +71,7 @@ of the source.
 """
 
 
-MOST = 2**31 - 1
+MAX_TOKENS = 2**31 - 1
 
 
 class DocumentFigures(Figures):
@@ -93,7 +93,7 @@ class QuestionFigures(DocumentFigures):
 def _each(lowest: int, what: str) -> ArrayForm:
     """An integer of at least `lowest` for each document."""
     return lambda figures, _: Expected(
-        (figures["documents"],), ("int32",), between(lowest, MOST, what)
+        (figures["documents"],), ("int32",), between(lowest, MAX_TOKENS, what)
     )
 
 

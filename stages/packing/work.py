@@ -113,10 +113,10 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
 
         # Chains begin at random segments; the same permutation is the baseline for the packing.
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
-        apart = None
+        documents = None
         if job.config.exclude == "document":
-            apart = DocumentsApart(spans, job.config.apart - 1)
-        packed = chain(ids, permutation, apart)
+            documents = DocumentsApart(spans, job.config.apart - 1)
+        packed = chain(ids, permutation, documents)
         for name, values in {"order": packed.order, "segment_offsets": offsets}.items():
             job.draft.write_whole(array_layout(name, len(values)), values)
 

@@ -30,28 +30,32 @@ def batch_size(
         count: examples of the training split.
     Raises: DataError if ranks cannot share any.
     """
-    wanted = config.batch_segments
+    requested = config.batch_segments
     together = layout.rows_together
-    size = min(wanted, count) // (ranks * together) * ranks * together
+    size = min(requested, count) // (ranks * together) * ranks * together
     if size == 0:
         share = (
             f"shared by {ranks} processes"
             if together == 1
             else f"made of {ranks} times {together} of them"
         )
-        raise DataError(f"A batch of {min(wanted, count)} segments cannot be {share}.")
-    if size < wanted:
+        raise DataError(f"A batch of {min(requested, count)} segments cannot be {share}.")
+    if size < requested:
         reporter.warning(
             f"the training split has {count} segments of {config.segment_length} tokens; "
-            f"a batch is {size} segments instead of {wanted}"
+            f"a batch is {size} segments instead of {requested}"
         )
     return size
 
 
 def batches_by_tokens(
-    examples: Examples, most: int, seed: int, packing: np.ndarray | None = None, ranks: int = 1
+    examples: Examples,
+    max_tokens: int,
+    seed: int,
+    packing: np.ndarray | None = None,
+    ranks: int = 1,
 ) -> list[np.ndarray]:
-    """Cut examples of unequal length into batches of at most `most` tokens, padding included: int64
+    """Cut examples of unequal length into batches of at most `max_tokens` tokens, padding included: int64
     [B] each.
 
     Examples of a batch are similar in length, or neighbours in a packing; every example is in one
@@ -60,7 +64,9 @@ def batches_by_tokens(
     Raises: DataError for a batch that ranks cannot share.
     """
     order = by_length(examples.lengths, examples.sizes, seed) if packing is None else packing
-    batches = [order[first:stop] for first, stop in token_batches(examples.sizes[order], most)]
+    batches = [
+        order[first:stop] for first, stop in token_batches(examples.sizes[order], max_tokens)
+    ]
     fewest = min(map(len, batches))
     if fewest < ranks:
         raise DataError(
@@ -273,8 +279,8 @@ class ExampleOrder:
         if self._cut is not None:
             # Batches keep examples of similar length, so that they need little padding; only their
             # order is drawn.
-            drawn = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
-            return [self._cut[place] for place in drawn.tolist()]
+            order = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
+            return [self._cut[place] for place in order.tolist()]
         if self._streams:
             return aligned_order(self._examples.count, self.size)
         return self._method.order(self._examples.count, self.size, self._seed, epoch)

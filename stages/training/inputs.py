@@ -102,9 +102,9 @@ class SoftLabelsInput(TrainingInput):
         datastore = source.find("datastore")
         others = own_splits(datastore, source.input(self.tokens_role)) - {TRAIN}
         if others and settings.alpha:
-            held = " and ".join(map(repr, sorted(others)))
+            names = " and ".join(map(repr, sorted(others)))
             raise UsageError(
-                f"{datastore.reference} was made of {held}, so a model that learns its neighbours learns the answers "
+                f"{datastore.reference} was made of {names}, so a model that learns its neighbours learns the answers "
                 f"there: build a datastore of {TRAIN!r} (memlm build-datastore --split {TRAIN})."
             )
 

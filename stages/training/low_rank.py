@@ -19,7 +19,7 @@ from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 from stages.models.low_rank import FACTORS, factor_numbers, insert_factors
 from stages.models.vocabulary import JoinedRows
 
-OWN = ".base_layer"
+BASE_LAYER = ".base_layer"
 """Part of peft's name of a layer's own W."""
 WITH_ROWS = "vocabulary.parametrizations."
 OLD_ROWS = ".original0"
@@ -88,7 +88,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
         name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")
     }
     weights = {
-        name.replace(OWN, ""): weight
+        name.replace(BASE_LAYER, ""): weight
         for name, weight in model.state_dict().items()
         if FACTORS not in name
     }

@@ -26,7 +26,7 @@ def make_optimizer(
     groups: list[dict[str, Any]] = []
     for group in learnt:
         matrices, vectors = (
-            [p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False)
+            [p for p in group.parameters if (p.dim() >= 2) == decays] for decays in (True, False)
         )
         # Tables have no weight decay: a row that few positions read would decay faster than it
         # learns.
@@ -72,9 +72,9 @@ def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
     """Turn off gradients of untrained parameters; modules without trained ones also run without
     dropout.
     """
-    wanted = {id(parameter) for group in learnt for parameter in group.parameters}
+    trained = {id(parameter) for group in learnt for parameter in group.parameters}
     for parameter in model.parameters():
-        parameter.requires_grad_(id(parameter) in wanted)
+        parameter.requires_grad_(id(parameter) in trained)
     model.train()
     for part in model.children():
         learned = [parameter.requires_grad for parameter in part.parameters()]
@@ -83,20 +83,20 @@ def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
 
 def split_groups(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:
     """The groups without parameters that layers train separately, followed by groups of these."""
-    asked = [
+    requests = [
         part.separate_parameters()
         for part in model.modules()
         if isinstance(part, HasSeparateParameters)
     ]
-    apart = {id(parameter) for one in asked for parameter in one.parameters}
+    claimed = {id(parameter) for request in requests for parameter in request.parameters}
     common = [
-        group._replace(parameters=[p for p in group.parameters if id(p) not in apart])
+        group._replace(parameters=[p for p in group.parameters if id(p) not in claimed])
         for group in learnt
     ]
-    for group, one in product(learnt, asked):
-        wanted = {id(parameter) for parameter in one.parameters}
-        if both := [parameter for parameter in group.parameters if id(parameter) in wanted]:
-            common.append(ParameterGroup(both, group.lr_factor, one.lr, apart=True))
+    for group, request in product(learnt, requests):
+        requested = {id(parameter) for parameter in request.parameters}
+        if both := [parameter for parameter in group.parameters if id(parameter) in requested]:
+            common.append(ParameterGroup(both, group.lr_factor, request.lr, apart=True))
     return common
 
 
@@ -107,8 +107,11 @@ def clipped_together(
     clipped separately.
     """
     alone = [group.parameters for group in groups if group.apart]
-    apart = {id(parameter) for parameters in alone for parameter in parameters}
-    return [[parameter for parameter in model.parameters() if id(parameter) not in apart], *alone]
+    clipped_alone = {id(parameter) for parameters in alone for parameter in parameters}
+    return [
+        [parameter for parameter in model.parameters() if id(parameter) not in clipped_alone],
+        *alone,
+    ]
 
 
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
@@ -200,11 +203,11 @@ class RowAdam(torch.optim.Adam):
         return super().step(closure)
 
 
-def clip(parameters: Sequence[nn.Parameter], most: float) -> None:
+def clip(parameters: Sequence[nn.Parameter], max_norm: float) -> None:
     """Scale the gradients of some parameters by a common factor, so that their joint norm is at
-    most `most`.
+    most `max_norm`.
     """
-    nn.utils.clip_grad_norm_([_dense(parameter) for parameter in parameters], most)
+    nn.utils.clip_grad_norm_([_dense(parameter) for parameter in parameters], max_norm)
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:

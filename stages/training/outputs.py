@@ -146,16 +146,18 @@ def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, A
     also fall at the end, but from far above its minimum.
     """
     last = validations[-1:]
-    before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
+    before = [
+        validation for validation in validations[:-1] if validation.step <= LATE * last[0].step
+    ]
     compared = [*(before or validations[:-1])[-1:], *last]
     still_falling = None
     if len(compared) == 2:
         earlier = compared[0]
-        lowest = min(validations, key=lambda one: one.loss)
+        lowest = min(validations, key=lambda validation: validation.loss)
         fell_late = lowest.step > earlier.step and earlier.loss - lowest.loss > NOTABLE
         still_falling = fell_late and last[0].loss - lowest.loss <= NOTABLE
     return {
         "passes": round(passes, 4),
-        "last_validations": [one._asdict() for one in compared],
+        "last_validations": [validation._asdict() for validation in compared],
         "still_falling": still_falling,
     }

@@ -74,37 +74,37 @@ def choose_preset(
         # The length of training then follows from the text.
         return {name: value for name, value in smallest.items() if name != "steps"}
     preset = load_preset(name)
-    own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
-    if backbone not in (None, own):
+    preset_backbone = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
+    if backbone not in (None, preset_backbone):
         raise UsageError(
-            f"--model {name} is for the backbone {own!r}, not for {backbone!r}; "
+            f"--model {name} is for the backbone {preset_backbone!r}, not for {backbone!r}; "
             "leave --backbone out, or name another preset (memlm presets)."
         )
     return preset
 
 
 def training_preset(
-    name: str | None, asked: Mapping[str, Any], init: Mapping[str, Any] | None
+    name: str | None, settings: Mapping[str, Any], init: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The preset under the user's settings; both must be compatible.
 
     Args:
         name: as of `choose_preset`.
-        asked: nested settings.
+        settings: nested settings.
         init: settings of the initial model; its backbone is the run's if none is named.
     Raises: UsageError as `choose_preset` does, for a length that the backbone does not have, and
         for settings of the model that `init` fixes.
     """
-    model = asked.get("model", {})
+    model = settings.get("model", {})
     backbone = model.get("backbone")
     if init is not None:
         _require_open(model, init)
         if name is None and backbone is None:
             backbone = init["backbone"]
-    preset = choose_preset(name, backbone, asked.get("method"))
-    if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
+    preset = choose_preset(name, backbone, settings.get("method"))
+    if name is None and settings.get("steps", "auto") == "auto" and "epochs" not in settings:
         preset.pop("valid_every", None)  # like the steps, it follows from the text
-    if asked.get("method", preset["method"]) != preset["method"]:
+    if settings.get("method", preset["method"]) != preset["method"]:
         preset.pop("memory", None)  # the settings of another method
     require_carried(
         model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None
@@ -112,9 +112,9 @@ def training_preset(
     return preset
 
 
-def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
+def _require_open(settings: Mapping[str, Any], init: Mapping[str, Any]) -> None:
     """Raises: UsageError for settings of a model that the initial model fixes."""
-    settled = [f"model.{name}" for name in asked if name not in settings_left_open()]
+    settled = [f"model.{name}" for name in settings if name not in settings_left_open()]
     if settled:
         attention = spelled_out(init).get("attention", {}).get("name")
         lengths = ["--segment-length"]

@@ -184,14 +184,14 @@ def resolved_length(
         return {}
     tokens = inputs["tokens"]
     if config.method_settings.learns != "text":
-        found = 1.0  # as in the papers, each example is read once
+        num_passes = 1.0  # as in the papers, each example is read once
     elif config.model.backbone == IMPORTED:
-        found = PASSES_OF_IMPORTED
+        num_passes = PASSES_OF_IMPORTED
     else:
-        found = worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
-    steps = _steps(config, inputs, found)
+        num_passes = worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
+    steps = _steps(config, inputs, num_passes)
     execution.reporter.info(
-        f"{steps:,} steps, {passes(found)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
+        f"{steps:,} steps, {passes(num_passes)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
     return {"steps": steps} | (
         {} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)}
@@ -215,9 +215,9 @@ def _steps_of_equal_time(
 def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
     """How many numbers the model learns, as a trained one of the same settings says, if the store
     has one: so a command whose model is there loads no torch."""
-    wanted = config.model_dump(mode="json", include={"model"})["model"]
+    model_settings = config.model_dump(mode="json", include={"model"})["model"]
     for model in tokens.store.artifacts("model"):
-        if model.config.get("model") == wanted:
+        if model.config.get("model") == model_settings:
             return int(model.metrics["parameters"])
     require_memory(config, tokens, execution)
     from stages.models.language_model import parameter_count

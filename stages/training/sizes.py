@@ -150,9 +150,9 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
     from stages.models.language_model import unfilled_model
 
     model = unfilled_model(config.model)
-    held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
+    tensors = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
     learnt = sum(parameter.numel() for parameter in model.parameters())
-    return sum(tensor.numel() * tensor.element_size() for tensor in held.values()), learnt
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()), learnt
 
 
 def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
@@ -160,14 +160,14 @@ def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> 
     of streams.
     """
     carried = 0
-    beside = MOST_MOMENTS + config.method_settings.copies
+    copies = MOST_MOMENTS + config.method_settings.copies
     if config.model.carries_state:
         batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
         carried = batch * config.model.state_bytes(config.segment_length)
     if config.lora is None:
-        return (1 + beside) * weight_bytes + carried
+        return (1 + copies) * weight_bytes + carried
     return (
-        weight_bytes + (1 + beside) * NUMBER * factor_numbers(config.model, config.lora) + carried
+        weight_bytes + (1 + copies) * NUMBER * factor_numbers(config.model, config.lora) + carried
     )
 
 

@@ -17,8 +17,8 @@ from stages.training.config import TrainConfig
 
 def source_kinds() -> list[str]:
     """Kinds of artifacts that some method learns from."""
-    taken = [kind for name in METHODS.names() for kind in METHODS.settings(name).takes]
-    return [*dict.fromkeys(taken)]
+    kinds = [kind for name in METHODS.names() for kind in METHODS.settings(name).takes]
+    return [*dict.fromkeys(kinds)]
 
 
 def training_inputs(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
@@ -101,16 +101,16 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
             f"{init.reference} is a {has}, but the settings name the backbone {named!r}: leave that out, "
             f"or name a preset of a {has} (memlm presets)."
         )
-    own = model_of(init)
+    initial = model_of(init)
     named_model = config.model
-    if not isinstance(own, AttentionConfig) or not isinstance(named_model, AttentionConfig):
+    if not isinstance(initial, AttentionConfig) or not isinstance(named_model, AttentionConfig):
         return
     if (
         "attention" in named_model.model_fields_set
-        and named_model.attention.name != own.attention.name
+        and named_model.attention.name != initial.attention.name
     ):
         raise UsageError(
-            f"{init.reference} has attention {own.attention.name!r}: leave out the backbone or preset "
+            f"{init.reference} has attention {initial.attention.name!r}: leave out the backbone or preset "
             f"with attention {named_model.attention.name!r}."
         )
 

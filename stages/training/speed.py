@@ -53,8 +53,8 @@ class _Stopwatch(Silent):
         least: updates per second that a machine must reach to be of use.
     """
 
-    def __init__(self, least: float) -> None:
-        self._too_slow = least / SLOW_FACTOR
+    def __init__(self, min_speed: float) -> None:
+        self._too_slow = min_speed / SLOW_FACTOR
         self._began = time.monotonic()
         self._ends: list[float] = []
 
@@ -85,14 +85,16 @@ class _EnoughError(Exception):
     """Raised to stop a timed training."""
 
 
-def training_speed(config: TrainConfig, vocabulary: int, device: str, least: float = 0.0) -> float:
+def training_speed(
+    config: TrainConfig, vocabulary: int, device: str, min_speed: float = 0.0
+) -> float:
     """Tokens per second of training, measured on random tokens.
 
     Args:
         config: settings of training, with a method that learns from tokens alone.
         vocabulary: number of token types.
         device: auto, cpu or cuda.
-        least: tokens per second below which the speed is too low to be of use; far below it, timing
+        min_speed: tokens per second below which the speed is too low to be of use; far below it, timing
         ends early.
     """
     place = resolve_device(device)
@@ -108,7 +110,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     method = METHODS.load(timed.method)(timed.method_settings)
     model = LanguageModel(timed.model)
     tasks = [Task("train", Streams(ids, 0, timed.cutting))]
-    stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
+    stopwatch = _Stopwatch(min_speed / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:
         trainer = Trainer(
             Run(

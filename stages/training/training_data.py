@@ -278,11 +278,11 @@ def mapped(
 
 
 def _is_whole(path: Path) -> bool:
-    beside = _digest_file(path)
+    digest_file = _digest_file(path)
     return (
         path.is_file()
-        and beside.is_file()
-        and beside.read_bytes() == file_entry(path)["blake2b"].encode()
+        and digest_file.is_file()
+        and digest_file.read_bytes() == file_entry(path)["blake2b"].encode()
     )
 
 
@@ -338,13 +338,13 @@ def mapped_values(neighbors: Artifact, folder: Path) -> Iterator[Callable[[], np
     """A function that maps the values of the neighbours' datastore, int32 [N]; a file in `folder`
     holds them until the end.
     """
-    beside = folder / "values.npy"
+    values_file = folder / "values.npy"
 
     @cache
     def values() -> np.ndarray:
         stored: Any = neighbors.find("datastore").zarr("datastore.zarr")["values"]
-        return mapped(beside, stored.shape, DTYPE, partial(_rows, stored))
+        return mapped(values_file, stored.shape, DTYPE, partial(_rows, stored))
 
     yield values
-    for file in (beside, _digest_file(beside)):
+    for file in (values_file, _digest_file(values_file)):
         file.unlink(missing_ok=True)

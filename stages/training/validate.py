@@ -33,8 +33,10 @@ def validate(
     with torch.no_grad(), evaluating(model):
         for first in range(rank * size, end, ranks * size):
             for block in encode(model, examples.blocks(first, min(first + size, end), size), state):
-                own = np.arange(block.start, block.stop)
-                starts = borders[np.searchsorted(borders, own, side="right") - 1] - block.start
+                positions = np.arange(block.start, block.stop)
+                starts = (
+                    borders[np.searchsorted(borders, positions, side="right") - 1] - block.start
+                )
                 log_prob = method.log_prob(
                     model, block, torch.from_numpy(starts.clip(0)).to(fabric.device)
                 )

@@ -17,7 +17,7 @@ from stages.training.config import AUTO, TrainConfig
 
 def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
     """All warnings about the settings of a run."""
-    found = (
+    warnings = (
         random_segments(config, inputs),
         untrained_memory(config),
         unlearned_memory(config),
@@ -28,7 +28,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
         statistics_of_padding(config, inputs),
         cost_of_vocabulary(config.model),
     )
-    return [warning for warning in found if warning is not None]
+    return [warning for warning in warnings if warning is not None]
 
 
 def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
@@ -40,8 +40,8 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     tokens = inputs["tokens"]
     store = tokens.store.root
     length = str(config.segment_length)
-    given = [] if config.model.reads.source else ["--segment-length", length]
-    packing = advised(store, "pack-batches", tokens.reference, *given)
+    options = [] if config.model.reads.source else ["--segment-length", length]
+    packing = advised(store, "pack-batches", tokens.reference, *options)
     return (
         f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
         f"segments that are alike: {packing} | {advised(store, 'train', '--method', config.method)}"
@@ -152,11 +152,11 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
     chosen = model.attention
     # No list of the blocks: a model that is then refused for its size may have very many.
     usual = chosen.usual_blocks(model.layers)
-    taken = len(chosen.layers or range(model.layers))
-    if usual is None or taken <= len(usual):
+    num_layers = len(chosen.layers or range(model.layers))
+    if usual is None or num_layers <= len(usual):
         return None
     return (
-        f"attention {chosen.name!r} is in {taken} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
+        f"attention {chosen.name!r} is in {num_layers} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
         f"small model with it in all blocks was worse than a plain Transformer-XL. Leave model.attention.layers out, "
         f"or set it to {list(usual)}"
     )

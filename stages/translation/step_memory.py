@@ -13,7 +13,7 @@ from torch import Tensor
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.encode import Places
 from stages.encoding.key_encoder import search_keys
-from stages.encoding.scoring import LEAST, LMScores
+from stages.encoding.scoring import SMALLEST, LMScores
 from stages.retrieval.neighbors import StepSearch
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import WeightPolicy
@@ -88,20 +88,20 @@ class StepMemory:
         where = self.policy.searches_where
         opened = None if where is None or context is None else where.worth(context.cpu()).numpy()
         self.searches += len(queries) if opened is None else int(opened.sum())
-        found = self.search.search(queries, sentences.cpu().numpy(), opened)
+        neighbors = self.search.search(queries, sentences.cpu().numpy(), opened)
         targets = torch.zeros_like(step.tokens) if targets is None else targets
         log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
         scored = LMScores(
             0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None
         )
-        return ScoredRange(scored, CarriedState(0), NOWHERE, None, found, queries, context)
+        return ScoredRange(scored, CarriedState(0), NOWHERE, None, neighbors, queries, context)
 
     def _context(self, step: Step) -> Tensor:
         """Features of each context, float [R, 3]: those of
         `stages.retrieval.weights.learned.CONTEXT`.
         """
         log_p = step.log_probs
-        entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
+        entropy = -(log_p.exp() * log_p.clamp(min=SMALLEST)).sum(-1)
         frequency = self.policy.row.sources[-1].token_counts
         assert frequency is not None, "weights of each context are learned for an index"
         counts = (

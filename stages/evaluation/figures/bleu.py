@@ -39,9 +39,9 @@ def require_sacrebleu(settings: BleuSettings) -> None:
     try:
         metrics.BLEU(**settings.model_dump())
     except Exception as error:  # whatever its tokenizers raise
-        known = ", ".join(sorted(metrics.BLEU.TOKENIZERS))
+        tokenizers = ", ".join(sorted(metrics.BLEU.TOKENIZERS))
         raise UsageError(
-            f"--bleu-tokenize {settings.tokenize}: {first_line(error)} (known: {known})."
+            f"--bleu-tokenize {settings.tokenize}: {first_line(error)} (known: {tokenizers})."
         ) from None
 
 
@@ -73,10 +73,10 @@ def sentence_chrf(
 ) -> list[float]:
     """chrF of each sentence; unlike BLEU, it is meaningful for a single sentence."""
     chrf = _metrics(settings)[1]
-    return [
-        chrf.sentence_score(one, [other]).score
-        for one, other in zip(hypotheses, references, strict=True)
-    ]
+    scores = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        scores.append(chrf.sentence_score(hypothesis, [reference]).score)
+    return scores
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,25 @@ def bleu_difference(
 
     Raises: DataError, as `corpus_scores`.
     """
-    for one in (a, b):
-        _require_pairs(one, references)
+    _require_pairs(a, references)
+    _require_pairs(b, references)
     # BLEU is computed from sums over sentences, so resamples do not score any sentence again
-    counts = [_sentence_counts(one, references, settings) for one in (a, b)]
-    sums = bootstrap.resampled_sums(np.concatenate(counts, axis=1))
-    drawn = [np.array([_bleu_of_counts(row) for row in half]) for half in np.hsplit(sums, 2)]
-    own = [_bleu_of_counts(one.sum(axis=0)) for one in counts]
-    apart = np.abs(drawn[1] - drawn[0])
+    counts_a = _sentence_counts(a, references, settings)
+    counts_b = _sentence_counts(b, references, settings)
+    bleu_a = _bleu_of_counts(counts_a.sum(axis=0))
+    bleu_b = _bleu_of_counts(counts_b.sum(axis=0))
+
+    # both are resampled by the same draws of sentences
+    sums = bootstrap.resampled_sums(np.concatenate([counts_a, counts_b], axis=1))
+    sums_a, sums_b = np.hsplit(sums, 2)
+    resampled_a = np.array([_bleu_of_counts(row) for row in sums_a])
+    resampled_b = np.array([_bleu_of_counts(row) for row in sums_b])
+    distances = np.abs(resampled_b - resampled_a)
     # shifted to a mean of 0: the null hypothesis that both are equally good
-    larger = int((apart - apart.mean() > abs(own[1] - own[0])).sum())
-    interval = bootstrap.interval(drawn[1] - drawn[0])
-    p_value = 1.0 if own[0] == own[1] else (larger + 1) / (bootstrap.samples + 1)
-    return BleuDifference(own[0], own[1], interval, p_value)
+    num_larger = int((distances - distances.mean() > abs(bleu_b - bleu_a)).sum())
+
+    p_value = 1.0 if bleu_a == bleu_b else (num_larger + 1) / (bootstrap.samples + 1)
+    return BleuDifference(bleu_a, bleu_b, bootstrap.interval(resampled_b - resampled_a), p_value)
 
 
 def _sentence_counts(
@@ -135,15 +141,13 @@ def _sentence_counts(
     """
     import sacrebleu.metrics
 
-    bleu: Any = sacrebleu.metrics.BLEU(
-        **settings.model_dump(), effective_order=True
-    )  # else each sentence warns
-    scored = [
-        bleu.sentence_score(one, [other]) for one, other in zip(hypotheses, references, strict=True)
-    ]
-    return np.array(
-        [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in scored], dtype=np.float64
-    )
+    # without an effective order each sentence warns
+    bleu: Any = sacrebleu.metrics.BLEU(**settings.model_dump(), effective_order=True)
+    rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = bleu.sentence_score(hypothesis, [reference])
+        rows.append([score.sys_len, score.ref_len, *score.counts, *score.totals])
+    return np.array(rows, dtype=np.float64)
 
 
 def _bleu_of_counts(counts: np.ndarray) -> float:
@@ -161,10 +165,9 @@ def _bleu_of_counts(counts: np.ndarray) -> float:
 def _metrics(settings: BleuSettings) -> tuple[Any, Any]:
     import sacrebleu.metrics
 
-    given = settings.model_dump()
-    return sacrebleu.metrics.BLEU(**given, force=True), sacrebleu.metrics.CHRF(
-        lowercase=settings.lowercase
-    )
+    bleu = sacrebleu.metrics.BLEU(**settings.model_dump(), force=True)
+    chrf = sacrebleu.metrics.CHRF(lowercase=settings.lowercase)
+    return bleu, chrf
 
 
 def _require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -182,25 +182,33 @@ def find_breakdown(
         rows: the evaluated rows of memory.
         last_words: by split, the only tokens that count; None: all count.
     """
+    tokens = read["tokens"]
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    inside = repeated_tokens(read["tokens"], split, texts)
+    repeated = repeated_tokens(tokens, split, texts)
     matched = find_matched(read, split)
-    parts = {
-        "outside": ~np.logical_or.reduce(inside) if inside else None,
-        "new": None if matched is None else matched.new,
-        "ends": end_tokens(read["tokens"], split) if counted is None else None,
-    }
+
+    parts = {}
+    if repeated:
+        parts["outside"] = ~np.logical_or.reduce(repeated)
+    if matched is not None:
+        parts["new"] = matched.new
+    if counted is None:
+        ends = end_tokens(tokens, split)
+        if ends is not None:
+            parts["ends"] = ends
+
+    repeated_counts = []
+    for text, is_repeated in zip(texts, repeated, strict=True):
+        is_counted = counted_tokens(counted, 0, len(is_repeated))
+        repeated_counts.append((text, int(is_repeated[is_counted].sum())))
     return Breakdown(
         counted,
-        {name: part for name, part in parts.items() if part is not None},
-        [
-            (text, int(some[counted_tokens(counted, 0, len(some))].sum()))
-            for text, some in zip(texts, inside, strict=True)
-        ],
+        parts,
+        repeated_counts,
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
-        read["tokens"].metrics.get("unk_id"),
+        tokens.metrics.get("unk_id"),
         matched,
     )
 

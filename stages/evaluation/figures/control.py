@@ -139,23 +139,23 @@ class Counting:
         scored = self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):
             return None
-        listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
-        found: dict[str, Any] = {
-            "texts": listed,
-            "past": reads.past,
-            **({} if reads.past_tokens is None else {"past_tokens": reads.past_tokens}),
-            "weight": None,
-            "tune_split": None,
-        }
-        costs_much = max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(
-            TRIGRAM, self.order
-        )
+        listed = [
+            {"corpus": text.corpus, "split": text.split, "tokens": text.tokens} for text in texts
+        ]
+        control: dict[str, Any] = {"texts": listed, "past": reads.past}
+        if reads.past_tokens is not None:
+            control["past_tokens"] = reads.past_tokens
+        control |= {"weight": None, "tune_split": None}
+
+        # longer n-grams take more time a token
+        max_tokens = MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order)
+        costs_much = max(scored, sum(text.tokens for text in texts)) > max_tokens
         if costs_much or len(self._texts(self.split, reads)) < len(texts):
-            return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
+            return {**control, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
         if texts and reads.past is not None:
-            found["tune_split"] = self._fitted_on()
-            found["weight"] = self._weight(reads, found["tune_split"])
-        return {**found, **self._figures(self.nats(reads, found))}
+            control["tune_split"] = self._fitted_on()
+            control["weight"] = self._weight(reads, control["tune_split"])
+        return {**control, **self._figures(self.nats(reads, control))}
 
     def nats(self, reads: Reads, control: Mapping[str, Any]) -> np.ndarray:
         """Nats of every token under a control that has figures, float64 [T]."""
@@ -174,10 +174,11 @@ class Counting:
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
         """Figures of the counted tokens, from the nats [T] of all tokens."""
         counts = self._that_count(self.split)
-        new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
+        counted = nll[counts]
+        new = counted if self.outside is None else counted[self.outside[counts]]
         return {
-            "nll": finite(float(nll[counts].mean())),
-            "perplexity": perplexity(float(nll[counts].sum()), len(nll[counts])),
+            "nll": finite(float(counted.mean())),
+            "perplexity": perplexity(float(counted.sum()), len(counted)),
             "perplexity_on_new_text": perplexity(float(new.sum()), len(new)),
         }
 
@@ -187,15 +188,11 @@ class Counting:
         It is the tuning split of memory, or `valid` if nothing is tuned.
         """
         split = self.tune_split or "valid"
-        known = (
-            split in self.read["tokens"].metrics["splits"]
-            and 0 < self._tokens(split) <= MOST_TOKENS
-        )
-        if (
-            not known
-            or self._is_learned(split)
-            or (self.tune_split is None and self.split == split)
-        ):
+        if split not in self.read["tokens"].metrics["splits"]:
+            return None
+        is_scored = self.tune_split is None and self.split == split
+        is_short = 0 < self._tokens(split) <= MOST_TOKENS
+        if is_scored or not is_short or self._is_learned(split):
             return None
         return split if self.last_words is None or split in self.last_words else None
 
@@ -222,9 +219,9 @@ class Counting:
         """Probabilities from counts in the tokens scored before each token, float64 [T]."""
         key = ("counting on", split, reads.past, reads.past_tokens)
         if key not in self._p:
-            anew = reads.past == "document"
-            stream = self._stream(split, "document" if anew else self.reset)
-            self._p[key] = counting_on(stream, *self._counted_as, anew, reads.past_tokens)
+            restarts = reads.past == "document"
+            stream = self._stream(split, "document" if restarts else self.reset)
+            self._p[key] = counting_on(stream, *self._counted_as, restarts, reads.past_tokens)
         return self._p[key]
 
     def _ngrams(self, texts: list[KnownText]) -> Ngrams:
@@ -234,14 +231,14 @@ class Counting:
         key = tuple((text.ids, text.tokens) for text in texts)
         if key not in self._counted:
             self._counted.clear()  # before counting, so that memory holds one set of counts
-            pieces = [text.open() for text in texts]
+            pieces = [text.content.pieces() for text in texts]
             self._counted[key] = Ngrams.count(pieces, *self._counted_as)
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> list[KnownText]:
         """Texts that are counted before a split is read, without the split itself."""
-        own = digests_of(self.read["tokens"], split)
-        return [text for text in self._known_texts(reads) if text.ids != own]
+        digests = digests_of(self.read["tokens"], split)
+        return [text for text in self._known_texts(reads) if text.ids != digests]
 
     def _known_texts(self, reads: Reads) -> list[KnownText]:
         """All texts that may be counted beforehand, each once."""
@@ -305,18 +302,19 @@ class RowControl(NamedTuple):
             controls: figures by order.
             nats: sums over documents or blocks by order, float64 [GROUPS, U].
         """
-        known = {order: control for order, control in controls.items() if control is not None}
-        if not known:
+        of_orders = {order: control for order, control in controls.items() if control is not None}
+        if not of_orders:
             return cls(None, None)
-        order = _best_order(known, "perplexity")
-        order_on_new_text = _best_order(known, NEW_TEXT)
-        figures = {**known[order], NEW_TEXT: known[order_on_new_text][NEW_TEXT]}
-        if len(known) > 1:
-            figures |= {"order": order, "order_on_new_text": order_on_new_text}
-            figures["orders"] = {
-                str(number): {name: control[name] for name in ("perplexity", NEW_TEXT)}
-                for number, control in known.items()
-            }
+        order = _best_order(of_orders, "perplexity")
+        order_on_new_text = _best_order(of_orders, NEW_TEXT)
+        figures = {**of_orders[order], NEW_TEXT: of_orders[order_on_new_text][NEW_TEXT]}
+        if len(of_orders) > 1:
+            figures |= {"order": order, "order_on_new_text": order_on_new_text, "orders": {}}
+            for number, control in of_orders.items():
+                figures["orders"][str(number)] = {
+                    "perplexity": control["perplexity"],
+                    NEW_TEXT: control[NEW_TEXT],
+                }
         if order not in nats:
             return cls(figures, None)
         return cls(figures, np.stack([nats[order][0], nats[order_on_new_text][1]]))

@@ -53,8 +53,8 @@ class Bootstrap:
         means = self.resampled_means(totals, weights, progress)
         enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
         return [
-            self.interval(column) if known else None
-            for column, known in zip(means.T, enough, strict=True)
+            self.interval(column) if is_enough else None
+            for column, is_enough in zip(means.T, enough, strict=True)
         ]
 
     def resampled_means(
@@ -74,9 +74,9 @@ class Bootstrap:
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
         for start in range(0, self.samples, at_once):
-            drawn = random.integers(0, units, (min(at_once, self.samples - start), units))
-            parts.append(_times(drawn) @ values)
-            progress(start + len(drawn), self.samples, "resamples")
+            draws = random.integers(0, units, (min(at_once, self.samples - start), units))
+            parts.append(_times(draws) @ values)
+            progress(start + len(draws), self.samples, "resamples")
         return np.concatenate(parts)
 
     def interval(self, means: np.ndarray) -> tuple[float, float] | None:
@@ -90,15 +90,17 @@ class Bootstrap:
         return float(low), float(high)
 
 
-def _times(drawn: np.ndarray) -> np.ndarray:
+def _times(draws: np.ndarray) -> np.ndarray:
     """The number of times that each of U units is among the U draws of a row, float64 [n, U].
 
     >>> _times(np.array([[0, 2, 2]])).tolist()
     [[1.0, 0.0, 2.0]]
     """
-    rows, units = drawn.shape
-    cells = drawn + np.arange(rows)[:, None] * units
-    return np.bincount(cells.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+    rows, units = draws.shape
+    # each row has cells of its own, so that one count serves all rows
+    cells = draws + np.arange(rows)[:, None] * units
+    counts = np.bincount(cells.ravel(), minlength=draws.size)
+    return counts.reshape(draws.shape).astype(np.float64)
 
 
 GROUPS = 2
@@ -118,11 +120,11 @@ class UnitSums:
     def nothing(cls, rows: int, units: int) -> "UnitSums":
         return cls(np.zeros((GROUPS, rows, units)), np.zeros((GROUPS, units)))
 
-    def add(self, first: int, some: "UnitSums") -> None:
+    def add(self, first: int, sums: "UnitSums") -> None:
         """Add the sums of consecutive units, from unit `first` on."""
-        units = slice(first, first + some.tokens.shape[-1])
-        self.nll[..., units] += some.nll
-        self.tokens[..., units] += some.tokens
+        units = slice(first, first + sums.tokens.shape[-1])
+        self.nll[..., units] += sums.nll
+        self.tokens[..., units] += sums.tokens
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ class UnitFiles:
             if chosen is None
             else chosen[(chosen >= start) & (chosen < stop)]
         )
-        first, found = self._sums(places, np.stack(nll))
-        save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
+        first, sums = self._sums(places, np.stack(nll))
+        save_arrays(output.add(_file(number)), np.array(first), sums.nll, sums.tokens)
 
     def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums:
         """The sums of all shards."""
@@ -190,19 +192,19 @@ class UnitFiles:
             return 0, UnitSums.nothing(len(nll), 0)
         units = self.units.of(places)
         first = int(units[0])
-        count = int(units[-1] - units[0]) + 1
-        groups = (
-            np.ones(len(places)),
-            np.zeros(len(places)) if self.outside is None else self.outside[places],
-        )
-        with np.errstate(invalid="ignore"):
-            sums = [
-                [np.bincount(units - first, np.where(held, row, 0), count) for row in nll]
-                for held in groups
-            ]
-        return first, UnitSums(
-            np.array(sums), np.array([np.bincount(units - first, held, count) for held in groups])
-        )
+        units = units - first
+        count = int(units[-1]) + 1
+        is_new = np.zeros(len(places)) if self.outside is None else self.outside[places]
+
+        sums = []
+        tokens = []
+        # all text, then new text
+        for is_member in (np.ones(len(places)), is_new):
+            tokens.append(np.bincount(units, is_member, count))
+            with np.errstate(invalid="ignore"):
+                rows = [np.bincount(units, np.where(is_member, row, 0), count) for row in nll]
+            sums.append(rows)
+        return first, UnitSums(np.array(sums), np.array(tokens))
 
 
 def _file(number: int) -> str:
@@ -229,25 +231,32 @@ def change_intervals(
         first = baseline.nll
         rows = sums.nll
         compared = names
-    held = sums.tokens[0] > 0
-    if not len(compared) or not held.any():
+    has_tokens = sums.tokens[0] > 0
+    if not len(compared) or not has_tokens.any():
         return None
+
     bootstrap = Bootstrap()
-    tokens = sums.tokens[:, held]
-    everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
+    tokens = sums.tokens[:, has_tokens]
+    first = first[..., has_tokens]
+    rows = rows[..., has_tokens]
+    everywhere, on_new_text = _intervals(bootstrap, rows, first, tokens)
+
     # a row that is not a number anywhere cannot be the lowest
-    lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())
-    (above,) = _intervals(bootstrap, rows[:1, :, held], rows[:1, [lowest]][..., held], tokens[:1])
-    above[lowest] = None
-    named = zip(compared, everywhere, on_new_text, above, strict=True)
-    return {
-        **asdict(bootstrap),
-        **units.facts(int(held.sum())),
-        "rows": [
-            dict(zip(("row", "interval", "on_new_text", "above_lowest"), row, strict=True))
-            for row in named
-        ],
-    }
+    totals = np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf)
+    lowest = int(totals.argmin())
+    (above_lowest,) = _intervals(bootstrap, rows[:1], rows[:1, [lowest]], tokens[:1])
+    above_lowest[lowest] = None
+
+    figures = []
+    for number, name in enumerate(compared):
+        row = {
+            "row": name,
+            "interval": everywhere[number],
+            "on_new_text": on_new_text[number],
+            "above_lowest": above_lowest[number],
+        }
+        figures.append(row)
+    return {**asdict(bootstrap), **units.facts(int(has_tokens.sum())), "rows": figures}
 
 
 def control_intervals(sums: UnitSums, controls: np.ndarray) -> list[tuple[Interval, Interval]]:
@@ -258,11 +267,14 @@ def control_intervals(sums: UnitSums, controls: np.ndarray) -> list[tuple[Interv
         controls: sums of nats of their controls, float64 [GROUPS, R, U]; NaN for a row without one.
     Returns: for each row the interval on all text, and on new text, in shares of perplexity.
     """
-    held = sums.tokens[0] > 0
-    if not held.any():
+    has_tokens = sums.tokens[0] > 0
+    if not has_tokens.any():
         return [(None, None)] * sums.nll.shape[1]
     everywhere, on_new_text = _intervals(
-        Bootstrap(), sums.nll[..., held], controls[..., held], sums.tokens[:, held]
+        Bootstrap(),
+        sums.nll[..., has_tokens],
+        controls[..., has_tokens],
+        sums.tokens[:, has_tokens],
     )
     return list(zip(everywhere, on_new_text, strict=True))
 
@@ -280,18 +292,18 @@ def _intervals(
     groups, count = rows.shape[:2]
     with np.errstate(invalid="ignore"):
         differences = (rows - first).reshape(groups * count, -1).T
-    finite = np.isfinite(differences).all(axis=0)
-    found = bootstrap.intervals(
-        np.where(finite, differences, 0), np.repeat(tokens, count, axis=0).T
-    )
-    shares = [
-        _shares(interval) if known else None for interval, known in zip(found, finite, strict=True)
-    ]
+    is_finite = np.isfinite(differences).all(axis=0)
+    totals = np.where(is_finite, differences, 0)
+    weights = np.repeat(tokens, count, axis=0).T
+
+    shares = []
+    for interval, has_interval in zip(bootstrap.intervals(totals, weights), is_finite, strict=True):
+        shares.append(_shares(interval) if has_interval else None)
     return [shares[start : start + count] for start in range(0, len(shares), count)]
 
 
 def _shares(interval: tuple[float, float] | None) -> list[float] | None:
     """An interval of the change of mean loss, in nats, as relative changes of perplexity."""
     ratios = [] if interval is None else [perplexity(edge, 1) for edge in interval]
-    known = [ratio - 1 for ratio in ratios if ratio is not None]
-    return known if len(known) == 2 else None
+    shares = [ratio - 1 for ratio in ratios if ratio is not None]
+    return shares if len(shares) == 2 else None

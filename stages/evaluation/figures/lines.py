@@ -175,7 +175,7 @@ class Lines:
 
 
 def repeated_lines(
-    scored: LinedText, known: LinedText, vocabulary: LineVocabulary
+    scored: LinedText, source: LinedText, vocabulary: LineVocabulary
 ) -> np.ndarray | None:
     """Whether each token of a scored text is in a line of a known text, where either was cut into
     lines, bool [T].
@@ -186,7 +186,7 @@ def repeated_lines(
     any_cut = any(bool(lines.cut.any()) for lines in scored.lines(vocabulary))
     of_runs = [np.zeros(0, np.uint64)]
     of_paragraphs = [np.zeros(0, np.uint64)]
-    for lines in known.lines(vocabulary):
+    for lines in source.lines(vocabulary):
         of_runs.append(lines.digests(lines.cut & lines.compared))
         if any_cut:
             of_paragraphs.append(lines.digests(~lines.cut & lines.compared))

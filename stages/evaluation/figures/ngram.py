@@ -28,10 +28,9 @@ class Counts(NamedTuple):
 
     def interpolated(self, below: np.ndarray) -> np.ndarray:
         """p(w | h), float64 [n]; `below` is the probability after the shorter context."""
-        held = self.total + self.types
-        return np.where(
-            self.total > 0, (self.gram + self.types * below) / np.maximum(held, 1), below
-        )
+        divisor = np.maximum(self.total + self.types, 1)
+        p = (self.gram + self.types * below) / divisor
+        return np.where(self.total > 0, p, below)
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,17 @@ class Ngrams:
     def p(self, scored: "Pieces") -> np.ndarray:
         """Probability of each token of a text after those before it in its piece, float64 [T]."""
         p = np.full(len(scored.ids), 1 / self.vocabulary)
-        shorter = np.zeros(len(scored.ids), np.int64)
+        contexts = np.zeros(len(scored.ids), np.int64)
         for length, order in enumerate(self.orders):
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
                 back = scored.back(length, self.start, part.start, part.stop)
                 # A context or gram that is not in the text gets the index after the last, whose
                 # count is 0.
-                shorter[part] = _find(order.contexts, shorter[part] * self.vocabulary + back)
-                gram = _find(order.grams, shorter[part] * self.vocabulary + scored.ids[part])
-                counts = Counts(
-                    order.counts[gram], order.totals[shorter[part]], order.types[shorter[part]]
-                )
+                context = _find(order.contexts, contexts[part] * self.vocabulary + back)
+                gram = _find(order.grams, context * self.vocabulary + scored.ids[part])
+                contexts[part] = context
+                counts = Counts(order.counts[gram], order.totals[context], order.types[context])
                 p[part] = counts.interpolated(p[part])
         return p
 
@@ -111,12 +109,12 @@ class _Order:
         cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int
     ) -> "tuple[_Order, np.ndarray]":
         """The counts, and the place of the context of each of N words, int64 [N]."""
-        known, places = np.unique(contexts, return_inverse=True)
+        distinct, places = np.unique(contexts, return_inverse=True)
         grams, counts = np.unique(places * vocabulary + words, return_counts=True)
-        size = len(known) + 1
+        size = len(distinct) + 1
         totals = np.bincount(places, None, size)
         types = np.bincount(grams // vocabulary, None, size)
-        return cls(known, grams, np.append(counts, 0), totals, types), places
+        return cls(distinct, grams, np.append(counts, 0), totals, types), places
 
 
 def counting_on(
@@ -124,7 +122,7 @@ def counting_on(
     n: int,
     start: int,
     vocabulary: int,
-    anew: bool = True,
+    restarts: bool = True,
     limit: int | None = None,
 ) -> np.ndarray:
     """Probability of each token of a text from n-grams counted in the tokens before it, float64
@@ -135,7 +133,7 @@ def counting_on(
 
     Args:
         n: order, 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
-        anew: whether counts, like contexts, start again at each piece.
+        restarts: whether counts, like contexts, start again at each piece.
         limit: number of tokens before each token that are counted; None: all of them.
 
     >>> counting_on(Pieces(np.array([1, 1, 2])), 1, start=0, vocabulary=4).tolist()  # 1/4, (1 + 1/4) / 2, (0 + 1/4) / 3
@@ -143,7 +141,7 @@ def counting_on(
     """
     p = np.full(len(stream.ids), 1 / vocabulary)
     contexts = np.zeros(len(stream.ids), np.int64)
-    if anew and stream.first is not None:
+    if restarts and stream.first is not None:
         contexts = stream.first
     for length in range(n):
         # renumbered at each length, so that the product with V fits into 64 bits
@@ -221,9 +219,9 @@ def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
     order = np.argsort(values)
     places = np.empty(len(values), np.int64)
     places[order] = np.searchsorted(ascending, values[order])
-    known = places < len(ascending)
-    known[known] = ascending[places[known]] == values[known]
-    return np.where(known, places, len(ascending))
+    is_found = places < len(ascending)
+    is_found[is_found] = ascending[places[is_found]] == values[is_found]
+    return np.where(is_found, places, len(ascending))
 
 
 @dataclass(frozen=True)
@@ -268,12 +266,14 @@ class Pieces:
         [0, 3, 4]
         """
         end = len(self.ids) if end is None else min(end, len(self.ids))
+        if end <= begin:
+            return np.zeros(0, np.int64)
         if length == 0:
-            return np.zeros(max(0, end - begin), np.int64)
-        at = np.arange(begin, end) - length
-        first = np.int64(0) if self.first is None else self.first[begin:end]
-        before = self.ids[at.clip(0)].astype(np.int64) if len(at) else at
-        return np.where(at >= first, before, start)
+            return np.zeros(end - begin, np.int64)
+        places = np.arange(begin, end) - length
+        piece_starts = np.int64(0) if self.first is None else self.first[begin:end]
+        tokens = self.ids[places.clip(0)].astype(np.int64)
+        return np.where(places >= piece_starts, tokens, start)
 
 
 class Ranks(NamedTuple):

@@ -222,12 +222,12 @@ class Units:
             else np.searchsorted(self.groups, documents, side="right") - 1
         )
 
-    def facts(self, held: int) -> dict[str, Any]:
-        """Description of the units in a comparison; `held` of them have a scored token."""
+    def facts(self, count: int) -> dict[str, Any]:
+        """Description of the units in a comparison; `count` of them have a scored token."""
         if self.groups is not None:
-            return {"unit": "group", "block_tokens": SHORTEST_GROUP, "units": held}
+            return {"unit": "group", "block_tokens": SHORTEST_GROUP, "units": count}
         unit = "document" if self.block_tokens is None else "block"
-        return {"unit": unit, "block_tokens": self.block_tokens, "units": held}
+        return {"unit": unit, "block_tokens": self.block_tokens, "units": count}
 
 
 def units_of(places: Places, block_tokens: int | None, documents: str | None = None) -> Units:

@@ -47,14 +47,17 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        sums = {
-            own.name: _sum([r[own.name] for r in records])
-            for own in fields(cls)
-            if own.name not in ("wrong", "of_tokens")
-        }
-        of_tokens = _sum([r.get("of_tokens", {}) for r in records])
-        wrong = [r["wrong"] for r in records]
-        rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
+        sums = {}
+        for field in fields(cls):
+            if field.name not in ("wrong", "of_tokens"):
+                sums[field.name] = _sum([record[field.name] for record in records])
+
+        # passages that are wrong in several shards count once
+        wrong = [record["wrong"] for record in records]
+        rows = None
+        if wrong[0] is not None:
+            rows = [set().union(*passages) for passages in zip(*wrong, strict=True)]
+        of_tokens = _sum([record.get("of_tokens", {}) for record in records])
         return cls(**sums, wrong=rows, of_tokens=of_tokens)
 
 
@@ -66,10 +69,14 @@ def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
     """
     if unknown is None and None in values:
         return None
-    if isinstance(values[0], Mapping):
-        return {name: _sum([value[name] for value in values]) for name in values[0]}
-    if isinstance(values[0], list):
+    first = values[0]
+    if isinstance(first, list):
         return [_sum(column, math.inf) for column in zip(*values, strict=True)]
+    if isinstance(first, Mapping):
+        sums = {}
+        for name in first:
+            sums[name] = _sum([value[name] for value in values])
+        return sums
     return sum(unknown if value is None else value for value in values)
 
 
@@ -209,21 +216,20 @@ def frequency_buckets(
     """
     if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
         return None
-    held = buckets(totals.bucket_tokens)
+    filled = buckets(totals.bucket_tokens)
+    rows = []
+    for name, sums in zip(names, totals.bucket_nll, strict=True):
+        row: dict[str, Any] = {"row": name, "nll": [], "perplexity": []}
+        for number, _ in filled:
+            tokens = totals.bucket_tokens[number]
+            row["nll"].append(finite(sums[number] / tokens))
+            row["perplexity"].append(perplexity(sums[number], tokens))
+        rows.append(row)
     return {
         "counted_in": frequencies.counted_in,
         "corpus": frequencies.corpus,
-        "buckets": [bucket for _, bucket in held],
-        "rows": [
-            {
-                "row": name,
-                "nll": [finite(sums[number] / totals.bucket_tokens[number]) for number, _ in held],
-                "perplexity": [
-                    perplexity(sums[number], totals.bucket_tokens[number]) for number, _ in held
-                ],
-            }
-            for name, sums in zip(names, totals.bucket_nll, strict=True)
-        ],
+        "buckets": [bucket for _, bucket in filled],
+        "rows": rows,
     }
 
 
@@ -236,18 +242,14 @@ def curves(
         rows: for each memory row its name, the unit of its cut-offs (`k`, `size`), and its settings
         at each cut-off.
     """
-    return [
-        {
-            "row": name,
-            "over": over,
-            "points": [
-                {**point, "perplexity": perplexity(nll, totals.tokens)}
-                for point, nll in zip(points, sums, strict=True)
-            ],
-        }
-        for (name, over, points), sums in zip(rows, totals.nll_by_cutoff, strict=True)
-        if points
-    ]
+    figures = []
+    for (name, over, points), sums in zip(rows, totals.nll_by_cutoff, strict=True):
+        if points:
+            curve = []
+            for point, nll in zip(points, sums, strict=True):
+                curve.append({**point, "perplexity": perplexity(nll, totals.tokens)})
+            figures.append({"row": name, "over": over, "points": curve})
+    return figures
 
 
 HEADLINE = (
@@ -290,8 +292,10 @@ def learned_figures(
         learned: the record of the network, with its gains on held-out parts of the tuning split.
         shards: the records of the scored split's shards, whose sums are `totals`.
     """
-    counted = [shard["weights"] for shard in shards if "weights" in shard]
-    counts = [sum(column) for column in zip(*(one["counts"] for one in counted), strict=True)]
+    weights = [shard["weights"] for shard in shards if "weights" in shard]
+    columns = zip(*(part["counts"] for part in weights), strict=True)
+    counts = list(map(sum, columns))
+    mean = sum(part["sum"] for part in weights) / sum(counts) if counts else None
     return {
         "row": row.name,
         "name": row.sources[-1].reading.weight_name,
@@ -299,7 +303,7 @@ def learned_figures(
         "one_for_all": learned["weight"],
         "fitted_tokens": learned["tokens"],
         "held_out_gains": list(learned["gains"]),
-        "mean": sum(one["sum"] for one in counted) / sum(counts) if counts else None,
+        "mean": mean,
         "histogram": {"edges": EDGES, "tokens": counts} if counts else None,
         "searches": _searches(learned["gate"], shards, totals),
     }
@@ -315,19 +319,14 @@ def _searches(
     """
     if gains is None:
         return None
-    places = range(len(gains["shares"]))
-    nll = totals.nll
     tokens = totals.tokens
-    sums = [
-        [sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)]
-        for place in places
-    ]
-    points = [
-        (0.0, 0, nll[0]),
-        *((share, *one) for share, one in zip(gains["shares"], sums, strict=True)),
-    ]
+    points = [(0.0, 0, totals.nll[0])]
+    for place, share in enumerate(gains["shares"]):
+        searched = sum(shard["by_gain"][place][0] for shard in shards)
+        nats = sum(shard["by_gain"][place][1] for shard in shards)
+        points.append((share, searched, nats))
     if gains["searched"] == 1:
-        points.append((1.0, tokens, nll[1]))
+        points.append((1.0, tokens, totals.nll[1]))
     return [
         {"asked": share, "searched": searched / tokens, "perplexity": perplexity(nats, tokens)}
         for share, searched, nats in points

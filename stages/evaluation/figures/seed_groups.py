@@ -184,8 +184,8 @@ def _mean_pair(pairs: Sequence[AgainstCounting], confidence: float) -> AgainstCo
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """The mean; None unless each run has a value."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(values) else None
 
 
 def _reported(report: Artifact, name: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ ends with it. A token is in a match of m tokens if any match of that length cove
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,6 +39,22 @@ Digests = frozenset[tuple[str, str]]
 """Digests of the files with a split's ids: equal for equal bytes, in any artifact."""
 
 
+class StoredText(Protocol):
+    """What holds the tokens of a text."""
+
+    def pieces(self) -> Pieces:
+        """The known tokens, with their positions in the split."""
+
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens, and the offsets of its documents or runs, int64 [D + 1]."""
+
+    def hashes(self) -> np.ndarray:
+        """Hashes of the stored paragraphs, uint64 [P]."""
+
+    def lined(self) -> LinedText:
+        """The tokens that `hashes` is of, with the ends of their documents and paragraphs."""
+
+
 class WholeSplit(NamedTuple):
     """A split whose arrays are opened only when read: most texts are compared by their digests
     alone.
@@ -51,6 +67,43 @@ class WholeSplit(NamedTuple):
     def arrays(self) -> TokenSplit:
         """Ids, document offsets and paragraph hashes of the split."""
         return open_split(self.tokens.zarr("tokens.zarr"), self.split)
+
+    def pieces(self) -> Pieces:
+        return Pieces(np.asarray(self.arrays.ids[:]))
+
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.pieces().ids, np.asarray(self.arrays.doc_offsets[:])
+
+    def hashes(self) -> np.ndarray:
+        return np.asarray(self.arrays.paragraph_hashes[:])
+
+    def lined(self) -> LinedText:
+        return lined_split(self.arrays)
+
+
+class SourceRows(NamedTuple):
+    """The rows of a datastore that are of one source split, by the number of the source."""
+
+    rows: DatastoreRows
+    source: int
+
+    def pieces(self) -> Pieces:
+        first, end = self.rows.runs.block(self.source)
+        places = self.rows.runs.places_of(np.arange(first, end))[1]
+        return Pieces.of_places(np.asarray(self.rows.text.ids[first:end]), places)
+
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        pieces = self.pieces()
+        begins = np.zeros(0, np.int64) if pieces.first is None else np.unique(pieces.first)
+        return pieces.ids, np.append(begins, len(pieces.ids))
+
+    def hashes(self) -> np.ndarray:
+        return self.rows.paragraph_hashes(self.source)
+
+    def lined(self) -> LinedText:
+        if self.rows.has_split_text:
+            return lined_split(self.rows.text)
+        return lined_rows(self.rows, self.source)
 
 
 @dataclass(frozen=True)
@@ -67,33 +120,10 @@ class KnownText:
     split: str
     tokens: int
     paragraphs: Mapping[str, str] | None
-    held: WholeSplit | tuple[DatastoreRows, int]
-    """A whole split, or a datastore and the number of its source."""
+    content: StoredText
+    """What holds its tokens."""
     read_by: tuple[str, ...] = ()
     """Roles of the artifacts that read it: `model`, `datastore`, or that of a source's input."""
-
-    def open(self) -> Pieces:
-        """The known tokens, with their positions in the split."""
-        if isinstance(self.held, WholeSplit):
-            return Pieces(np.asarray(self.held.arrays.ids[:]))
-        rows, source = self.held
-        first, end = rows.runs.block(source)
-        places = rows.runs.places_of(np.arange(first, end))[1]
-        return Pieces.of_places(np.asarray(rows.text.ids[first:end]), places)
-
-    def hashes(self) -> np.ndarray:
-        """Hashes of the stored paragraphs, uint64 [P]."""
-        if isinstance(self.held, WholeSplit):
-            return np.asarray(self.held.arrays.paragraph_hashes[:])
-        rows, source = self.held
-        return rows.paragraph_hashes(source)
-
-    def lined(self) -> LinedText:
-        """The tokens that `hashes` is of, with the ends of their documents and paragraphs."""
-        if isinstance(self.held, WholeSplit):
-            return lined_split(self.held.arrays)
-        rows, source = self.held
-        return lined_split(rows.text) if rows.has_split_text else lined_rows(rows, source)
 
 
 def lined_split(split: TokenSplit) -> LinedText:
@@ -141,7 +171,7 @@ def datastore_texts(datastore: Artifact) -> Iterator[KnownText]:
             source.split,
             end - first,
             source.paragraphs,
-            (rows, number),
+            SourceRows(rows, number),
             ("datastore",),
         )
 
@@ -193,24 +223,18 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
     learned = read["model"].input("tokens")
     texts = [whole_split(learned, LEARNED, "model")] if LEARNED in learned.metrics["splits"] else []
     for datastore, _ in datastores_read(read):
-        for held in datastore_texts(datastore):
-            same = next(
-                (
-                    n
-                    for n, one in enumerate(texts)
-                    if held.paragraphs and one.paragraphs == held.paragraphs
-                ),
-                None,
-            )
-            if same is None:
-                texts.append(held)
-            elif "datastore" not in texts[same].read_by:
+        for text in datastore_texts(datastore):
+            paragraphs = [other.paragraphs for other in texts]
+            # without digests a text is like no other
+            if not text.paragraphs or text.paragraphs not in paragraphs:
+                texts.append(text)
+                continue
+            same = paragraphs.index(text.paragraphs)
+            if "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
-    return texts + [
-        other
-        for other in input_texts(read)
-        if all(text.paragraphs != other.paragraphs for text in texts)
-    ]
+
+    paragraphs = [text.paragraphs for text in texts]
+    return texts + [other for other in input_texts(read) if other.paragraphs not in paragraphs]
 
 
 def repeated_tokens(scored: Artifact, split: str, texts: Sequence[KnownText]) -> list[np.ndarray]:
@@ -225,15 +249,15 @@ def repeated_tokens(scored: Artifact, split: str, texts: Sequence[KnownText]) ->
     vocabulary = LineVocabulary(token_text(scored), scored.metrics.get("unk_id"))
     repeated = []
     for text in texts:
-        inside = in_paragraphs(arrays, text.hashes())
-        lines = repeated_lines(lined_split(arrays), text.lined(), vocabulary)
+        inside = in_paragraphs(arrays, text.content.hashes())
+        lines = repeated_lines(lined_split(arrays), text.content.lined(), vocabulary)
         repeated.append(inside if lines is None else inside | lines)
     return repeated
 
 
-def in_paragraphs(split: TokenSplit, known: np.ndarray) -> np.ndarray:
-    """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T]."""
-    repeated = np.isin(np.asarray(split.paragraph_hashes[:]), known)
+def in_paragraphs(split: TokenSplit, hashes: np.ndarray) -> np.ndarray:
+    """Whether each token of a split is in a paragraph whose hash is in `hashes`, bool [T]."""
+    repeated = np.isin(np.asarray(split.paragraph_hashes[:]), hashes)
     return np.repeat(repeated, np.diff(np.asarray(split.paragraph_ends[:]), prepend=0))
 
 
@@ -256,17 +280,13 @@ class Matched:
 
     def figures(self, counted: np.ndarray | slice) -> dict[str, Any]:
         """Shares of the `counted` tokens in matches, JSON."""
-        return {
-            "shares": {
-                str(length): float(inside[counted].mean())
-                for length, inside in self.covered.items()
-            },
-            "new_below": NEW_BELOW,
-            "texts": [
-                {"corpus": one.corpus, "split": one.split, "tokens": one.tokens}
-                for one in self.texts
-            ],
-        }
+        shares = {}
+        for length, is_inside in self.covered.items():
+            shares[str(length)] = float(is_inside[counted].mean())
+        texts = []
+        for text in self.texts:
+            texts.append({"corpus": text.corpus, "split": text.split, "tokens": text.tokens})
+        return {"shares": shares, "new_below": NEW_BELOW, "texts": texts}
 
 
 def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
@@ -281,8 +301,8 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     for datastore, _ in datastores_read(read):
         memories += datastore_texts(datastore)
     memories += input_texts(read)
-    own = digests_of(read["tokens"], split)
-    texts = [text for text in counted_texts(read["model"], memories) if text.ids != own]
+    split_digests = digests_of(read["tokens"], split)
+    texts = [text for text in counted_texts(read["model"], memories) if text.ids != split_digests]
     scored = open_split(read["tokens"].zarr("tokens.zarr"), split)
     ids = np.asarray(scored.ids[:])
     offsets = np.asarray(scored.doc_offsets[:])
@@ -291,23 +311,16 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     vocabulary = int(read["tokens"].metrics["vocabulary_size"])
     matches = np.zeros(len(ids), np.int64)
     for text in texts:
-        matches = np.maximum(matches, longest_matches(ids, offsets, *_opened(text), vocabulary))
+        matches = np.maximum(
+            matches, longest_matches(ids, offsets, *text.content.runs(), vocabulary)
+        )
     return Matched({length: in_match(matches, length) for length in LENGTHS}, texts)
-
-
-def _opened(text: KnownText) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of a text, and the offsets of its documents or runs, int64 [D + 1]."""
-    pieces = text.open()
-    if isinstance(text.held, WholeSplit):
-        return pieces.ids, np.asarray(text.held.arrays.doc_offsets[:])
-    begins = np.zeros(0, np.int64) if pieces.first is None else np.unique(pieces.first)
-    return pieces.ids, np.append(begins, len(pieces.ids))
 
 
 def longest_matches(
     ids: np.ndarray,
     offsets: np.ndarray,
-    known: np.ndarray,
+    known_ids: np.ndarray,
     known_offsets: np.ndarray,
     vocabulary: int,
 ) -> np.ndarray:
@@ -323,24 +336,24 @@ def longest_matches(
     >>> longest_matches(text, whole, np.array([2, 3, 1, 2]), np.array([0, 4]), 10).tolist()
     [1, 2, 2, 0, 1, 2]
     """
-    asked = _inclusive(ids, offsets, vocabulary)
-    held = _inclusive(known, known_offsets, vocabulary)
+    queries = _inclusive(ids, offsets, vocabulary)
+    text = _inclusive(known_ids, known_offsets, vocabulary)
     places = np.arange(1, len(ids) + 1)
     longest = np.zeros(len(ids), np.uint8)
-    for part in ranges(len(known)):  # sorted separately, so that only one range is in memory
-        contexts = SortedContexts(held, *sort_contexts(held, part + 1))
-        longest = np.maximum(longest, contexts.locate(asked, places).longest)
-    return np.minimum(longest, asked.lengths[places]).astype(
-        np.int64
-    )  # a document boundary in both is no token
+    # ranges are sorted separately, so that only one is in memory
+    for part in ranges(len(known_ids)):
+        contexts = SortedContexts(text, *sort_contexts(text, part + 1))
+        longest = np.maximum(longest, contexts.locate(queries, places).longest)
+    # a document boundary in both is no token
+    return np.minimum(longest, queries.lengths[places]).astype(np.int64)
 
 
 def _inclusive(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> Text:
     """A text whose context at place t + 1 ends with token t, also at the ends of documents."""
     begins = np.repeat(offsets[:-1], np.diff(offsets))
-    known = np.minimum(np.arange(1, len(ids) + 1) - begins, LONGEST)
+    lengths = np.minimum(np.arange(1, len(ids) + 1) - begins, LONGEST)
     return Text(
-        np.append(ids, 0).astype(np.uint32), np.append(0, known).astype(np.uint8), vocabulary
+        np.append(ids, 0).astype(np.uint32), np.append(0, lengths).astype(np.uint8), vocabulary
     )
 
 

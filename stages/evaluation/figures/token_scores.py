@@ -27,7 +27,7 @@ INTEGERS = frozenset({"target", *BOOK_COLUMNS[:2]})
 """Columns of int32; all others are float32."""
 COLUMNS = ("target", "logp", "logp_lm", "log_z")
 """Figures of every scored token; probes may add more."""
-KNOWN = {*COLUMNS, "logp_memory"}
+KNOWN_COLUMNS = {*COLUMNS, "logp_memory"}
 """Arrays that any report may have; all others are columns of probes."""
 
 
@@ -103,7 +103,7 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
         rows[1] if reading == "final" and len(rows) > 1 else rows[0],
         group["target"],
         group[ARRAYS[reading]],
-        {name: group[name] for name in sorted(set(group.array_keys()) - KNOWN)},
+        {name: group[name] for name in sorted(set(group.array_keys()) - KNOWN_COLUMNS)},
     )
 
 

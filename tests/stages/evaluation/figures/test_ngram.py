@@ -86,7 +86,7 @@ def test_counting_on_has_the_probability_of_the_recursion_over_what_was_before(c
     across = [
         slow.probability(w, h, events[:place], vocabulary) for place, (h, w) in enumerate(events)
     ]
-    assert counting_on(of_pieces(scored), n, START, vocabulary, anew=False) == pytest.approx(
+    assert counting_on(of_pieces(scored), n, START, vocabulary, restarts=False) == pytest.approx(
         across, rel=1e-12
     )
     stream = [token for piece in scored for token in piece]
