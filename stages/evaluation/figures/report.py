@@ -48,9 +48,9 @@ class Totals:
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
         sums = {}
-        for field in fields(cls):
-            if field.name not in ("wrong", "of_tokens"):
-                sums[field.name] = _sum([record[field.name] for record in records])
+        for summand in fields(cls):
+            if summand.name not in ("wrong", "of_tokens"):
+                sums[summand.name] = _sum([record[summand.name] for record in records])
 
         # passages that are wrong in several shards count once
         wrong = [record["wrong"] for record in records]
