@@ -100,7 +100,7 @@ class LogSums:
 
 
 def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
-    """Find the entries whose value is the target of their position; targets int [n].
+    """Find the entries [n, k] whose value is the target of their position; targets int [n].
 
     Position 0 has its target 7 in columns 0 and 2. Position 1 has its target 5 nowhere:
 

@@ -108,12 +108,11 @@ def _matrix(room: Tensor, rows: int, columns: int) -> Tensor:
 
 
 class Matches(NamedTuple):
-    """Row and memory offset, int64 [h] each, of the cells in a block that hold their row's target,
-    visible or not.
-    """
+    """The cells in a block that hold their row's target, visible or not, int64 [h] each."""
 
     rows: Tensor
     cells: Tensor
+    """Memory offset of each cell in the block's scores, since a mirror's are transposed."""
 
 
 class _Runs(NamedTuple):

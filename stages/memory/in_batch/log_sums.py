@@ -131,7 +131,7 @@ class _InBatchLogSums(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         blocks = fewest_products(visible, len(values), keys is None, queries.device.type)
-        cells = TargetMatches(targets, values, blocks)
+        target_matches = TargetMatches(targets, values, blocks)
         settings = (visible.to(queries.device), blocks, scale, dtype)
         block_scores = BlockScores(queries, keys, *settings)
 
@@ -139,7 +139,7 @@ class _InBatchLogSums(torch.autograd.Function):
         total = _LogSums(queries, len(queries), block_scores.sums)
         for block in blocks:
             for side, scores in block_scores.sides(block):
-                matches = cells.matches(side, scores.stride())
+                matches = target_matches.matches(side, scores.stride())
                 match_scores = _flat(scores).index_select(0, matches.cells)
                 target.add_matches(side, matches.rows, match_scores)
                 # Last, because it overwrites the scores.
@@ -148,7 +148,7 @@ class _InBatchLogSums(torch.autograd.Function):
         target_log_sums = target.logarithms()
         total_log_sums = total.logarithms()
         ctx.save_for_backward(queries, keys, target_log_sums, total_log_sums)
-        ctx.cells = cells
+        ctx.target_matches = target_matches
         ctx.settings = settings
         return target_log_sums, total_log_sums
 
@@ -174,8 +174,10 @@ class _InBatchLogSums(torch.autograd.Function):
             grad_keys = torch.zeros_like(keys, dtype=block_scores.sums)
 
         for block in blocks:
-            wide = _product_gradient(block_scores, ctx.cells, block, target, total)
-            gradient = block_scores.narrowed(wide)
+            score_gradient = _product_gradient(
+                block_scores, ctx.target_matches, block, target, total
+            )
+            gradient = block_scores.narrowed(score_gradient)
             if grad_queries is not None:
                 _add_product(grad_queries[block.rows], gradient, block_scores.keys[block.keys])
             if grad_keys is not None:
@@ -212,25 +214,28 @@ class _Gradient(NamedTuple):
 
 def _product_gradient(
     block_scores: BlockScores,
-    cells: TargetMatches,
+    target_matches: TargetMatches,
     block: Block,
     target: _Gradient,
     total: _Gradient,
 ) -> Tensor:
-    """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose
-    products are equal.
+    """Gradient with respect to a block's natural scores, [n, m], in the buffer of its scores.
+
+    A block and its mirror are two sides of one product, as q_i·k_j is k_j·q_i where the queries are
+    the keys. So the gradient of the mirror, [m, n], is added transposed.
     """
     gradients: list[Tensor] = []
     for side, scores in block_scores.sides(block):
-        matches = cells.matches(side, scores.stride())
+        # The scores of a mirror are a transposed view: strides turn cells into memory offsets.
+        matches = target_matches.matches(side, scores.stride())
         target_of_rows = target.of_rows(side.rows)
         total_of_rows = total.of_rows(side.rows)
         gradients.append(_score_gradient(scores, matches, target_of_rows, total_of_rows))
 
-    result, *mirrored = gradients
-    for gradient in mirrored:
-        result.add_(gradient.T)
-    return result
+    gradient, *mirror_gradients = gradients
+    for mirror_gradient in mirror_gradients:
+        gradient.add_(mirror_gradient.T)
+    return gradient
 
 
 def _score_gradient(
