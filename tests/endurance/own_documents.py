@@ -2,7 +2,8 @@
 them forgotten.
 
     python -m tests.endurance.own_documents MODEL [--rooms 240] [--asked 200] [--store STORE] \\
-        [--when before after] [--ways closed found knn exact both lora] [--perplexities]
+        [--when before after] [--ways closed found knn exact both lora] \\
+        [--kinds questions beginnings] [--perplexities]
 
 MODEL is a pretrained model: a folder, FILE.gguf, or hf:NAME. A document is a note ("The code of room
 14 is 4F2A."), or a page of memlm's own documentation, which is younger than the model. All
@@ -23,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -44,6 +46,7 @@ MOST_TOKENS = 8
 TOGETHER = 20
 """Texts that are written together."""
 WHEN = ("before", "after")
+KINDS = ("questions", "beginnings")
 WAYS = ("closed", "found", "knn", "exact", "both", "lora")
 
 
@@ -152,26 +155,85 @@ class Way(NamedTuple):
     """Texts of which the best stands before a question."""
 
 
-class Corpus(NamedTuple):
-    """Tokens of documents, and what was made of them."""
+class Corpus:
+    """Tokens of documents, and what is made of them when it is first asked for."""
 
-    tokens: str
-    datastore: str
-    keys: str
-    """Index of the datastore."""
-    exact: str
-    """Index of exact matches."""
+    def __init__(self, store: Store, model: str, tokens: str, folder: Path) -> None:
+        self.store = store
+        self.model = model
+        self.tokens = tokens
+        self.folder = folder
 
-    def ways(self, model: str, reports: Sequence[str], folder: Path) -> list[Way]:
-        """A passage in the window, kNN-LM, exact memory, and both, with the numbers of reports."""
-        knn, matches, both = reports
-        vectors = (self.datastore, self.keys)
-        return [
-            Way("found", model, passages=passages(folder)),
-            Way("knn", self.keys, knn, None, vectors),
-            Way("exact", model, matches, self.exact, (self.exact,)),
-            Way("both", self.keys, both, self.exact, (*vectors, self.exact)),
-        ]
+    @cached_property
+    def datastore(self) -> str:
+        own = ("--tokens", self.tokens, "--reset", "document")
+        return self.store.run("build-datastore", self.model, *own, *WINDOWS)
+
+    @cached_property
+    def keys(self) -> str:
+        """Index of the datastore."""
+        return self.store.run("build-index", self.datastore)
+
+    @cached_property
+    def exact(self) -> str:
+        """Index of exact matches."""
+        return self.store.run("build-index", self.tokens, "--index", "exact")
+
+    def report(self, way: str) -> str:
+        """An evaluation whose numbers are tuned on the valid split."""
+        words = ["evaluate", self.model if way == "exact" else self.keys]
+        if way in ("knn", "both"):
+            words += ["--memory", "knn-lm"]
+        if way in ("exact", "both"):
+            words += ["--memory", "exact", "--index", self.exact]
+        return self.store.run(*words, "--tokens", self.tokens, *WINDOWS)
+
+    def way(self, name: str, tuned: "Corpus") -> Way:
+        """A way to answer from these documents, with the numbers that were tuned for others."""
+        if name in ("closed", "found"):
+            texts = passages(self.folder) if name == "found" else ()
+            return Way(name, self.model, passages=texts)
+        if name == "lora":
+            return Way(name, self.learned)
+        vectors = () if name == "exact" else (self.datastore, self.keys)
+        matches = None if name == "knn" else self.exact
+        source = self.model if name == "exact" else self.keys
+        parts = (*vectors, *([] if matches is None else [matches]))
+        return Way(name, source, tuned.report(name), matches, parts)
+
+    @cached_property
+    def learned(self) -> str:
+        """The model with factors that learned the documents, for as long as kNN-LM's memory took."""
+        sizes = ("--lora", 8, "--lr", "1e-3", "--segment-length", 256, "--batch-tokens", 256)
+        begun = ("--init-from", self.model, "--time-of", self.report("knn"))
+        return self.store.run("train", self.tokens, *begun, *sizes)
+
+    def perplexity(self, way: str) -> str:
+        """A report of the test split."""
+        if way in ("knn", "exact", "both"):
+            return self.report(way)
+        model = self.learned if way == "lora" else self.model
+        reading = ("--memory", "none", "--tokens", self.tokens)
+        return self.store.run("evaluate", model, *reading, *WINDOWS)
+
+
+class Left(Corpus):
+    """What is left when some documents are forgotten."""
+
+    def __init__(self, before: Corpus, tokens: str, folder: Path) -> None:
+        super().__init__(before.store, before.model, tokens, folder)
+        self.before = before
+
+    @cached_property
+    def datastore(self) -> str:
+        beside = self.folder.parent
+        forgetting = ("--forget", f"@{beside / 'gone.txt'}", "--receipt", beside / "receipt.json")
+        return self.store.run("update-datastore", self.before.datastore, *forgetting)
+
+    @cached_property
+    def exact(self) -> str:
+        changing = ("--index", "exact", "--update", self.before.exact)
+        return self.store.run("build-index", self.tokens, *changing)
 
 
 def passages(folder: Path) -> tuple[str, ...]:
@@ -198,17 +260,6 @@ def best_passages(texts: Sequence[str], questions: Sequence[str]) -> list[str]:
     nothing = np.zeros((len(questions), 2), np.int64)
     ids, _ = index.find(counted(words[len(texts) :]), 1, nothing)
     return [texts[row] if row >= 0 else "" for row in ids[:, 0]]
-
-
-def evaluated(store: Store, corpus: Corpus, model: str) -> tuple[str, str, str]:
-    """Reports of kNN-LM, exact memory and both, each tuned on the valid split."""
-    scoring = ("evaluate", "--tokens", corpus.tokens, *WINDOWS)
-    matches = ("--memory", "exact", "--index", corpus.exact)
-    return (
-        store.run(*scoring, corpus.keys, "--memory", "knn-lm"),
-        store.run(*scoring, model, *matches),
-        store.run(*scoring, corpus.keys, "--memory", "knn-lm", *matches),
-    )
 
 
 def answered(reader: Any, prompts: Sequence[str]) -> tuple[list[str], float]:
@@ -240,33 +291,29 @@ def scores(reader: Any, prompts: Sequence[str], asked: Sequence[Room]) -> dict[s
     return found
 
 
-def answers(
-    store: Store, when: str, ways: Sequence[Way], asked: Sequence[Room]
-) -> Iterator[dict[str, Any]]:
-    """A line for each way to answer."""
+def answers(store: Store, way: Way, asked: Sequence[Room], kinds: Sequence[str]) -> dict[str, Any]:
+    """Scores of a way to answer, and its bytes."""
+    memory = None if way.report else "none"
     opened = open_store(store.folder)
-    for way in ways:
-        memory = None if way.report else "none"
-        reader = opened.read(way.source, report=way.report, memory=memory, index=way.exact)
-        line = {"when": when, "way": way.name, "bytes": store.bytes(*way.parts)}
-        questions = [room.question for room in asked]
-        if way.passages:
-            best = best_passages(way.passages, questions)
-            hits = sum(room.code in text for room, text in zip(asked, best, strict=True))
-            prompts = [text + question for text, question in zip(best, questions, strict=True)]
-            yield line | {"found": hits, "questions": scores(reader, prompts, asked)}
-            continue
+    reader = opened.read(way.source, report=way.report, memory=memory, index=way.exact)
+    line: dict[str, Any] = {"bytes": store.bytes(*way.parts)}
+    questions = [room.question for room in asked]
+    if way.passages:
+        best = best_passages(way.passages, questions)
+        line["found"] = sum(room.code in text for room, text in zip(asked, best, strict=True))
+        questions = [text + question for text, question in zip(best, questions, strict=True)]
+    if "questions" in kinds:
         line["questions"] = scores(reader, questions, asked)
+    if "beginnings" in kinds and not way.passages:
         line["beginnings"] = scores(reader, [room.beginning for room in asked], asked)
-        yield line
+    return line
 
 
-def perplexities(store: Store, when: str, reports: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A line for each report: perplexity of the test split, row by row."""
-    for report in reports:
-        metrics = json.loads((store.folder / report / "metrics.json").read_text())
-        rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
-        yield {"when": when, "tokens": metrics["tokens"], "perplexity": rows}
+def perplexities(store: Store, report: str) -> dict[str, Any]:
+    """Perplexity of the test split, row by row."""
+    metrics = json.loads((store.folder / report / "metrics.json").read_text())
+    rows = {row["row"]: round(row["perplexity"], 2) for row in metrics["rows"]}
+    return {"tokens": metrics["tokens"], "perplexity": rows}
 
 
 def table(store: Store, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
@@ -279,52 +326,24 @@ def table(store: Store, checkpoint: str, folder: Path, options: argparse.Namespa
     def tokenized(place: str) -> str:
         return store.run("tokenize", "--tokenizer", public, "--train", folder / place, *splits)
 
-    tokens = tokenized("all")
-    building = ("build-datastore", model, "--tokens", tokens, "--reset", "document", *WINDOWS)
-    datastore = store.run(*building)
-    contexts = store.run("build-index", tokens, "--index", "exact")
-    before = Corpus(tokens, datastore, store.run("build-index", datastore), contexts)
-    reports = evaluated(store, before, model)
-    asked = known[: options.asked]
-    if "before" in options.when:
-        ways = [Way("closed", model), *before.ways(model, reports, folder / "all")]
-        if "lora" in options.ways:
-            ways.append(Way("lora", learned(store, tokens, model, reports[0])))
-        show(answers(store, "before", chosen(ways, options.ways), asked))
-    if "before" in options.when and options.perplexities:
-        show(perplexities(store, "before", reports))
-        if "lora" in options.ways:
-            taught = learned(store, tokens, model, reports[0])
-            report = store.run("evaluate", taught, "--memory", "none", *WINDOWS)
-            show(perplexities(store, "before", [report]))
-    if "after" not in options.when:
-        return
-
-    forgetting = ("--forget", f"@{folder / 'gone.txt'}", "--receipt", folder / "receipt.json")
-    left = store.run("update-datastore", datastore, *forgetting)
-    tokens = tokenized("left")
-    contexts = store.run("build-index", tokens, "--index", "exact", "--update", contexts)
-    after = Corpus(tokens, left, store.run("build-index", left), contexts)
-    # The numbers stay: what is asked is whether a memory still answers.
-    ways = after.ways(model, reports, folder / "left")
-    show(answers(store, "after", chosen(ways, options.ways), asked))
-    if options.perplexities:
-        show(perplexities(store, "after", evaluated(store, after, model)))
+    before = Corpus(store, model, tokenized("all"), folder / "all")
+    corpora = {"before": before}
+    if "after" in options.when:
+        corpora["after"] = Left(before, tokenized("left"), folder / "left")
+    for when in options.when:
+        for name in options.ways:
+            line = {"when": when, "way": name}
+            if options.kinds:
+                # The numbers stay: what is asked is whether a memory still answers.
+                way = corpora[when].way(name, before)
+                line |= answers(store, way, known[: options.asked], options.kinds)
+            if options.perplexities and name != "found":
+                line |= perplexities(store, corpora[when].perplexity(name))
+            show(line)
 
 
-def learned(store: Store, tokens: str, model: str, report: str) -> str:
-    """The model with factors that learned the documents, for as long as a report's memory took."""
-    factors = ("--lora", 8, "--lr", "1e-3", "--segment-length", 256, "--batch-tokens", 256)
-    return store.run("train", tokens, "--init-from", model, *factors, "--time-of", report)
-
-
-def chosen(ways: Sequence[Way], names: Sequence[str]) -> list[Way]:
-    return [way for way in ways if way.name in names]
-
-
-def show(found: Iterator[dict[str, Any]]) -> None:
-    for line in found:
-        print(json.dumps(line), flush=True)
+def show(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
 
 
 def main() -> None:
@@ -337,6 +356,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--when", nargs="+", choices=WHEN, default=WHEN)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--perplexities", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
