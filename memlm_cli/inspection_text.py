@@ -9,7 +9,7 @@ from stages.numbers import number, probability
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context
-    from stages.inspection.inspect import Inspected, TokenView
+    from stages.inspection.inspect import Inspected, PassageView, TokenView
     from stages.text.excerpt import Excerpt
 
 
@@ -111,8 +111,15 @@ def inspected_text(inspected: "Inspected", *, terminal: bool) -> str:
     parts.append(
         table("", columns, [_cells(token) for token in inspected.tokens], terminal=terminal)
     )
+    parts += [_passage_line(passage) for passage in inspected.passages]
     parts += [line for token in inspected.tokens for line in _context_lines(inspected, token)]
     return "\n".join(parts)
+
+
+def _passage_line(passage: "PassageView") -> str:
+    """A passage that stands before some tokens, with its place, score and text."""
+    where = f"before {passage.start} to {passage.stop - 1}: {place_of(passage.source)}"
+    return f"{where}, score {number(passage.score)}: {printable(' '.join(passage.text.split()))}"
 
 
 def _cells(token: "TokenView") -> list[Cell]:

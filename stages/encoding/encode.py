@@ -118,6 +118,13 @@ class SplitReader:
     by_document: bool
     device: torch.device
     precision: str
+    rereads: ClassVar[bool] = False
+    """Whether windows that share tokens have other inputs before them, so that none continues
+    another."""
+
+    def counted_from(self, place: int) -> Self:
+        """The same reader, whose strides are counted from a token; windows have none of their own."""
+        return self
 
     def encode(
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None

@@ -53,14 +53,15 @@ class Distributions(NamedTuple):
 def mixes_together(reader: MemoryReader) -> bool:
     """Whether positions of several texts can be mixed together.
 
-    They cannot if memory enters hidden states, if readings want the inputs of windows, or if
-    another model makes the keys or reads along.
+    They cannot if memory enters hidden states, if readings want the inputs of windows, if another
+    model makes the keys or reads along, or if passages of an open book stand in each window.
     """
     range_reader = reader.range_reader
     encoder = range_reader.encoder
     makes_keys = encoder is None or encoder.model is range_reader.model
     reads_alone = range_reader.hidden_memory is None and not range_reader.side_models
-    return makes_keys and reads_alone and not range_reader.needs.window_keys
+    reads_windows = range_reader.needs.window_keys or range_reader.split_reader.rereads
+    return makes_keys and reads_alone and not reads_windows
 
 
 class MemoryMixer:

@@ -31,8 +31,8 @@ class Stream:
         first: the input before the passage; None: `<eos>`.
         """
         self.passage = passage
-        self.reader = reader.of_passage(passage, first)
         place = len(passage)
+        self.reader = reader.of_passage(passage, first, place)
         self._history = self.reader.carried(PASSAGE, place) if place else CarriedState()
         self._block: ScoredRange | None = None
         self._after = self._history

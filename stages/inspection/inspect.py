@@ -25,9 +25,11 @@ from stages.inspection.request import PASSAGE, Passage, Request, find
 from stages.lineage.corpus import token_text
 from stages.models.config import model_of
 from stages.numbers import joined
+from stages.open_book.reader import BookReader
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.hyperparameters import memory_words
 from stages.retrieval.scored_range import ScoredRange
-from stages.text.excerpt import SplitText
+from stages.text.excerpt import Excerpt, SplitText
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,25 @@ class TokenView:
 
 
 @dataclass(frozen=True)
+class PassageView:
+    """A passage of an open book before tokens [start, stop): its number and score, its first token
+    with the place in the book, and its text.
+    """
+
+    start: int
+    stop: int
+    number: int
+    score: float
+    source: Excerpt
+    text: str
+
+
+@dataclass(frozen=True)
 class Inspected:
     """A passage of a split, or a given text, as a model with its memories reads it.
 
     `hidden_memory`: name of the memory in the hidden states, if any. `looks_up`: whether attention
-    looks up positions.
+    looks up positions. `passages`: those of an open book, stride by stride.
     """
 
     model: str
@@ -80,6 +96,7 @@ class Inspected:
     tokens: list[TokenView]
     hidden_memory: str | None = None
     looks_up: bool = False
+    passages: list[PassageView] = field(default_factory=list)
 
     @property
     def memory_words(self) -> list[str]:
@@ -104,7 +121,7 @@ class Inspected:
     def to_json(self) -> dict[str, Any]:
         """All fields, as JSON; figures of probes, and entered neighbours, have their own names.
 
-        `looked_up` is left out for a model that looks up nothing.
+        `looked_up` is left out for a model that looks up nothing, `passages` without a book.
         """
         found = {
             name: value
@@ -116,6 +133,8 @@ class Inspected:
         ]
         for token in [] if self.looks_up else found["tokens"]:
             del token["looked_up"]
+        if not self.passages:
+            del found["passages"]
         return found
 
 
@@ -243,8 +262,32 @@ def _inspected(
     memory = reader.range_reader.hidden_memory
     entering = None if memory is None else memory.name
     return Inspected(
-        reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any
+        reader.read["model"].reference,
+        split,
+        start,
+        reader.memories,
+        views,
+        entering,
+        look_ups.any,
+        _passages(reader, split, start, stop),
     )
+
+
+def _passages(reader: MemoryReader, split: str, start: int, stop: int) -> list[PassageView]:
+    """The passages of an open book before tokens [start, stop) of a split; none without a book."""
+    book = reader.range_reader.split_reader
+    if not isinstance(book, BookReader):
+        return []
+    text = reader.text_of(BOOK.role)
+    views = []
+    for passage in book.quoted(split, start, stop):
+        source = text.at(passage.begin)
+        quoted = "".join(text.pieces(passage.begin, passage.end))
+        view = PassageView(
+            passage.start, passage.stop, passage.number, passage.score, source, quoted
+        )
+        views.append(view)
+    return views
 
 
 def _read_memory(

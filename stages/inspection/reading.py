@@ -177,13 +177,20 @@ class MemoryReader:
             rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names
         )
 
-    def of_passage(self, passage: Passage, first: int | None = None) -> "MemoryReader":
+    def of_passage(
+        self, passage: Passage, first: int | None = None, origin: int | None = None
+    ) -> "MemoryReader":
         """The same reader for a passage instead of splits; it keeps hidden states.
 
         Args:
             first: the input before the passage; None: the same input as before a split.
+            origin: token at which passages of an open book are chosen, and from which its strides
+                are counted; None: the first.
         """
         reader = self.range_reader
+        if origin is not None:
+            split_reader = reader.split_reader.counted_from(origin)
+            reader = replace(reader, split_reader=split_reader)
         corpus = Corpus(passage, reader.split_reader.corpus.eos if first is None else first)
         changed = replace(reader.of_corpus(corpus), probes=reader.probes)
         hidden = reader.hidden_memory
@@ -225,6 +232,7 @@ def load_reader(
         split=found.split,
         by_document=found.by_document,
         exclude=found.exclude,
+        open_book=found.open_book,
         device=device,
         precision=resolve_precision(request.precision, device.type),
         model=model,
@@ -292,9 +300,8 @@ def continuation_scores(
         kept = min(kept, max(reader.range_reader.split_reader.windows.context, len(continuation)))
     first = ids[-kept - 1] if kept < len(ids) else None
     passage = Passage(ids[-kept:])
-    return _scored(
-        reader.of_passage(passage, first), len(passage) - len(continuation), len(passage)
-    )
+    start = len(passage) - len(continuation)
+    return _scored(reader.of_passage(passage, first, start), start, len(passage))
 
 
 def text_log_prob(reader: MemoryReader, ids: Sequence[int]) -> float:

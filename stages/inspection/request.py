@@ -23,6 +23,9 @@ from stages.lineage.evaluation import language_model
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
+from stages.open_book.resolve import find_book, resolve_book
+from stages.open_book.settings import OpenBook
+from stages.retrieval.book_input import BOOK
 from stages.retrieval.grammar import make_reading, parse_readings
 from stages.retrieval.inputs import find_artifacts
 from stages.retrieval.reading import Comparison, Reading, SourceSettings
@@ -170,6 +173,8 @@ class Resolved:
     """Result of `reported_choices`, if the readings come from a report."""
     exclude: str
     """Name of the rule for rows that tokens of the datastore's own text do not find in an index."""
+    open_book: OpenBook | None
+    """Settings of the book whose passages are read."""
 
 
 def _require_no_report(reference: str, store: Store) -> None:
@@ -219,18 +224,45 @@ def find(
         readings = default_readings(read)
     complete = tuple(resolve_reading(reading, read, splits) for reading in readings)
     config = {} if report is None else report.config
+    windows = _windows(request, config, model, complete, writes)
+    book_settings = _add_book(read, request, report, store, windows)
+    open_book = resolve_book(book_settings, read, windows, complete)
     return Resolved(
         read,
         split or PASSAGE,
         complete,
         _numbers(request, report, read.get("datastore")),
-        _windows(request, config, model, complete, writes),
+        windows,
         # A text from outside the corpus has no stored neighbours.
         resolve_options(reported_options(config), read, splits),
         config.get("reset") == "document",
         None if report is None else reported_choices(report),
         config.get("exclude") or "self",
+        open_book,
     )
+
+
+def _add_book(
+    read: dict[str, Artifact],
+    request: Request,
+    report: Artifact | None,
+    store: Store,
+    windows: WindowSettings,
+) -> OpenBook | None:
+    """Put the book of a request, or of its report, among the artifacts read; returns its settings.
+
+    Without a report they are the default ones, with passages of half a window at the most.
+    """
+    reported = None if report is None else report.config.get("open_book")
+    settings = None if reported is None else OpenBook.model_validate(reported)
+    reference = request.open_book
+    if reference is None and settings is not None and report is not None:
+        reference = report.input(BOOK.role).reference
+    if reference is not None:
+        read[BOOK.role] = find_book(reference, read["model"], store)
+        half = max(1, windows.context // 2)
+        settings = settings or OpenBook(passage=min(OpenBook().passage, half))
+    return settings
 
 
 def _numbers(

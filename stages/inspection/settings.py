@@ -28,6 +28,10 @@ class ReadSettings(AskedWindows):
     """The same, as stored, or what a spalm model reads; for a text of no split their index is
     searched.
     """
+    open_book: Annotated[str | None, Spelling("TOKENS")] = None
+    """Tokens whose passages stand before the context, chosen anew every 32 tokens; None: those of
+    --report.
+    """
     stride: Annotated[int, Field(gt=0)] | None = None
     """Tokens between windows; None: `context`; where text is written half of it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from stages.open_book.settings import OpenBook
 
 
 def stride_windows(
-    offsets: np.ndarray, stride: int, context: int, start: int, stop: int
+    offsets: np.ndarray, stride: int, context: int, start: int, stop: int, origin: int | None = None
 ) -> list[Window]:
     """Windows that score `stride` tokens each, the last of `context` inputs; all that score a token
     in [start, stop).
@@ -27,6 +27,7 @@ def stride_windows(
 
     Args:
         offsets: int [D + 1], where windows begin anew, and the end of the text.
+        origin: a token at which a stride begins; None: strides begin where windows begin anew.
 
     >>> for w in stride_windows(np.array([0, 7]), stride=2, context=4, start=0, stop=7):
     ...     print(f"reads {w.start}-{w.stop - 1}, scores {w.scored_from}-{w.stop - 1}")
@@ -39,14 +40,30 @@ def stride_windows(
     for begin, end in pairwise(offsets.tolist()):
         if end <= start or begin >= stop:
             continue
-        first = (max(start, begin) - begin) // stride
-        last = (min(stop, end) - begin - 1) // stride
+        # The first stride is shorter, so that one begins at `origin`.
+        grid = begin if origin is None else begin - (begin - origin) % stride
+        first = (max(start, begin) - grid) // stride
+        last = (min(stop, end) - grid - 1) // stride
         for number in range(first, last + 1):
-            scored_from = begin + number * stride
+            scored_from = grid + number * stride
             # Where the text ends must not change what is read before: the window of a whole stride.
             window_start = max(begin, scored_from + stride - context)
-            windows.append(Window(window_start, min(scored_from + stride, end), scored_from))
+            window_stop = min(scored_from + stride, end)
+            windows.append(Window(window_start, window_stop, max(begin, scored_from)))
     return windows
+
+
+class QuotedPassage(NamedTuple):
+    """A passage of the book, tokens [begin, end) of its text, before tokens [start, stop) of a
+    split.
+    """
+
+    start: int
+    stop: int
+    number: int
+    begin: int
+    end: int
+    score: float
 
 
 @dataclass(frozen=True)
@@ -59,9 +76,12 @@ class BookReader(SplitReader):
     Source: Ram et al. 2023 (In-Context RALM, arXiv:2302.00083), equation 3.
     """
 
+    rereads: ClassVar[bool] = True
     settings: OpenBook
     book: Book | None = None
     """None: no passage is read, and windows are as short as if there were one."""
+    origin: int | None = None
+    """Token of a text from outside at which a stride begins; None: strides begin with the text."""
 
     @classmethod
     def of(cls, reader: SplitReader, settings: OpenBook, book: Book) -> Self:
@@ -76,6 +96,9 @@ class BookReader(SplitReader):
             book,
         )
 
+    def counted_from(self, place: int) -> Self:
+        return replace(self, origin=place)
+
     @property
     def closed(self) -> Self:
         """The same windows without passages: what the room costs."""
@@ -89,7 +112,9 @@ class BookReader(SplitReader):
     def stride_windows(self, split: str, start: int, stop: int) -> list[Window]:
         """The windows that score tokens [start, stop), without their passages."""
         context = self.windows.context - self.settings.room
-        return stride_windows(self._offsets(split), self.settings.stride, context, start, stop)
+        offsets = self._offsets(split)
+        stride = self.settings.stride
+        return stride_windows(offsets, stride, context, start, stop, self.origin)
 
     def open_at(self, split: str, windows: Sequence[Window]) -> Opened | None:
         """The passages that windows of a split are read with; None: there is no book."""
@@ -105,6 +130,25 @@ class BookReader(SplitReader):
         if opened is None or self.book is None:
             return [np.zeros(0, np.int64)] * count
         return [self.book.tokens(numbers) for numbers in opened.chosen.numbers]
+
+    def quoted(self, split: str, start: int, stop: int) -> list[QuotedPassage]:
+        """The passages before tokens [start, stop) of a split, stride by stride, the best first."""
+        windows = self.stride_windows(split, start, stop)
+        opened = self.open_at(split, windows)
+        if opened is None or self.book is None:
+            return []
+        passages = self.book.passages
+        quoted = []
+        for place, window in enumerate(windows):
+            for number, score in zip(
+                *(part[place].tolist() for part in opened.chosen), strict=True
+            ):
+                if number < 0:
+                    continue
+                begin, end = passages.bounds[number : number + 2].tolist()
+                stride = max(start, window.scored_from), min(stop, window.stop)
+                quoted.append(QuotedPassage(*stride, number, begin, end, score))
+        return quoted
 
     def blocks(
         self,

@@ -219,6 +219,10 @@ class SplitText:
         """Text of a split of a group `tokens.zarr`, or of a passage."""
         return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text, names)
 
+    def pieces(self, start: int, stop: int) -> list[str]:
+        """The text of each token of [start, stop)."""
+        return self._text.pieces(self._ids(start, stop))
+
     def at(self, row: int, before: int = 12, after: int = 4) -> Excerpt:
         """Token `row`, with up to `before` and `after` tokens of its document around it."""
         (excerpt,) = self.excerpts([row], before, after)

@@ -9,9 +9,13 @@ POSITIONS = 100
 """Positions of a run at which the conditions are checked."""
 
 
-def checked_count(number: int, parts: int) -> int:
-    """Positions that are checked in range `number` of so many; `POSITIONS` over all."""
-    return POSITIONS * (number + 1) // parts - POSITIONS * number // parts
+FEW_POSITIONS = 12
+"""The same where each reading of a short passage is one of several whole windows."""
+
+
+def checked_count(number: int, parts: int, positions: int = POSITIONS) -> int:
+    """Positions that are checked in range `number` of so many; `positions` over all."""
+    return positions * (number + 1) // parts - positions * number // parts
 
 
 TOLERANCES: Mapping[str, Mapping[str, float]] = {
