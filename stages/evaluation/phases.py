@@ -11,7 +11,7 @@ from stages.errors import ArtifactError
 from stages.evaluation.book_rows import with_rows_beside_book
 from stages.evaluation.conditions import ConditionCheck
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.figures.conditions import FEW_POSITIONS, POSITIONS, checked_count
+from stages.evaluation.figures.conditions import checked_count
 from stages.evaluation.learning import Learning, choose_numbers, diverged_at
 from stages.evaluation.passes import Part
 from stages.evaluation.plan import Plan
@@ -191,8 +191,7 @@ class Score(Phase):
                 f"in tokens {part.start} to {part.stop} of {job.config.split}: train it again."
             )
         rereads = resources.reader.split_reader.rereads
-        positions = FEW_POSITIONS if rereads else POSITIONS
-        count = checked_count(number, len(plan.scoring.parts), positions)
+        count = checked_count(number, len(plan.scoring.parts), rereads=rereads)
         if count:
             check = ConditionCheck(
                 resources.reader, policies, plan.scoring.split, where, plan.scoring.contexts

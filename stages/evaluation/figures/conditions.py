@@ -13,8 +13,11 @@ FEW_POSITIONS = 12
 """The same where each reading of a short passage is one of several whole windows."""
 
 
-def checked_count(number: int, parts: int, positions: int = POSITIONS) -> int:
-    """Positions that are checked in range `number` of so many; `positions` over all."""
+def checked_count(number: int, parts: int, *, rereads: bool = False) -> int:
+    """Positions that are checked in range `number` of so many; `POSITIONS` over all, or
+    `FEW_POSITIONS` where passages are read in several windows.
+    """
+    positions = FEW_POSITIONS if rereads else POSITIONS
     return positions * (number + 1) // parts - positions * number // parts
 
 
