@@ -21,7 +21,8 @@ def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
     Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a
     draft that is certain.
     """
-    contexts = reader.range_reader.memories[ExactSource].contexts
+    memory = reader.range_reader.memories[ExactSource]
+    contexts = memory.contexts
     tokens = text.passage.ids
     ends = np.array([0, len(tokens) + 1])
     # The context of the placeholder behind the text is the text.
@@ -33,10 +34,12 @@ def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
 
     # A short match says little of what follows, and each wrong guess costs a reading.
     size = min(most, DRAFTED, match_length)
-    start = int(contexts.best(located, 1).places[0, 0])
+    start = int(contexts.best(located, 1, hidden=memory.hidden).places[0, 0])
+    if start < 0:
+        return []
 
     # A draft ends with its document: before the next token that is the first of one. The 0 behind
     # the draft stands for such a token, so that one is always there.
-    document_places = np.append(contexts.text.known[start + 1 : start + size], 0)
+    document_places = np.append(contexts.text.lengths[start + 1 : start + size], 0)
     stop = start + 1 + int((document_places == 0).argmax())
     return [int(token) for token in contexts.text.ids[start:stop]]

@@ -3,7 +3,7 @@
 Everything here runs in the worker's thread, and stops at any of its steps.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -126,21 +126,35 @@ class Choice:
 
     def _write(self, text: Text) -> Generator[Any, Any, Finish]:
         """Write text until it ends; returns why it ended."""
-        order, random = self._order, np.random.default_rng(self._order.sampling.seed)
-        draft = _Draft(self._engine, self._prompt, order.stops, self._echoed)
-        for _ in range(order.max_tokens):
-            log_p = yield Ask((self._engine, order.memory), text)
-            scored = drawn(log_p, order, random)
-            if scored.id in order.ends:
-                yield self._piece(*draft.end(), new_tokens=1)
+        engine = self._engine
+        order = self._order
+        random = np.random.default_rng(order.sampling.seed)
+        growing = _GrowingChoice(engine, self._prompt, order.stops, self._echoed)
+        while self._written < order.max_tokens:
+            draft = engine.draft(order.memory, text, order.max_tokens - self._written - 1)
+            log_p = yield Ask((engine, order.memory), (text, draft))
+            tokens = list[int]()
+            ended = False
+            for scored in drawn(log_p, draft, order, random):
+                ended = scored.id in order.ends
+                if ended:
+                    break
+                tokens.append(scored.id)
+                growing.add(scored)
+                # What is drawn behind the end is no part of the text.
+                if growing.stopped:
+                    break
+            if tokens:
+                engine.accept(order.memory, text, tokens)
+            self._written += len(tokens)
+            if ended:
+                growing.end()
+            yield self._piece(*growing.taken(), new_tokens=len(tokens) + ended)
+            if ended or growing.stopped:
                 return "stop"
-            self._engine.put(order.memory, text, scored.id)
-            self._written += 1
-            yield self._piece(*draft.add(scored), new_tokens=1)
-            if draft.stopped:
-                return "stop"
-        yield self._piece(*draft.end())
-        return "stop" if draft.stopped else "length"
+        growing.end()
+        yield self._piece(*growing.taken())
+        return "stop" if growing.stopped else "length"
 
     def _piece(self, text: str, tokens: Sequence[TextToken], new_tokens: int = 0) -> Piece:
         listed = tokens if self._order.top is not None else ()
@@ -156,11 +170,24 @@ class Choice:
         return Piece(self._number, finish=finish, inspected=inspected, inspected_tokens=number)
 
 
-def drawn(log_p: np.ndarray, order: Order, random: np.random.Generator) -> ScoredToken:
-    """A token that is drawn; its log-probability is that before temperature, top-k and top-p."""
+def drawn(
+    log_p: np.ndarray, draft: Sequence[int], order: Order, random: np.random.Generator
+) -> Iterator[ScoredToken]:
+    """Tokens that are drawn one after another, until one differs from the draft.
+
+    Their log-probabilities are those before temperature, top-k and top-p.
+
+    Args:
+        log_p: log-probabilities of every token behind each token of the draft, [n, V].
+        draft: the n - 1 tokens that were guessed.
+    """
     temperature, top_k, top_p, _ = order.sampling
-    token = draw(probabilities(log_p, temperature, top_k, top_p), random)
-    return drawn_token(log_p, token, order.top or 0)
+    for number, row in enumerate(log_p):
+        token = draw(probabilities(row, temperature, top_k, top_p), random)
+        yield drawn_token(row, token, order.top or 0)
+        # Later rows were read behind a wrong guess.
+        if number == len(draft) or token != draft[number]:
+            return
 
 
 def text_token(engine: Engine, offset: int, id: int, scored: ScoredToken | None) -> TextToken:
@@ -184,16 +211,20 @@ def named_top(engine: Engine, scored: ScoredToken) -> dict[str, float]:
     return {names[id]: max(log_p, LEAST) for id, log_p in falling}
 
 
-class _Draft:
+class _GrowingChoice:
     """Text that is being written behind a prompt, with tokens that wait for their text."""
 
     def __init__(
         self, engine: Engine, prompt: Sequence[int], stops: Sequence[str], offset: int
     ) -> None:
         """`offset`: characters of the choice's text before what is written."""
-        self._engine, self._offset = engine, offset
-        self._decoder, self._growing = TextStream(engine.text), GrowingText(stops)
+        self._engine = engine
+        self._offset = offset
+        self._decoder = TextStream(engine.text)
+        self._growing = GrowingText(stops)
         self._waiting: list[TextToken] = []
+        self._parts: list[str] = []
+        self._has_ended = False
         # A token's text may depend on the one before, as the space between words does.
         for id in prompt[-REMEMBERED:]:
             self._decoder.add(id)
@@ -203,25 +234,25 @@ class _Draft:
         """Whether a string has ended the text."""
         return self._growing.stopped
 
-    def add(self, scored: ScoredToken) -> tuple[str, list[TextToken]]:
-        """Add a token; returns the text that is sure to stay, and the tokens that it holds."""
+    def add(self, scored: ScoredToken) -> None:
+        """Add a token."""
         offset = self._offset + len(self._growing.text)
         self._waiting.append(text_token(self._engine, offset, scored.id, scored))
-        part = self._growing.add(self._decoder.add(scored.id))
-        return part, self._complete()
+        self._parts.append(self._growing.add(self._decoder.add(scored.id)))
 
-    def end(self) -> tuple[str, list[TextToken]]:
-        """The rest of the text, and of its tokens."""
-        part = self._growing.add(self._decoder.end())
+    def end(self) -> None:
+        """Add the rest of the text."""
+        self._parts.append(self._growing.add(self._decoder.end()))
         if not self.stopped:
-            part += self._growing.end()
-            tokens, self._waiting = self._waiting, []
-            return part, tokens
-        return part, self._complete()
+            self._parts.append(self._growing.end())
+            self._has_ended = True
 
-    def _complete(self) -> list[TextToken]:
-        """The tokens whose text has begun to be given out."""
+    def taken(self) -> tuple[str, list[TextToken]]:
+        """The text that is sure to stay, and the tokens that it holds, since the last call."""
+        part = "".join(self._parts)
+        self._parts = []
         given = self._offset + self._growing.given
-        complete = [token for token in self._waiting if token.offset < given]
+        # At the end, tokens without text are given out, too.
+        complete = [token for token in self._waiting if self._has_ended or token.offset < given]
         self._waiting = self._waiting[len(complete) :]
-        return complete
+        return part, complete

@@ -15,6 +15,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.generation.chat import Message, chat_ids
+from stages.generation.drafts import draft_exact
 from stages.generation.generate import ends_of, find_written
 from stages.generation.prompt_scores import PromptScores
 from stages.generation.session import Text, TextSession
@@ -26,6 +27,7 @@ from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT, holds_all
 from stages.models.backbones.window_configs import HuggingFaceConfig
 from stages.models.language_model import LanguageModel
+from stages.retrieval.sources.exact import ExactSource
 from stages.retrieval.sources.source import Needs
 from stages.search.hidden import HiddenRows
 from stages.serving.settings import MAX_STREAM
@@ -232,16 +234,34 @@ class Engine:
         scored = scored_tokens(self.sessions[memory].score(text, top), known)
         return [None, *scored[len(scored) - len(ids) + 1 :]]
 
-    def next_log_probs(self, memory: str, texts: Sequence[Text]) -> list[np.ndarray]:
-        """Log-probabilities of every token behind each text, with all memories; natural log,
-        float64 [V].
-        """
-        log_p = self.sessions[memory].step(texts)
-        return list(log_p.double().cpu().numpy())
+    def draft(self, memory: str, text: Text, most: int) -> list[int]:
+        """A guess at the next tokens of a text, by exact matches; none without these.
 
-    def put(self, memory: str, text: Text, token: int) -> None:
-        """Set the next token of a text."""
-        self.sessions[memory].put([text], [token])
+        Several texts are continued in one pass, which guesses of some would make longer for all.
+
+        Args:
+            most: maximum number of tokens.
+        """
+        session = self.sessions[memory]
+        matches = ExactSource in session.reader.range_reader.memories
+        is_alone = len(session.texts) == 1
+        return draft_exact(session.reader, text, most) if matches and is_alone else []
+
+    def next_log_probs(
+        self, memory: str, texts: Sequence[tuple[Text, Sequence[int]]]
+    ) -> list[np.ndarray]:
+        """Log-probabilities of every token behind each text and behind each token of its draft,
+        with all memories; natural log, float64 [n, V].
+
+        Args:
+            texts: each with the n - 1 tokens of its draft.
+        """
+        read = self.sessions[memory].read(texts)
+        return [distributions.log_p.double().cpu().numpy() for distributions in read]
+
+    def accept(self, memory: str, text: Text, tokens: Sequence[int]) -> None:
+        """Set the next tokens of a text: first ones of its draft, then one more."""
+        self.sessions[memory].accept(text, tokens)
 
     def attribute(self, memory: str, text: Text, contexts: int) -> Inspected | None:
         """The sources of the probability of each token of a text that something precedes; None if
@@ -254,7 +274,9 @@ class Engine:
         return inspect_ids(self.reader(memory), ids, contexts, text.first) if ids else None
 
 
-def answer_for(about: tuple[Engine, str], texts: Sequence[Text]) -> list[np.ndarray]:
+def answer_for(
+    about: tuple[Engine, str], texts: Sequence[tuple[Text, Sequence[int]]]
+) -> list[np.ndarray]:
     """`Engine.next_log_probs` of an engine and a memory, as the worker asks for it."""
     engine, memory = about
     return engine.next_log_probs(memory, texts)

@@ -25,7 +25,7 @@ from stages.reporting import Silent
 from stages.search.config import IndexConfig
 from stages.serving import changes as changes_module
 from stages.serving.changes import ChangingMemories
-from stages.serving.engine import ServedMemories
+from stages.serving.engine import Engine, ServedMemories
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.update import UpdateConfig, UpdateDatastore
@@ -181,6 +181,37 @@ def test_what_is_served_equals_what_the_commands_make(documents: Artifact, place
     assert choice["logprobs"]["token_logprobs"][1:] == pytest.approx(want, abs=1e-5)
 
 
+def test_exact_matches_draft_the_text_that_one_token_at_a_time_gives(
+    documents: Artifact, place: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"prompt": "the pig runs and the", "max_tokens": 12, "logprobs": 1}
+    passes = 0
+    read = Engine.next_log_probs
+
+    def counted(*given: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        return read(*given)
+
+    monkeypatch.setattr(Engine, "next_log_probs", counted)
+
+    def written(address: Address) -> list[dict[str, Any]]:
+        ways = ({"temperature": 0}, {"seed": 3}, {"seed": 5, "stop": "hen"})
+        return [address.complete(**asked, **way).json["choices"][0] for way in ways]
+
+    with changing(exact(documents, place), place, works=False) as address:
+        drafted = written(address)
+        fewer = passes
+        passes = 0
+        monkeypatch.setattr(Engine, "draft", lambda *_: [])
+        alone = written(address)
+    assert fewer < passes
+    for one, other in zip(drafted, alone, strict=True):
+        assert one["text"] == other["text"] and one["finish_reason"] == other["finish_reason"]
+        numbers = (choice["logprobs"]["token_logprobs"] for choice in (one, other))
+        assert next(numbers) == pytest.approx(next(numbers), abs=1e-5)
+
+
 def _made(store: Store, stage: Any, config: Any, **references: Any) -> str:
     return make(stage, config, references, store, Execution(device="cpu")).artifact.reference
 
@@ -310,10 +341,10 @@ def test_a_request_keeps_its_generation_until_it_ends(
     with changing(nearest(documents), place) as address:
         first = address.served.engine
         with first.reading("small", first.text.prompt_ids("a cat")) as text:
-            (before,) = first.next_log_probs("small", [text])
+            (before,) = first.next_log_probs("small", [(text, ())])
         address.ended(address.add("secret", SECRET))
         with first.reading("small", first.text.prompt_ids("a cat")) as text:
-            (after,) = first.next_log_probs("small", [text])
+            (after,) = first.next_log_probs("small", [(text, ())])
     assert before.tolist() == after.tolist()
 
 

@@ -16,30 +16,31 @@ from stages.serving.engine import Engine
 from tests.stages.serving.address import SECONDS, Address, serving
 
 PRIVATE = "the secret hen"
+Asked = tuple[Text, Sequence[int]]
 
 
 def no_end(engine: Engine) -> np.ndarray:
-    """A distribution without `<eos>`."""
-    log_p = np.full(engine.vocabulary_size, -1.0)
-    log_p[list(engine.ends)] = -np.inf
+    """A distribution without `<eos>`, [1, V]."""
+    log_p = np.full((1, engine.vocabulary_size), -1.0)
+    log_p[:, list(engine.ends)] = -np.inf
     return log_p
 
 
 class Slow(Engine):
     """An engine whose text never ends, one token in a while."""
 
-    def next_log_probs(self, memory: str, texts: Sequence[Text]) -> list[np.ndarray]:
+    def next_log_probs(self, memory: str, texts: Sequence[Asked]) -> list[np.ndarray]:
         time.sleep(0.01)
         return [no_end(self)] * len(texts)
 
-    def put(self, *_: object) -> None: ...
+    def accept(self, *_: object) -> None: ...
 
 
 class Broken(Engine):
     """An engine that fails after a token; the message quotes a text."""
 
-    def next_log_probs(self, memory: str, texts: Sequence[Text]) -> list[np.ndarray]:
-        if len(texts[0].passage) > 1:
+    def next_log_probs(self, memory: str, texts: Sequence[Asked]) -> list[np.ndarray]:
+        if len(texts[0][0].passage) > 1:
             raise RuntimeError(PRIVATE)
         return [no_end(self)] * len(texts)
 

@@ -127,6 +127,6 @@ def written_ids(engine: Engine, ids: list[int], number: int) -> list[int]:
     """The most probable tokens behind a prompt."""
     with engine.reading("small", ids) as text:
         for _ in range(number):
-            (log_p,) = engine.next_log_probs("small", [text])
-            engine.put("small", text, int(log_p.argmax()))
+            (log_p,) = engine.next_log_probs("small", [(text, ())])
+            engine.accept("small", text, [int(log_p.argmax())])
         return text.ids[len(ids) :]
