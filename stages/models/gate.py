@@ -94,6 +94,7 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor
     ) -> Tensor:
+        """Shapes: those of `attend`."""
         memory = torch.empty_like(hidden)
         weights = hidden.new_empty(rows.shape)
         for block in _blocks(rows, hidden.shape[1]):
@@ -107,19 +108,27 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients with respect to hidden states [N, d] and embeddings [U, d], from `grad` [N, d].
+
+        Shapes in a block: near [n, k, d], weights and scores [n, k].
+        """
         hidden, embeddings, rows, weights = ctx.saved_tensors
-        by_hidden = torch.empty_like(hidden)
-        by_embeddings = torch.zeros_like(embeddings)
+        grad_hidden = torch.empty_like(hidden)
+        grad_embeddings = torch.zeros_like(embeddings)
         for block in _blocks(rows, hidden.shape[1]):
             near = F.embedding(rows[block], embeddings)
-            weight = weights[block]
+            block_weights = weights[block]
+
             # A softmax is invariant to a constant added to all scores, so the weighted mean is
             # subtracted.
-            by_weight = _dot(near, grad[block])
-            by_score = weight * (by_weight - (weight * by_weight).sum(1, keepdim=True))
-            torch.bmm(by_score[:, None], near, out=by_hidden[block, None])
-            # Embeddings are not needed any more, so their buffer is reused for their gradients.
-            torch.mul(weight[..., None], grad[block, None], out=near)
-            near.addcmul_(by_score[..., None], hidden[block, None])
-            by_embeddings.index_add_(0, rows[block].flatten(), near.flatten(0, 1))
-        return by_hidden, by_embeddings, None, None
+            grad_weights = _dot(near, grad[block])
+            mean = (block_weights * grad_weights).sum(1, keepdim=True)
+            grad_scores = block_weights * (grad_weights - mean)
+            torch.bmm(grad_scores[:, None], near, out=grad_hidden[block, None])
+
+            # Embeddings are not needed any more, so their buffer is reused for their gradients: one
+            # term from the weighted sum, one from the scores.
+            grad_near = torch.mul(block_weights[..., None], grad[block, None], out=near)
+            grad_near.addcmul_(grad_scores[..., None], hidden[block, None])
+            grad_embeddings.index_add_(0, rows[block].flatten(), grad_near.flatten(0, 1))
+        return grad_hidden, grad_embeddings, None, None

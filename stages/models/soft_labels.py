@@ -49,7 +49,8 @@ def linear_soft_cross_entropy(
         cap: c; scores become c tanh(score / c). None: they stay as they are.
     Returns: scalar of hidden's dtype; 0 without labels.
 
-    A quarter of the label is at each of two tokens in four, with equal scores: log 4 / 2.
+    One position, four tokens with equal scores, so each has log p = −log 4. Two tokens have a share
+    of 1/4 each, so the loss is 2 · 1/4 · log 4:
 
     >>> labels = SoftLabels(torch.tensor([0, 0]), torch.tensor([1, 3]), torch.tensor([0.25, 0.25]))
     >>> linear_soft_cross_entropy(torch.zeros(1, 1), torch.ones(4, 1), labels)
@@ -126,20 +127,23 @@ class _SoftCrossEntropy(torch.autograd.Function):
             # Scores of a block lie one row behind the other.
             places = (rows[inside] - block.rows.start) * len(weight) + tokens[inside]
             label_scores = block.scores.view(-1)[places]
-            of_block = totals[block.rows]
-            losses.append((of_block * block.log_z).sum() - shares[inside] @ label_scores)
+            block_totals = totals[block.rows]
+            # -Σ s log p = Σ s log Z - Σ s score
+            losses.append((block_totals * block.log_z).sum() - shares[inside] @ label_scores)
 
             # The gradient of a score is total · (p - s / total).
             excess = block.probs
             excess.view(-1).index_add_(0, places, relative[inside], alpha=-1)
             if cap is not None:
                 excess.mul_(slope_of_cap(block.scores, cap))
-            grads.add(block.rows, excess, of_block)
+            grads.add(block.rows, excess, block_totals)
         ctx.save_for_backward(*grads.sums)
         return reduce(torch.add, losses) if losses else hidden.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight = ctx.saved_tensors
-        of_weight = None if weight is None else weight * grad_loss
-        return hidden * grad_loss, of_weight, None, None, None, None
+        # `forward` has computed the gradients of a loss, so only its own gradient is multiplied in.
+        grad_hidden, grad_weight = ctx.saved_tensors
+        if grad_weight is not None:
+            grad_weight = grad_weight * grad_loss
+        return grad_hidden * grad_loss, grad_weight, None, None, None, None
