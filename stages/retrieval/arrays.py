@@ -166,14 +166,16 @@ def require_searchable(keys: Any, name: str) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.einsum("nd,nd->n", wide, wide)
         # NaN and infinity fail this comparison as well.
-        wrong = ~(lengths <= LARGEST_LENGTH)
-        if not wrong.any():
+        is_too_long = ~(lengths <= LARGEST_LENGTH)
+        if not is_too_long.any():
             continue
-        row = int(np.argmax(wrong))
-        unfit = block[row][~np.isfinite(block[row])]
-        if len(unfit):
+
+        row = int(np.argmax(is_too_long))
+        vector = block[row]
+        not_finite = vector[~np.isfinite(vector)]
+        if len(not_finite):
             raise UsageError(
-                f"{name}: row {start + row:,} holds {unfit[0]}, which is no finite number."
+                f"{name}: row {start + row:,} holds {not_finite[0]}, which is no finite number."
             )
         raise UsageError(
             f"{name}: row {start + row:,} is a vector whose squared length is beyond float32; "
@@ -202,11 +204,13 @@ def _queries(queries: Any, dim: int, dtype: np.dtype) -> np.ndarray:
     if numbers.shape[1] != dim:
         raise UsageError(f"queries are [n, {dim}], not {list(numbers.shape)}.")
     require_searchable(numbers, "queries")
+
+    # A finite number of the query may be infinite in float16; it is refused below.
     with np.errstate(over="ignore"):
         rounded = numbers.astype(dtype).astype(np.float32)
-    beyond = ~np.isfinite(rounded).all(axis=1)
-    if beyond.any():
-        row = int(np.argmax(beyond))
+    overflows = ~np.isfinite(rounded).all(axis=1)
+    if overflows.any():
+        row = int(np.argmax(overflows))
         raise UsageError(
             f"queries: row {row:,} holds a number beyond {dtype}, the type of the keys; "
             "make a datastore of float32 keys."
@@ -214,18 +218,22 @@ def _queries(queries: Any, dim: int, dtype: np.dtype) -> np.ndarray:
     return rounded
 
 
-def _ranges(ranges: Any, queries: int) -> np.ndarray | None:
-    """Ranges of rows that queries may not find, int64 [n, 2]."""
+def _ranges(ranges: Any, num_queries: int) -> np.ndarray | None:
+    """Range [start, stop) of rows that each query may not find, int64 [n, 2]; None: none.
+
+    Raises: UsageError for other types or shapes, and for a start behind its stop.
+    """
     if ranges is None:
         return None
     numbers = arguments.array(ranges, "exclude_ranges", "[n, 2]")
-    if numbers.dtype.kind == "f" or numbers.shape != (queries, 2):
+    if numbers.dtype.kind == "f" or numbers.shape != (num_queries, 2):
         raise UsageError(
-            f"exclude_ranges are whole numbers, {[queries, 2]}, not {numbers.dtype} {list(numbers.shape)}."
+            f"exclude_ranges are whole numbers, {[num_queries, 2]}, not {numbers.dtype} {list(numbers.shape)}."
         )
-    falls = numbers[:, 0] > numbers[:, 1]
-    if falls.any():
-        row = int(np.argmax(falls))
+
+    is_reversed = numbers[:, 0] > numbers[:, 1]
+    if is_reversed.any():
+        row = int(np.argmax(is_reversed))
         raise UsageError(
             f"exclude_ranges: row {row:,} goes from {numbers[row, 0]} back to {numbers[row, 1]}; "
             "give start, then stop."

@@ -201,11 +201,17 @@ def sum_at(nll: np.ndarray, grids: Sequence[ReadingGrid], points: Sequence[Point
 def interior(
     grids: Sequence[ReadingGrid], points: Sequence[Point], allowed: Sequence[Sequence[int]]
 ) -> list[dict[str, bool]]:
-    """Whether the scale, cut-off and weight of each reading lie inside its grid, for those with at
-    least three values.
+    """Whether the best scale, cut-off and weight of each reading lie inside its grid: a best value
+    at an edge says that the grid should be wider.
 
-    A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off,
-    nothing has an edge: all scales and cut-offs are equally good.
+    An axis of fewer than three values is left out, as it has no inside. A scale of 0 and a cut-off
+    of 1 are no edge, as nothing lies below them. If memory is off, all axes are left out: all
+    scales and cut-offs are equally good.
+
+    Args:
+        points: the best point of each reading.
+        allowed: for each reading, the cut-offs that may be chosen.
+    Returns: for each reading, a part of {"scale": …, "weight": …, "cutoff": …}.
     """
     readings = []
     for grid, point, cutoffs in zip(grids, points, allowed, strict=True):
@@ -226,4 +232,5 @@ def _inside(values: Sequence[float], best: float, lowest: float | None = None) -
     """
     if len(values) < 3:
         return None
-    return best == lowest or best not in (values[0], values[-1])
+    edges = (values[0], values[-1])
+    return best == lowest or best not in edges
