@@ -263,15 +263,16 @@ class GroupedSearcher(ScanningSearcher):
         return lists
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Number of lists that are read before the one with a row, int64 [n, m]; `probe` for unread
-        lists and row -1.
+        """Number of lists that a query reads before the one with a row, int64 [n, m]; `probe` for
+        unread lists and row -1.
 
         Args:
             queries: [n, dim].
-            rows: [n, m].
+            rows: rows of the index for each query, int [n, m].
         """
-        # index -1 reaches an extra entry, which belongs to no list
-        list_of_row = np.full(self.rows + 1, self.ivf.nlist)
+        # One list more than there are stands for no list: index -1 reaches the extra entry.
+        no_list = self.ivf.nlist
+        list_of_row = np.full(self.rows + 1, no_list)
         for number in self.lists.filled:
             list_of_row[self.lists.ids(number)] = number
         with thread_pool() as pool:
@@ -279,8 +280,10 @@ class GroupedSearcher(ScanningSearcher):
 
         ranks = np.empty(rows.shape, np.int64)
         for query, lists in enumerate(nearest_lists):
-            rank_of_list = np.full(self.ivf.nlist + 1, self.probe)
-            rank_of_list[lists[lists >= 0]] = np.flatnonzero(lists >= 0)
+            # A graph over the centroids leaves -1 where it reaches no list.
+            is_list = lists >= 0
+            rank_of_list = np.full(no_list + 1, self.probe)
+            rank_of_list[lists[is_list]] = np.flatnonzero(is_list)
             ranks[query] = rank_of_list[list_of_row[rows[query]]]
         return ranks
 

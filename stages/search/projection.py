@@ -31,6 +31,8 @@ WIDTH = 48
 """Elements of a short vector: one for each axis, the length of the rest, and two that turn a
 product into a score.
 """
+AXES = WIDTH - 3
+"""Axes of a short vector."""
 VARIANCE = 0.8
 """Share of the variance that the axes must hold; with less, too many pairs are near as short
 vectors.
@@ -53,8 +55,8 @@ are in the cache."""
 def learn_axes(
     keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d"]
 ) -> np.ndarray | None:
-    """The directions of the largest variance, float32 [d, WIDTH − 3]; None if they hold too small a
-    share of it.
+    """The directions of the largest variance, float32 [d, AXES], the largest first; None if they
+    hold too small a share of it, or keys are too few or too narrow.
 
     >>> keys = np.zeros((200, 200), np.float32)
     >>> keys[:, 3] = np.arange(200)
@@ -66,15 +68,16 @@ def learn_axes(
     centred = (keys - origin).astype(np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred)
 
-    # eigenvalues rise, so the last columns have the largest
-    largest = slice(None, -WIDTH + 2, -1)
+    # `eigh` sorts eigenvalues in ascending order: the last columns, backwards.
+    largest = slice(-1, -AXES - 1, -1)
     if variances[largest].sum() < VARIANCE * variances.sum():
         return None
     axes = directions[:, largest]
 
-    # the sign of a direction is arbitrary; it is fixed, so that the same keys give the same axes
-    longest = np.abs(axes).argmax(axis=0)
-    signs = np.sign(axes[longest, np.arange(axes.shape[1])])
+    # The sign of a direction is arbitrary. Its largest coordinate is made positive, so that the
+    # same keys give the same axes.
+    largest_coordinates = np.abs(axes).argmax(axis=0)
+    signs = np.sign(axes[largest_coordinates, np.arange(AXES)])
     return np.ascontiguousarray(axes * signs, np.float32)
 
 
@@ -181,9 +184,9 @@ class ShortQueries:
         slack = np.float32(SLACK) * terms
 
         self.factors = np.empty((len(queries), WIDTH), np.float32)
-        self.factors[:, : WIDTH - 2] = shortened(queries.factors, blocks.axes)
+        self.factors[:, : AXES + 1] = shortened(queries.factors, blocks.axes)
         # factors of whole keys are −2 (x − o), so the length of the rest has to change its sign
-        self.factors[:, WIDTH - 3] *= -1
+        self.factors[:, AXES] *= -1
         self.factors[:, -2] = 1
         self.factors[:, -1] = queries.lengths**2 - max_distances - slack
 
