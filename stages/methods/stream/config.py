@@ -55,22 +55,25 @@ class TaskSettings(MethodSettings):
         return model.model_copy(update={"head": head})
 
     def require_records(self, tokens: "Artifact") -> Records:
-        """The kind of records of the tasks. Raises: UsageError if the method learns nothing of
-        that.
+        """The kind of the tasks' records: with labels, spans or answers.
+
+        Raises: UsageError, naming other methods, if the method cannot learn from that kind.
         """
         records: Records = tokens.metrics.get("records", "labels")
-        if records not in self.learns_from:
-            method: Any = self
-            able = [
-                name
-                for name in METHODS.names()
-                if records in getattr(METHODS.settings(name), "learns_from", ())
-            ]
-            raise UsageError(
-                f"--method {method.method}: it learns no records with {records} alone, which {tokens.reference} has; "
-                f"there {'are' if len(able) > 1 else 'is'} {', '.join(able)}."
-            )
-        return records
+        if records in self.learns_from:
+            return records
+
+        methods = [
+            name
+            for name in METHODS.names()
+            if records in getattr(METHODS.settings(name), "learns_from", ())
+        ]
+        # The field `method`, its literal name, is declared in each subclass.
+        settings: Any = self
+        raise UsageError(
+            f"--method {settings.method}: it learns no records with {records} alone, which {tokens.reference} has; "
+            f"there {'are' if len(methods) > 1 else 'is'} {', '.join(methods)}."
+        )
 
     def head(self, labels: int) -> ClassifierSettings:
         """The head of its models."""

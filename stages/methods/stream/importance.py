@@ -55,29 +55,37 @@ class Anchored(Classifying[A]):
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def end_task(self, task: Task) -> None:
-        """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
+        """Ω ← ρ Ω + the mean importance over examples of the task, drawn by lot; θ* ← θ."""
         weights = {
             name: weight for name, weight in self._model.named_parameters() if weight.requires_grad
         }
+        importance = self._task_importance(task, weights)
+        for name, earlier in self._importance.items():
+            if name in importance:
+                importance[name] += self.settings.decay * earlier
+
+        self._importance = importance
+        self._anchors = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    def _task_importance(self, task: Task, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Mean importance of each weight over examples of one task; 0 where none needs it."""
         count = min(self.settings.examples, task.examples.count)
-        chosen = self.random(self.place(task)).choice(task.examples.count, count, replace=False)
-        new = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        generator = self.random(self.place(task))
+        chosen = generator.choice(task.examples.count, count, replace=False)
+        means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         with evaluating(self._model):
+            # One example at a time: the importance of a batch's gradient is not the mean of the
+            # examples' importance, as squares and absolute values do not add up.
             for example in chosen:
                 batch = task.examples.batch(np.array([example])).to(self._device)
                 assert isinstance(batch, LabelledBatch)
                 gradients = torch.autograd.grad(
                     self.value(self._model, batch), list(weights.values()), allow_unused=True
                 )
-                for sums, gradient in zip(new.values(), gradients, strict=True):
+                for mean, gradient in zip(means.values(), gradients, strict=True):
                     if gradient is not None:
-                        sums += self.weighed(gradient) / count
-        before = self._importance
-        self._importance = {
-            name: sums + self.settings.decay * before[name] if name in before else sums
-            for name, sums in new.items()
-        }
-        self._anchors = {name: weight.detach().clone() for name, weight in weights.items()}
+                        mean += self.weighed(gradient) / count
+        return means
 
     def step(self, update: Update) -> Tensor:
         loss, _ = add_gradients(update)
