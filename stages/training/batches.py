@@ -32,7 +32,9 @@ def batch_size(
     """
     requested = config.batch_segments
     together = layout.rows_together
-    size = min(requested, count) // (ranks * together) * ranks * together
+    # Every rank gets the same number of whole groups of rows.
+    unit = ranks * together
+    size = min(requested, count) // unit * unit
     if size == 0:
         share = (
             f"shared by {ranks} processes"
@@ -55,18 +57,21 @@ def batches_by_tokens(
     packing: np.ndarray | None = None,
     ranks: int = 1,
 ) -> list[np.ndarray]:
-    """Cut examples of unequal length into batches of at most `max_tokens` tokens, padding included: int64
-    [B] each.
+    """Cut examples of unequal length into batches of at most `max_tokens` tokens, padding
+    included: int64 [B] each. Every example is in one batch; there is at least one example.
 
-    Examples of a batch are similar in length, or neighbours in a packing; every example is in one
-    batch.
-
+    Args:
+        packing: the examples in the order in which they are cut, int64 [count]; None: by length, so
+            that a batch needs little padding.
+        ranks: processes that share each batch.
     Raises: DataError for a batch that ranks cannot share.
     """
-    order = by_length(examples.lengths, examples.sizes, seed) if packing is None else packing
-    batches = [
-        order[first:stop] for first, stop in token_batches(examples.sizes[order], max_tokens)
-    ]
+    order = packing
+    if order is None:
+        order = by_length(examples.lengths, examples.sizes, seed)
+    bounds = token_batches(examples.sizes[order], max_tokens)
+    batches = [order[first:stop] for first, stop in bounds]
+
     fewest = min(map(len, batches))
     if fewest < ranks:
         raise DataError(
@@ -257,20 +262,20 @@ class ExampleOrder:
         if not self._method.grouped_by or self._cut is not None:
             return None
         count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
-        means = []
-        for order in (
-            self._of_epoch(0),
-            shuffled_order(self._examples.count, self.size, self._seed, 0),
-        ):
+
+        def documents_per_update(order: Sequence[np.ndarray] | np.ndarray) -> float:
+            """Mean number of documents in the first updates."""
             updates = np.array_split(np.asarray(order)[:count], max(1, count // accumulate))
-            means.append(
-                float(np.mean([len(self._examples.documents_in(one.flatten())) for one in updates]))
-            )
-        found, random = means
-        if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
+            counts = [len(self._examples.documents_in(update.flatten())) for update in updates]
+            return float(np.mean(counts))
+
+        grouped = documents_per_update(self._of_epoch(0))
+        random_order = shuffled_order(self._examples.count, self.size, self._seed, 0)
+        random = documents_per_update(random_order)
+        if round(grouped) >= ENOUGH_DOCUMENTS or grouped > NEARLY_RANDOM * random:
             return None
         return (
-            f"documents an update: {found:.0f} on average, {random:.0f} if its segments were random, so it learns less "
+            f"documents an update: {grouped:.0f} on average, {random:.0f} if its segments were random, so it learns less "
             f"from them. {self._method.grouped_by} says how segments are grouped; a larger --batch-tokens or "
             "--accumulate has more groups"
         )

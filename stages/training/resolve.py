@@ -9,7 +9,6 @@ import math
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import DataError, UsageError, did_you_mean
-from stages.examples import STREAMS
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
 from stages.methods import METHODS
@@ -80,10 +79,10 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         _require_factors(config, model, inputs)
     if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
         # Other methods take neighbours as labels, and put none into hidden states.
-        gated = (name for name in METHODS.names() if METHODS.settings(name)().neighbors_read)
-        able = " or ".join(gated)
+        methods = (name for name in METHODS.names() if METHODS.settings(name)().neighbors_read)
+        choices = " or ".join(methods)
         raise UsageError(
-            f"model.gate: method {config.method!r} reads no neighbours; use --method {able}."
+            f"model.gate: method {config.method!r} reads no neighbours; use --method {choices}."
         )
     return model
 
@@ -140,11 +139,10 @@ def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
     if config.long_length is None:
         return model
     if model.lengths.remembered is None:
-        able = " or ".join(
-            backbone for backbone, name in NAMED.items() if name in remembering_layers()
-        )
+        layers = remembering_layers()
+        backbones = " or ".join(backbone for backbone, name in NAMED.items() if name in layers)
         raise UsageError(
-            f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
+            f"The model has no layer that remembers a number of slots or entries, as those of a {backbones} do: "
             "leave --long-length out."
         )
     windows = WindowSettings(
@@ -160,11 +158,12 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     model = model_of(init).reading_neighbors(config.model, init.reference)
     if config.wider > 1 or config.deeper > 1:
         model = grown_config(model, config.wider, config.deeper)
-    length, (carried, remembered) = config.segment_length, config.model.lengths
-    if "long_length" not in getattr(
-        getattr(config.model, "attention", None), "model_fields_set", ()
-    ):
-        remembered = None  # a default of the settings is not what the user asks for
+    carried, remembered = config.model.lengths
+    attention = getattr(config.model, "attention", None)
+    # A default of the settings is not what the user asks for.
+    if "long_length" not in getattr(attention, "model_fields_set", ()):
+        remembered = None
+    length = config.segment_length
     return model.reading(WindowSettings(length, length, carried, remembered))
 
 
@@ -188,14 +187,15 @@ def resolved_length(
     elif config.model.backbone == IMPORTED:
         num_passes = PASSES_OF_IMPORTED
     else:
-        num_passes = worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
+        weights = _weights(config, tokens, execution)
+        num_passes = worthwhile_passes(train_tokens(tokens), weights)
     steps = _steps(config, inputs, num_passes)
     execution.reporter.info(
         f"{steps:,} steps, {passes(num_passes)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
-    return {"steps": steps} | (
-        {} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)}
-    )
+    if "valid_every" in config.model_fields_set:
+        return {"steps": steps}
+    return {"steps": steps, "valid_every": validations(steps)}
 
 
 def _steps_of_equal_time(
@@ -226,20 +226,26 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
 
 
 def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
-    """Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError
-    for segments of pairs; DataError for text of less than one segment, and for a pair that is
-    longer than a batch.
+    """Check that the model can read the examples, and that they can be cut as the settings say.
+
+    A stream is cut into segments. Examples of unequal length, such as pairs, are whole: a number
+    of tokens fills a batch.
+
+    Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError
+        for a segment length of whole examples; DataError for text of less than one segment, and
+        for an example that is longer than a batch.
     """
-    kind = tokens.metrics.get("examples", STREAMS)
     require_sources(model, tokens)
     if not cut_by_tokens(tokens):
         require_segment(train_tokens(tokens), config.segment_length)
-    elif config.segment_length != TrainConfig.model_fields["segment_length"].default:
+        return
+
+    if config.segment_length != TrainConfig.model_fields["segment_length"].default:
+        kind = tokens.metrics["examples"]
         raise UsageError(
             f"{tokens.reference} holds {kind}, and each is a segment: leave --segment-length out."
         )
-    else:
-        _require_batches(config, model, tokens)
+    _require_batches(config, model, tokens)
 
 
 def _require_batches(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
