@@ -124,15 +124,22 @@ def metrics_of(
     probes: Mapping[str, Probe],
     shown: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of `metrics.json`, from the `records` of the scored split's shards, and the
-    figures of `probes`.
+    """The content of `metrics.json`.
+
+    Figures of the main row stand at the top level too: of the first memory, or of the model alone.
+
+    Args:
+        memory: the rows of memories, behind that of the model.
+        records: sums of each shard of the scored split.
+        shown: figures of `probes`, by name.
     """
     evaluation = _Evaluation(job, plan, memory, weights, records, probes, shown)
     rows = evaluation.rows
-    main = rows[1] if memory else rows[0]
+    main_row = rows[1] if memory else rows[0]
+    main_figures = {name: value for name, value in main_row.items() if name != "row"}
     return {
         **_text_figures(evaluation),
-        **{name: value for name, value in main.items() if name != "row"},
+        **main_figures,
         **_model_figures(evaluation),
         **_row_figures(evaluation),
         **_learning_figures(evaluation),
@@ -343,10 +350,13 @@ def _settings_figures(evaluation: _Evaluation) -> dict[str, Any]:
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
     """The row of the same model without a neighbour, the control of a gate; empty without a gate."""
-    for reading in (shown.get("gate") or {}).get("by_neighbors", ()):
+    gate = shown.get("gate") or {}
+    for reading in gate.get("by_neighbors", ()):
         if not reading["neighbors"]:
-            nll = inf if reading["nll"] is None else reading["nll"]
-            row = {"row": SHUT, **figures(nll, counts), "diverged": reading["nll"] is None}
+            # JSON has no infinity: None stands for it.
+            diverged = reading["nll"] is None
+            nll = inf if diverged else reading["nll"]
+            row = {"row": SHUT, **figures(nll, counts), "diverged": diverged}
             return [{**row, "tokens_per_second": None, "memories": []}]
     return []
 
@@ -383,9 +393,11 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
     model = job.inputs["model"]
     config = job.config
     method = model.config["method"]
-    is_plain = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
-    same = model.input("tokens").reference == job.inputs["tokens"].reference
-    if not (is_plain and same and config.score == "all" and config.split not in ("train", "valid")):
+    if method not in METHODS or METHODS.settings(method).evaluation.trained_with_memory:
+        return None
+    if model.input("tokens").reference != job.inputs["tokens"].reference:
+        return None
+    if config.score != "all" or config.split in ("train", "valid"):
         return None
     return model.metrics.get("valid_perplexity")
 

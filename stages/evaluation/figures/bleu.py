@@ -55,14 +55,14 @@ def corpus_scores(
     """
     _require_pairs(hypotheses, references)
     bleu, chrf = _metrics(settings)
-    scored, characters = (
-        metric.corpus_score(list(hypotheses), [list(references)]) for metric in (bleu, chrf)
-    )
+    # sacrebleu takes lists of references: here one list, with a reference for each sentence.
+    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
+    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
     return Scores(
-        scored.score,
-        characters.score,
-        scored.bp,
-        scored.ratio,
+        bleu_score.score,
+        chrf_score.score,
+        bleu_score.bp,
+        bleu_score.ratio,
         str(bleu.get_signature()),
         str(chrf.get_signature()),
     )
@@ -151,20 +151,28 @@ def _sentence_counts(
 
 
 def _bleu_of_counts(counts: np.ndarray) -> float:
+    """BLEU of summed counts [10], whose columns are those of `_sentence_counts`."""
     import sacrebleu.metrics
 
-    right, total = np.split(counts[2:], 2)
-    lengths = int(counts[0]), int(counts[1])
+    hypothesis_length = int(counts[0])
+    reference_length = int(counts[1])
+    matching, total = np.split(counts[2:], 2)
     bleu = sacrebleu.metrics.BLEU
-    scored = bleu.compute_bleu(
-        right.tolist(), total.tolist(), lengths[0], lengths[1], smooth_method="exp"
+    score = bleu.compute_bleu(
+        matching.tolist(),
+        total.tolist(),
+        hypothesis_length,
+        reference_length,
+        smooth_method="exp",
     )
-    return float(scored.score)
+    return float(score.score)
 
 
 def _metrics(settings: BleuSettings) -> tuple[Any, Any]:
+    """BLEU and chrF of sacrebleu."""
     import sacrebleu.metrics
 
+    # `force` silences a warning of sacrebleu about texts that look tokenized.
     bleu = sacrebleu.metrics.BLEU(**settings.model_dump(), force=True)
     chrf = sacrebleu.metrics.CHRF(lowercase=settings.lowercase)
     return bleu, chrf
