@@ -214,20 +214,22 @@ class Bm25Index:
         return ids, best
 
     def _part(self, first: int) -> _Part:
-        """Weights of the documents from `first` on."""
+        """Weights of up to DOCUMENTS documents from `first` on."""
         documents = slice(first, first + DOCUMENTS)
-        weights = self.counts[documents].astype(np.float64)
+        weights = self.counts[documents].astype(np.float64)  # [n, V], still counts
 
-        # Each entry of the sparse matrix takes the length of its document, then becomes a weight.
+        # In CSR, `data` and `indices` hold the count and the term of each entry, and `indptr` where
+        # documents begin: so the length of a document is repeated for each of its entries.
         lengths = np.repeat(self._lengths[documents], np.diff(weights.indptr))
         saturation = self.scoring.saturation(weights.data, lengths)
         weights.data = self._idf[weights.indices] * saturation
         common = weights[:, self._common]
 
-        # Common terms are in the dense product already.
+        # A term is either common, for a dense product, or rare, for a sparse one.
         weights.data[np.isin(weights.indices, self._common)] = 0
         weights.eliminate_zeros()
-        return _Part(first, common, weights.T.tocsr())
+        rare = weights.T.tocsr()
+        return _Part(first, common, rare)
 
 
 def itself(documents: int) -> np.ndarray:

@@ -28,7 +28,7 @@ def delimited_rows(
         format: a key of `SEPARATORS`.
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
         column: the column that holds the text.
-        others: further columns to read, if present.
+        others: further columns to read; left out where the header lacks them, or names them twice.
         largest: characters of the longest field.
     Raises: DataError naming file and row for quotes out of place, rows of another width than the
         header, and a header that lacks the column.
@@ -36,14 +36,18 @@ def delimited_rows(
     table = _table(path, format, digest, largest)
     header = next(table, [])
     place = _column_place(path, format, header, column)
-    kept = [name for name in others if name != column and header.count(name) == 1]
+    places = {
+        name: header.index(name) for name in others if name != column and header.count(name) == 1
+    }
+    # A blank line has no fields.
     for number, fields in enumerate(filter(None, table)):
         if len(fields) != len(header):
             raise DataError(
                 f"{path}, row {number} (from 0): {len(fields)} fields, where the header has "
                 f"{len(header)}; a text that holds the separator stands in quotes."
             )
-        yield Row(number, fields[place], {name: fields[header.index(name)] for name in kept})
+        other_fields = {name: fields[index] for name, index in places.items()}
+        yield Row(number, fields[place], other_fields)
 
 
 def require_named_column(path: str, format: str, digest: str, column: str, largest: int) -> None:
