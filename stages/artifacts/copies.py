@@ -140,31 +140,32 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
     chosen = store.open(reference)
     artifacts = chosen.store.artifacts()
     needed = needed_for({chosen.reference}, artifacts)
-    missing = [
-        (a, files)
-        for a in artifacts
-        if a.reference in needed and (files := _missing(a, bucket)) is not None
-    ]
-    total = sum(a.manifest.files[file]["bytes"] for a, files in missing for file in files)
-    done = 0
+    incomplete: list[tuple[Artifact, list[str]]] = []
+    total_bytes = 0
+    for artifact in artifacts:
+        files = _missing(artifact, bucket) if artifact.reference in needed else None
+        if files is not None:
+            incomplete.append((artifact, files))
+            total_bytes += sum(artifact.manifest.files[file]["bytes"] for file in files)
+    sent_bytes = 0
 
-    def sent(count: int) -> None:
-        nonlocal done
-        done += count
-        reporter.progress(done, total, "bytes")
+    def report(count: int) -> None:
+        nonlocal sent_bytes
+        sent_bytes += count
+        reporter.progress(sent_bytes, total_bytes, "bytes")
 
-    for artifact, files in missing:
+    for artifact, files in incomplete:
         artifact.store.check_files(artifact)
         copy = Copy.of(artifact, bucket)
         for file in files:
-            bucket.upload(copy.name(file), artifact.path / file, sent)
+            bucket.upload(copy.name(file), artifact.path / file, report)
         # The manifest is written last and never replaced, so its presence proves that all files are
         # there.
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
                 other.require_same(artifact.manifest, artifact.store.root)
-    return [artifact.reference for artifact, _ in missing]
+    return [artifact.reference for artifact, _ in incomplete]
 
 
 def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
@@ -253,13 +254,16 @@ def _require_new(copy: Copy, store: Store) -> None:
     folder exists already.
     """
     manifest = copy.manifest
-    wrong = wrong_manifest(manifest) or manifest.wrong_id
+    damage = wrong_manifest(manifest) or manifest.wrong_id
     paths = {PurePosixPath(file) for file in manifest.files}
     folders = {parent for path in paths for parent in path.parents}
-    if wrong is None and (paths & folders or RESERVED & {path.parts[0] for path in paths}):
-        wrong = "the file names in its manifest conflict"
-    if wrong is not None:
-        raise copy.damaged(wrong)
+    top_names = {path.parts[0] for path in paths}
+    # A path cannot be a file and a folder, nor may it take the name of a draft's file.
+    if damage is None and (paths & folders or RESERVED & top_names):
+        damage = "the file names in its manifest conflict"
+    if damage is not None:
+        raise copy.damaged(damage)
+
     folder = store.folder(manifest.kind, manifest.id)
     if folder.exists():
         raise ArtifactError(
@@ -276,17 +280,19 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
         # Checked again, since another pull may have finished meanwhile.
         if store.has(kind, id):
             return
-        folder = store.draft_folder(kind, id)
-        final = store.folder(kind, id)
-        manifest = finished_manifest(folder)
+
+        draft_folder = store.draft_folder(kind, id)
+        manifest = finished_manifest(draft_folder)
         if manifest is None:
-            _fill(copy, folder, store, reporter)
+            _fill(copy, draft_folder, store, reporter)
             manifest = copy.manifest
-        # An earlier pull ended while publishing: all files are there, but perhaps not the work
-        # file.
         else:
+            # An earlier pull ended while publishing: all files are there, but perhaps not the work
+            # file.
             copy.require_same(manifest, store.root)
-        publish(folder, manifest, final)
+
+        final = store.folder(kind, id)
+        publish(draft_folder, manifest, final)
         write_stamps(store.stamp_file(kind, id), final, manifest.files)
 
 
@@ -306,11 +312,12 @@ def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
         files = _files(copy, draft, reporter)
     finally:
         draft.close()
-    wrong = {name for name, entry in copy.manifest.files.items() if files.get(name) != entry}
-    wrong |= set(missing_shards(folder, copy.manifest.files))
-    if wrong:
+
+    damaged = {name for name, entry in copy.manifest.files.items() if files.get(name) != entry}
+    damaged |= set(missing_shards(folder, copy.manifest.files))
+    if damaged:
         remove_folder(folder)
-        raise copy.damaged(f"{min(wrong)} is not what the manifest says")
+        raise copy.damaged(f"{min(damaged)} is not what the manifest says")
 
 
 def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]:

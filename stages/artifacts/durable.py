@@ -186,7 +186,9 @@ def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> s
         return f"Your quota on the disk of {place} is used up. {MAKE_ROOM}"
     if code == errno.EFBIG:
         return f"A file of {place} would be larger than may be (ulimit -f, file system): raise that limit. {_RESUMES}"
-    return full_disk(place, missing_bytes) if code == errno.ENOSPC else None
+    if code == errno.ENOSPC:
+        return full_disk(place, missing_bytes)
+    return None
 
 
 FEW_FILES = 100
