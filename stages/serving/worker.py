@@ -49,8 +49,12 @@ class Strand:
 
     def step(self) -> Any:
         """Go on to what is yielded next. Raises: StopIteration at the end, or any error."""
-        answer, error = self.answer, self.error
-        self.ask = self.answer = self.error = None
+        answer = self.answer
+        error = self.error
+        # The generator gets an answer once.
+        self.ask = None
+        self.answer = None
+        self.error = None
         result = self.steps.send(answer) if error is None else self.steps.throw(error)
         if isinstance(result, Ask):
             self.ask = result
@@ -62,7 +66,8 @@ class Strand:
 class Task:
     """Strands, some of which are under way; what they yield is delivered in the worker's thread.
 
-    An `Ended` comes last. One error ends all strands.
+    An `Ended` comes last; a task that is cancelled before its first step may get none. One error
+    ends all strands.
     """
 
     waiting: deque[Steps]
@@ -75,10 +80,15 @@ class Task:
         self.cancelled.set()
 
     def step(self, most: int) -> bool:
-        """Do a step of up to `most` strands; returns whether the task goes on."""
+        """Do a step of each strand under way, up to `most`; returns whether the task goes on.
+
+        Waiting strands take the places of those that have ended. An error of a strand goes to
+        `deliver`, and not to the caller: the worker has other tasks.
+        """
         if self.cancelled.is_set():
             self.end(None)
             return False
+
         while self.waiting and len(self.strands) < most:
             self.strands.append(Strand(self.waiting.popleft()))
         try:
@@ -86,10 +96,11 @@ class Task:
         except BaseException as error:
             self.end(error)
             return False
-        if self.waiting or self.strands:
-            return True
-        self.end(None)
-        return False
+
+        goes_on = bool(self.waiting or self.strands)
+        if not goes_on:
+            self.end(None)
+        return goes_on
 
     def _step(self, strand: Strand) -> bool:
         """Do a step of a strand; returns whether it goes on."""
@@ -102,7 +113,7 @@ class Task:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Give up what is left."""
+        """Close the strands under way, and deliver `Ended`; waiting ones have not begun."""
         for strand in self.strands:
             strand.steps.close()
         self.strands = []
@@ -122,7 +133,8 @@ class Worker:
         answer: answers questions of strands, in the thread of the worker.
         """
         self._answer = answer
-        self._max_waiting, self._max_active = max_waiting, max_active
+        self._max_waiting = max_waiting
+        self._max_active = max_active
         self._waiting: deque[Task] = deque()
         self._active: list[Task] = []
         self._condition = threading.Condition()
@@ -146,12 +158,18 @@ class Worker:
         return self._thread.is_alive() and not self._closed
 
     def submit(self, strands: Iterable[Steps], deliver: Callable[[Any], None]) -> Task:
-        """Add a task. Raises: Refusal if too many wait already, or the worker is closed."""
+        """Add a task, whose results go to `deliver` in the thread of the worker.
+
+        Raises: Refusal if too many wait already, or the worker is closed.
+        """
         task = Task(deque(strands), deliver)
         with self._condition:
             if self._closed:
                 raise Refusal(503, "The server is shutting down.", code="shutting_down")
-            self._waiting = deque(one for one in self._waiting if not one.cancelled.is_set())
+            # Nobody waits for a cancelled task, so it takes no place in the queue.
+            self._waiting = deque(
+                waiting for waiting in self._waiting if not waiting.cancelled.is_set()
+            )
             if len(self._waiting) >= self._max_waiting:
                 raise Refusal(
                     429,
