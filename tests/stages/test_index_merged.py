@@ -78,7 +78,7 @@ def test_each_row_is_held_or_counted_in_one_that_is(
         merged.file("index.faiss"),
         merged.config,
         (rows, merged.metrics["dim"]),
-        held=merged.metrics["held"],
+        num_rows=merged.metrics["held"],
     )
     keys = array(whole.input("datastore"), "datastore.zarr", "keys").astype(np.float32)
     ids, _ = searcher.search(keys[:5], merged.metrics["held"])
