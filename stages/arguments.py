@@ -72,8 +72,10 @@ def array(values: Any, name: str, *shapes: str) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError):  # rows of several lengths, or no numbers
         numbers = np.array(None)
     if numbers.dtype.kind not in "iuf":
-        given = getattr(values, "dtype", shortened(repr(values)))
-        raise UsageError(f"{name} are numbers{f', {shapes[0]}' if shapes else ''}, not {given}.")
+        kind_given = getattr(values, "dtype", shortened(repr(values)))
+        raise UsageError(
+            f"{name} are numbers{f', {shapes[0]}' if shapes else ''}, not {kind_given}."
+        )
     if shapes and numbers.ndim not in [shape.count(",") + 1 for shape in shapes]:
         raise UsageError(f"{name} are {shapes[0]}, not {list(numbers.shape)}.")
     # torch takes neither steps backwards nor a foreign byte order.

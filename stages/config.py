@@ -59,9 +59,12 @@ class Settings(BaseModel):
         """
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            held = value if isinstance(value, tuple) else (value,)
+            numbers = value if isinstance(value, tuple) else (value,)
             bounded = any(isinstance(mark, Lt | Le) for mark in field.metadata)
-            if any(isinstance(one, int) and abs(one) >= LARGEST for one in held) and not bounded:
+            if (
+                any(isinstance(number, int) and abs(number) >= LARGEST for number in numbers)
+                and not bounded
+            ):
                 raise ValueError(
                     f"{field.alias or name} is too large: numbers below {LARGEST:,} can be stored"
                 )
@@ -101,7 +104,7 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
     The name of a part is always included: it selects the class, whose own defaults apply to its
     fields.
     """
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for name, stored in settings.model_dump(mode="json").items():
         field = type(settings).model_fields[name]
         value = getattr(settings, name)
@@ -109,8 +112,8 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
             get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
         )
         if names_part or value != field.get_default(call_default_factory=True):
-            found[name] = nondefaults(value) if isinstance(value, Settings) else stored
-    return found
+            changed[name] = nondefaults(value) if isinstance(value, Settings) else stored
+    return changed
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,10 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        known: tuple[type[Exception], ...] = (
+        expected: tuple[type[Exception], ...] = (
             errors if isinstance(error, MemlmError) else (*_ODD, *errors)
         )
-        if not isinstance(error, known):
+        if not isinstance(error, expected):
             raise
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtifactError(
@@ -84,36 +84,36 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, legal: Iterable[str]) -> str:
     """A suffix for a message about an unknown name: the nearest known one, else the list of them."""
-    known = sorted(set(known))
-    near = nearest(name, known)
-    return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+    legal = sorted(set(legal))
+    near = nearest(name, legal)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(legal)}"
 
 
-def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+def nearest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     """The known name most similar to `name`, with at least the similarity `alike` (1: equal); None:
     there is none.
     """
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=alike)), None)
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=alike)), None)
 
 
-def shortened(text: str, most: int = 200) -> str:
+def shortened(text: str, max_length: int = 200) -> str:
     """Shorten a text for a message.
 
-    >>> shortened("a" * 5, most=3)
+    >>> shortened("a" * 5, max_length=3)
     'aaa…'
     """
-    return text if len(text) <= most else text[:most] + "…"
+    return text if len(text) <= max_length else text[:max_length] + "…"
 
 
-def without_middle(text: str, most: int = 2000) -> str:
+def without_middle(text: str, max_length: int = 2000) -> str:
     """Cut the middle of a text that nobody would read, and say how much was cut.
 
-    >>> without_middle("a" * 6 + "b" * 6, most=4)
+    >>> without_middle("a" * 6 + "b" * 6, max_length=4)
     'aa… (8 more characters) …bb'
     """
-    if len(text) <= most:
+    if len(text) <= max_length:
         return text
-    half = most // 2
+    half = max_length // 2
     return f"{text[:half]}… ({len(text) - 2 * half:,} more characters) …{text[-half:]}"

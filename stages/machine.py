@@ -46,14 +46,14 @@ def free_memory_bytes() -> int | None:
             (line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")),
             "",
         )
-        left = [int(line.split()[1]) * 1024, memory_bytes()]
+        free = [int(line.split()[1]) * 1024, memory_bytes()]
         pages = STATM.read_text().split()
         # `ulimit -v` and `ulimit -d` may allow less.
-        for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+        for limit, used in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
             soft, _ = resource.getrlimit(limit)
             if soft != resource.RLIM_INFINITY:
-                left.append(soft - int(taken) * os.sysconf("SC_PAGE_SIZE"))
-        return max(0, min(left))
+                free.append(soft - int(used) * os.sysconf("SC_PAGE_SIZE"))
+        return max(0, min(free))
     return None
 
 

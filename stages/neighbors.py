@@ -73,11 +73,11 @@ class PrecomputeNeighbors(Stage[NeighborsConfig]):
     ) -> NeighborsConfig:
         index = inputs["index"]
         splits = tuple(dict.fromkeys(config.queries or inputs["queries"].metrics["splits"]))
-        own = own_splits(index.input("datastore"), inputs["queries"])
+        splits_held = own_splits(index.input("datastore"), inputs["queries"])
         exclude = "self" if config.exclude == "auto" else config.exclude
         changes = {
             "queries": splits,
-            "exclude": "none" if own.isdisjoint(splits) else exclude,
+            "exclude": "none" if splits_held.isdisjoint(splits) else exclude,
             "probe": lists_to_read(config, index.config, index.metrics),
             "precision": resolve_precision(config.precision, device_type(execution.device)),
             **exactness(config, index.metrics["lossless"]),

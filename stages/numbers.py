@@ -69,9 +69,9 @@ def duration(seconds: float) -> str:
     """`1:02:03` hours, minutes and seconds; `2:03` below an hour; `1.5 s` below a minute."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    minutes, left = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def bucket_label(more_than: int | None, at_most: int | None) -> str:
@@ -90,8 +90,8 @@ def spread_out(values: Iterable[float]) -> bool:
     """Whether numbers need a logarithmic scale: all positive, and spanning more than a factor of
     10.
     """
-    held = list(values)
-    return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
+    numbers = list(values)
+    return bool(numbers) and min(numbers) > 0 and max(numbers) > 10 * min(numbers)
 
 
 def figure_name(name: str) -> str:

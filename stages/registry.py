@@ -112,14 +112,14 @@ class Registry:
             near = near_part(str(name), self.targets)
             if others:
                 near = f"{did_you_mean(str(name), self.targets)} (it is an {others[0]})"
-            told = f"There is no {self.kind} {name!r}; {near}"
-            raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
+            message = f"There is no {self.kind} {name!r}; {near}"
+            raise UnknownPart(message) if isinstance(name, str) else UsageError(message)
         return self.targets[str(name)]
 
 
-def near_part(name: str, known: Iterable[str]) -> str:
+def near_part(name: str, names: Iterable[str]) -> str:
     """A suffix for a message about an unknown part: the nearest one, or all and how to add one."""
-    near = did_you_mean(name, known)
+    near = did_you_mean(name, names)
     return f"{near} ({OUTSIDE} adds your own)" if near.startswith("known") else near
 
 
@@ -149,9 +149,13 @@ def outside_code(names: Container[str]) -> list[list[str]]:
 
 def missing_modules(files: Iterable[Sequence[str]]) -> list[str]:
     """Modules among such roles and digests without a part in any registry of this process."""
-    held = set().union(*(registry.outside_modules(registry.targets) for registry in Registry.all))
+    registered = set().union(
+        *(registry.outside_modules(registry.targets) for registry in Registry.all)
+    )
     roles = [file[0].partition(".") for file in files if file]
-    return [module for role, _, module in roles if role == CODE and module and module not in held]
+    return [
+        module for role, _, module in roles if role == CODE and module and module not in registered
+    ]
 
 
 @cache

@@ -54,9 +54,9 @@ class TokensFigures(Figures):
 
     @model_validator(mode="after")
     def _as_the_kind_asks(self) -> Self:
-        asked: SplitForm = EXAMPLES.settings(self.examples)
+        form: SplitForm = EXAMPLES.settings(self.examples)
         for figures in self.splits.values():
-            asked.figures.model_validate(figures.model_dump())
+            form.figures.model_validate(figures.model_dump())
         return self
 
 

@@ -34,11 +34,11 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     """One error for each setting, though every member of a union reports its own."""
     wrong: dict[str, list[ErrorDetails]] = {}
     for problem in error.errors(include_url=False):
-        path, known, elsewhere = _walk(model, problem["loc"])
+        path, legal, elsewhere = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
-            yield f"There is no setting {path!r}{elsewhere or f'; {_suggestion(path, known, model)}'}"
-        elif isinstance(said := problem.get("ctx", {}).get("error"), UsageError):
-            yield str(said).rstrip(".")
+            yield f"There is no setting {path!r}{elsewhere or f'; {_suggestion(path, legal, model)}'}"
+        elif isinstance(cause := problem.get("ctx", {}).get("error"), UsageError):
+            yield str(cause).rstrip(".")
         elif problem["type"] == "missing":
             yield f"The setting {path!r} is missing"
         else:
@@ -52,11 +52,13 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
             dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
         )
         value = problems[0]["input"]
-        given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
-        yield f"{path}: {message[:1].lower()}{message[1:]}{given}" if path else message
+        value_text = (
+            f" (given: {value!r})" if isinstance(value, str | int | float | bool | list) else ""
+        )
+        yield f"{path}: {message[:1].lower()}{message[1:]}{value_text}" if path else message
 
 
-def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
+def _suggestion(path: str, legal: list[str], model: type[BaseModel]) -> str:
     """The nearest setting of the same group; for a name without a group, the nearest of all groups,
     in full.
     """
@@ -71,12 +73,12 @@ def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
     }
     for inner in sorted(everywhere):
         places.setdefault(inner.rpartition(".")[2], []).append(inner)
-    places |= {beside: [f"{group}{dot}{beside}"] for beside in known}
+    places |= {sibling: [f"{group}{dot}{sibling}"] for sibling in legal}
     near = nearest(name, places)
     return (
         f"did you mean {' or '.join(map(repr, places[near]))}?"
         if near
-        else did_you_mean(name, known)
+        else did_you_mean(name, legal)
     )
 
 
@@ -88,7 +90,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
     """
     models = [model]
     path = []
-    known = list[str]()
+    legal = list[str]()
     any_name = False
     named = False
     elsewhere = ""
@@ -102,17 +104,17 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
             models = meant
             named = False
             continue
-        named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
+        named = part in fields and any(isinstance(mark, OneOf) for mark in fields[part].metadata)
         if part in fields:
-            known = sorted(map(str, fields))
+            legal = sorted(map(str, fields))
             models = groups_of(fields[part])
         elif unknown and not any_name:
-            known = sorted(map(str, fields))
+            legal = sorted(map(str, fields))
         elif not any_name and not isinstance(part, int):
             continue
         path.append(str(part))
         any_name = part in fields and get_origin(fields[part].annotation) is dict
-    return ".".join(path), known, elsewhere
+    return ".".join(path), legal, elsewhere
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
@@ -127,7 +129,11 @@ def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
 
 def groups_of(field: FieldInfo) -> list[type[BaseModel]]:
     """The groups of settings that a field may hold."""
-    return [model for found in (field.annotation, *field.metadata) for model in _models_in(found)]
+    return [
+        model
+        for annotation in (field.annotation, *field.metadata)
+        for model in _models_in(annotation)
+    ]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

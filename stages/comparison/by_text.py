@@ -53,10 +53,10 @@ def compare_text(
     counts = _counts(progress, *sides)
     nll_a, nll_b = (side.nll() for side in sides)
     weights = np.stack(list(counts.values()), axis=1).astype(np.float64)
-    held = weights.any(axis=1)
+    has_weight = weights.any(axis=1)
     difference = nll_b - nll_a
-    totals = np.repeat(difference[held, None], len(counts), axis=1)
-    intervals = settings.bootstrap.intervals(totals, weights[held], progress)
+    totals = np.repeat(difference[has_weight, None], len(counts), axis=1)
+    intervals = settings.bootstrap.intervals(totals, weights[has_weight], progress)
     a_nats = float(nll_a.sum())
     b_nats = float(nll_b.sum())
     per = []
@@ -83,8 +83,8 @@ def compare_text(
         "bootstrap": {
             **asdict(settings.bootstrap),
             **part,
-            "units": int(held.sum()),
-            "units_won": int((difference[held] < 0).sum()),
+            "units": int(has_weight.sum()),
+            "units_won": int((difference[has_weight] < 0).sum()),
         },
     }
 
@@ -119,17 +119,17 @@ def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
     """
     if a.scores.counted == "last-word":
         return {"word": _passages(a, b)}
-    found: dict[str, np.ndarray] = {}
+    counts: dict[str, np.ndarray] = {}
     for side in (a, b):
-        if len(found) < len(UNITS):
-            found |= lengths(side.scores.tokens, side.scores.split, side.offsets, progress)
-    if not found:
+        if len(counts) < len(UNITS):
+            counts |= lengths(side.scores.tokens, side.scores.split, side.offsets, progress)
+    if not counts:
         raise ArtifactError(
             f"{a.scores.report.reference} and {b.scores.report.reference} are of tokens that tell neither the words "
             f"nor the characters of a document ({a.scores.tokens.reference}, {b.scores.tokens.reference}). Tokenize "
             "with word, char, byte, bpe or a tokenizer that keeps white space."
         )
-    return {unit: found[unit] for unit in UNITS if unit in found}
+    return {unit: counts[unit] for unit in UNITS if unit in counts}
 
 
 def _passages(a: Side, b: Side) -> np.ndarray:
@@ -149,11 +149,11 @@ def _passages(a: Side, b: Side) -> np.ndarray:
 
 def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Units with a meaningful perplexity: without words if white space does not separate them."""
-    found = {unit["unit"]: unit for unit in per}
-    if found.keys() != {"word", "character"}:
+    by_unit = {unit["unit"]: unit for unit in per}
+    if by_unit.keys() != {"word", "character"}:
         return per
-    words = found["word"]
-    characters = found["character"]
+    words = by_unit["word"]
+    characters = by_unit["character"]
     bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
     shown = [
         shown_word_perplexity(perplexity(words[n], 1), b)
@@ -179,10 +179,10 @@ def lengths(
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
     """
     counted = tokens.metrics["splits"][split]
-    found = {"word": np.diff(offsets)}
+    result = {"word": np.diff(offsets)}
     if tokens.metrics["tokenizer"] != "word":
-        found = _decoded_lengths(tokens, split, offsets, progress)
-    return {unit: parts for unit, parts in found.items() if parts.sum() == counted[f"{unit}s"]}
+        result = _decoded_lengths(tokens, split, offsets, progress)
+    return {unit: parts for unit, parts in result.items() if parts.sum() == counted[f"{unit}s"]}
 
 
 def _decoded_lengths(

@@ -41,7 +41,7 @@ def tally(
     columns = (None, nll_a, nll_b, nll_b < nll_a, nll_b > nll_a)
     cells = units * shape[1] + groups
     return np.array(
-        [np.bincount(cells, one, shape[0] * shape[1]).reshape(shape) for one in columns]
+        [np.bincount(cells, column, shape[0] * shape[1]).reshape(shape) for column in columns]
     )
 
 
@@ -56,20 +56,22 @@ def group_figures(
     few units have tokens of the group.
     """
     weights = sums[0]
-    held = weights.any(axis=1)
-    intervals = bootstrap.intervals((sums[2] - sums[1])[held], weights[held], progress)
-    found: list[dict[str, Any] | None] = []
+    has_weight = weights.any(axis=1)
+    intervals = bootstrap.intervals((sums[2] - sums[1])[has_weight], weights[has_weight], progress)
+    figures: list[dict[str, Any] | None] = []
     for (tokens, nll_a, nll_b, won, lost), interval in zip(
         sums.sum(axis=1).T.tolist(), intervals, strict=True
     ):
         if not tokens:
-            found.append(None)
+            figures.append(None)
             continue
         a = nll_a / tokens
         b = nll_b / tokens
         counts = {"won": int(won), "lost": int(lost), "interval": interval and list(interval)}
-        found.append({"tokens": int(tokens), "nll_a": a, "nll_b": b, **counts, "difference": b - a})
-    return found
+        figures.append(
+            {"tokens": int(tokens), "nll_a": a, "nll_b": b, **counts, "difference": b - a}
+        )
+    return figures
 
 
 def position_range(positions: np.ndarray) -> np.ndarray:
@@ -87,7 +89,7 @@ def range_bounds(number: int) -> tuple[int, int]:
     return (FIRST_RANGE << number) >> 1 if number else 0, FIRST_RANGE << number
 
 
-def most_changed(gains: np.ndarray, nll: np.ndarray, most: int) -> np.ndarray:
+def most_changed(gains: np.ndarray, nll: np.ndarray, count: int) -> np.ndarray:
     """The rows with the largest gains that a table shows as more than 0, int64.
 
     Gains are equal if a table shows the same. A mixture takes the same share from every token that
@@ -99,14 +101,14 @@ def most_changed(gains: np.ndarray, nll: np.ndarray, most: int) -> np.ndarray:
         nll: of the report that gives more probability, float64 [n], in nats.
 
     >>> gains = np.array([0.2877, 0.003, 0.2876, 1.5, -2.0])
-    >>> most_changed(gains, nll=np.array([4.0, 0.1, 0.2, 2.0, 3.0]), most=3).tolist()
+    >>> most_changed(gains, nll=np.array([4.0, 0.1, 0.2, 2.0, 3.0]), count=3).tolist()
     [3, 2, 0]
     """
     shown = np.round(gains, SHOWN_DIGITS)
     rows = np.flatnonzero(shown > 0)
     # The last key of `lexsort` counts first; rows that are equal in all keys keep their order.
     order = np.lexsort((nll[rows], -shown[rows]))
-    return rows[order[:most]]
+    return rows[order[:count]]
 
 
 def same_targets(a: TokenScores, b: TokenScores) -> np.ndarray:
@@ -145,8 +147,8 @@ def token_rows(
             columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
     tokens = a.tokens
     names = DocumentNames.read(tokens.path, a.split)
-    own = places.split
-    text = SplitText(a.split, own.ids, own.doc_offsets, token_text(tokens), names)
+    split_text = places.split
+    text = SplitText(a.split, split_text.ids, split_text.doc_offsets, token_text(tokens), names)
     length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
     for number, excerpt in enumerate(text.excerpts(at, length, length)):
         texts = {
@@ -188,7 +190,7 @@ def compare_tokens(
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     all_tokens, *parts = group_figures(sums, bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
-    held = sums[0, :, 0] > 0
+    has_tokens = sums[0, :, 0] > 0
     totals = sums[2, :, 0] - sums[1, :, 0]
     nll_a, nll_b = pairs
     won = most_changed(nll_a - nll_b, nll_b, settings.most)
@@ -204,8 +206,8 @@ def compare_tokens(
         "lost_share": all_tokens["lost"] / n,
         "bootstrap": {
             **asdict(bootstrap),
-            **units.facts(int(held.sum())),
-            "units_won": int((totals[held] < 0).sum()),
+            **units.facts(int(has_tokens.sum())),
+            "units_won": int((totals[has_tokens] < 0).sum()),
         },
         "by_frequency": None
         if frequencies is None
@@ -219,11 +221,13 @@ def compare_tokens(
 def _by_frequency(
     groups: Sequence[dict[str, Any] | None], frequencies: Frequencies
 ) -> dict[str, Any]:
-    filled = buckets([0 if one is None else one["tokens"] for one in groups])
-    found = [{**bounds, **(groups[number] or {})} for number, bounds in filled]
-    return {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": found}
+    filled = buckets([0 if group is None else group["tokens"] for group in groups])
+    rows = [{**bounds, **(groups[number] or {})} for number, bounds in filled]
+    return {"counted_in": frequencies.counted_in, "corpus": frequencies.corpus, "buckets": rows}
 
 
 def _by_position(groups: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    found = [(*range_bounds(number), one) for number, one in enumerate(groups) if one is not None]
-    return [{"from": start, "to": stop - 1, **one} for start, stop, one in found]
+    ranges = [
+        (*range_bounds(number), group) for number, group in enumerate(groups) if group is not None
+    ]
+    return [{"from": start, "to": stop - 1, **group} for start, stop, group in ranges]

@@ -52,18 +52,22 @@ def compare_translations(
         # U+2028.
         with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
             lines.append([json.loads(line) for line in file])
-    pairs = [[(line["source"], line["reference"]) for line in some] for some in lines]
+    pairs = [[(line["source"], line["reference"]) for line in file_lines] for file_lines in lines]
     if pairs[0] != pairs[1] or how[0] != how[1]:
         return None
     require_sacrebleu(how[0])
-    rows = [list(some[0]["rows"])[: 1 if settings.reading == "model" else 2][-1] for some in lines]
+    rows = [
+        list(file_lines[0]["rows"])[: 1 if settings.reading == "model" else 2][-1]
+        for file_lines in lines
+    ]
     first, second = (
-        [line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True)
+        [line["rows"][row]["text"] for line in file_lines]
+        for file_lines, row in zip(lines, rows, strict=True)
     )
-    found = bleu_difference(
+    difference = bleu_difference(
         first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap
     )
-    return {"rows": rows, **asdict(found), "difference": found.difference}
+    return {"rows": rows, **asdict(difference), "difference": difference.difference}
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
@@ -195,7 +199,7 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
         return None
     scores = open_scores(baseline, "model"), open_scores(report, "final")
     return {
-        "rows": [one.row for one in scores],
+        "rows": [score.row for score in scores],
         **compare_tokens(*scores, ComparisonSettings(most=0, around=0)),
     }
 

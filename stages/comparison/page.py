@@ -26,37 +26,37 @@ TEMPLATE = Path(__file__).parent / "compare.html"
 CAPTION = "Nats a token, B minus A: below zero B is better. Lines are {:.4g}% intervals."
 
 
-def page(found: Facts) -> str:
+def page(facts: Facts) -> str:
     """The page of a result of `stages.comparison.compare.compare`, as HTML; text of a corpus is
     escaped.
     """
     return render(
         TEMPLATE,
-        title=verdict(found),
-        found=found,
-        lines=list(text_lines(found)),
-        figures=list(figures(list(comparison_charts(found)))),
-        tables=list(group_tables(found)),
-        tops=[(title, tokens) for title, tokens in top_tokens(found) if tokens],
+        title=verdict(facts),
+        found=facts,
+        lines=list(text_lines(facts)),
+        figures=list(figures(list(comparison_charts(facts)))),
+        tables=list(group_tables(facts)),
+        tops=[(title, tokens) for title, tokens in top_tokens(facts) if tokens],
         token_figures=token_figures,
         against=against,
         measured=measured,
     )
 
 
-def comparison_charts(found: Facts) -> Iterator[Chart]:
+def comparison_charts(facts: Facts) -> Iterator[Chart]:
     """Charts of the difference by frequency and by position; empty unless tokens are paired."""
-    if found["paired_on"] != "tokens":
+    if facts["paired_on"] != "tokens":
         return
-    caption = CAPTION.format(100 * found["bootstrap"]["confidence"])
-    if found["by_frequency"] is not None:
-        groups = found["by_frequency"]["buckets"]
-        labels = [bucket_label(one["more_than"], one["at_most"]) for one in groups]
+    caption = CAPTION.format(100 * facts["bootstrap"]["confidence"])
+    if facts["by_frequency"] is not None:
+        groups = facts["by_frequency"]["buckets"]
+        labels = [bucket_label(group["more_than"], group["at_most"]) for group in groups]
         yield _chart(
             "difference-by-frequency", "By frequency", caption, labels, groups, "times in train"
         )
-    groups = found["by_position"]
-    labels = [position_label(one) for one in groups]
+    groups = facts["by_position"]
+    labels = [position_label(group) for group in groups]
     yield _chart(
         "difference-by-position",
         "By position",
@@ -71,11 +71,11 @@ def _chart(
     name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str
 ) -> Chart:
     shown = [
-        one if one["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None}
-        for one in groups
+        group if group["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None}
+        for group in groups
     ]
-    intervals = [None if one["interval"] is None else tuple(one["interval"]) for one in shown]
-    differences = [one["difference"] for one in shown]
-    caption += few_note(labels, [one["tokens"] for one in groups])
+    intervals = [None if group["interval"] is None else tuple(group["interval"]) for group in shown]
+    differences = [group["difference"] for group in shown]
+    caption += few_note(labels, [group["tokens"] for group in groups])
     series = Series("B - A", differences, intervals)
     return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"))

@@ -15,21 +15,21 @@ from stages.reports.tables import Table, plain_table
 Facts = Mapping[str, Any]
 
 
-def sentences(found: Facts) -> Iterator[str]:
+def sentences(facts: Facts) -> Iterator[str]:
     """Sentences about a comparison: the reports, the compared text, the difference and its
     interval.
 
     The first: `A: report/fe45e96d16f2, trime-ext of model/514cc974ad53, perplexity 112.8`.
     """
     for name in ("a", "b"):
-        report = found[name]
+        report = facts[name]
         value = (
             "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
         )
         yield f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{value}{against(report)}"
-    yield from text_lines(found)
-    if "bleu" in found:
-        yield bleu_line(found["bleu"])
+    yield from text_lines(facts)
+    if "bleu" in facts:
+        yield bleu_line(facts["bleu"])
 
 
 def bleu_line(bleu: Facts) -> str:
@@ -50,35 +50,35 @@ def against(report: Facts) -> str:
     return f", not surely better than {control}" if pair.ties else f"; {control}"
 
 
-def text_lines(found: Facts) -> Iterator[str]:
+def text_lines(facts: Facts) -> Iterator[str]:
     """Sentences about everything except the two reports."""
-    scored = "last words of passages" if found["score"] == "last-word" else "all tokens"
-    if found["paired_on"] == "tokens":
-        yield f"{found['split']}, {scored}: {found['tokens']:,} tokens, each read by both"
-        yield f"B - A: {_nats(found)} a token; perplexity {ratio(found)}"
-        even = found["tokens"] - found["won"] - found["lost"]
+    scored = "last words of passages" if facts["score"] == "last-word" else "all tokens"
+    if facts["paired_on"] == "tokens":
+        yield f"{facts['split']}, {scored}: {facts['tokens']:,} tokens, each read by both"
+        yield f"B - A: {_nats(facts)} a token; perplexity {ratio(facts)}"
+        even = facts["tokens"] - facts["won"] - facts["lost"]
         yield (
-            f"B gives more probability to {found['won_share']:.1%} of the tokens, less to {found['lost_share']:.1%}"
+            f"B gives more probability to {facts['won_share']:.1%} of the tokens, less to {facts['lost_share']:.1%}"
             f"{f', the same to {even:,}' if even else ''}"
         )
     else:
         yield (
-            f"{found['split']}, {scored}: one text in two tokenizations, {found['tokens_a']:,} tokens in A and "
-            f"{found['tokens_b']:,} in B, so by the word (an end of a line is one) and by the character"
+            f"{facts['split']}, {scored}: one text in two tokenizations, {facts['tokens_a']:,} tokens in A and "
+            f"{facts['tokens_b']:,} in B, so by the word (an end of a line is one) and by the character"
         )
-        for per in found["per"]:
+        for per in facts["per"]:
             yield f"B - A: {_nats(per)} a {per['unit']}; perplexity by the {per['unit']} {ratio(per)}"
-    yield from _measure_lines(found)
-    drawn = found["bootstrap"]
-    if drawn["units"] > 1:
-        yield f"B is better in {drawn['units_won']:,} of {drawn['units']:,} {drawn['unit']}s"
-    yield from (remark.text for remark in remarks_on(COMPARISON, found))
+    yield from _measure_lines(facts)
+    bootstrap = facts["bootstrap"]
+    if bootstrap["units"] > 1:
+        yield f"B is better in {bootstrap['units_won']:,} of {bootstrap['units']:,} {bootstrap['unit']}s"
+    yield from (remark.text for remark in remarks_on(COMPARISON, facts))
 
 
-def _measure_lines(found: Facts) -> Iterator[str]:
+def _measure_lines(facts: Facts) -> Iterator[str]:
     """`confident: 12.1% in A, 14.3% in B; higher is better`, of each measure that reports compute."""
     for measure in MEASURES.computed():
-        a, b = (found[side].get(measure.name) for side in ("a", "b"))
+        a, b = (facts[side].get(measure.name) for side in ("a", "b"))
         if a is None or b is None:
             continue
         better = f"; {measure.better} is better" if measure.better else ""
@@ -99,13 +99,13 @@ def verdict(found: Facts) -> str:
     return f"{second} is {'better' if high < 0 else 'worse'} than {first} on {found['split']}"
 
 
-def baseline_values(found: Facts) -> dict[str, str]:
+def baseline_values(facts: Facts) -> dict[str, str]:
     """Values of the remark on a report and its baseline: the ratio of two perplexities, and its
     interval.
     """
-    (first, row), drawn = found["rows"], found["bootstrap"]
-    interval = f" ({100 * drawn['confidence']:.4g}% interval)" if found["interval"] else ""
-    return {"row": row, "first": first, "ratio": ratio(found), "interval": interval}
+    (first, row), bootstrap = facts["rows"], facts["bootstrap"]
+    interval = f" ({100 * bootstrap['confidence']:.4g}% interval)" if facts["interval"] else ""
+    return {"row": row, "first": first, "ratio": ratio(facts), "interval": interval}
 
 
 def _nats(facts: Facts) -> str:
@@ -134,28 +134,28 @@ def interval_text(edges: Sequence[float] | None) -> str:
 GROUP = ("tokens", "nats A", "nats B", "B - A", "B wins")
 
 
-def group_tables(found: Facts) -> Iterator[Table]:
+def group_tables(facts: Facts) -> Iterator[Table]:
     """Tables of the difference by frequency and by position; or by unit of text, if tokenizers
     differ.
     """
-    if found["paired_on"] != "tokens":
+    if facts["paired_on"] != "tokens":
         rows = [
             [per["unit"], f"{per['count']:,}", f"{per['nll_a']:.4f}", f"{per['nll_b']:.4f}"]
-            for per in found["per"]
+            for per in facts["per"]
         ]
         yield plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)
         return
-    frequency = found["by_frequency"]
+    frequency = facts["by_frequency"]
     if frequency is not None:
         rows = [
             [bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]
         ]
         title = f"By how often a token stands in train ({frequency['corpus']})"
         yield plain_table(
-            title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows
+            title + _notes(frequency["buckets"], facts["bootstrap"]), ("times", *GROUP), rows
         )
-    rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
-    title = f"By position in the document{_notes(found['by_position'], found['bootstrap'])}"
+    rows = [[position_label(r), *_group(r)] for r in facts["by_position"]]
+    title = f"By position in the document{_notes(facts['by_position'], facts['bootstrap'])}"
     yield plain_table(title, ("tokens before", *GROUP), rows)
 
 
@@ -164,11 +164,11 @@ def position_label(group: Facts) -> str:
     return f"{group['from']:,}-{group['to']:,}"
 
 
-def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
+def top_tokens(facts: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
     """The tokens on which B wins and loses most, each list with its title."""
-    if found["paired_on"] == "tokens":
-        yield "Tokens that B wins most", found["most_won"]
-        yield "Tokens that B loses most", found["most_lost"]
+    if facts["paired_on"] == "tokens":
+        yield "Tokens that B wins most", facts["most_won"]
+        yield "Tokens that B loses most", facts["most_lost"]
 
 
 def token_figures(token: Facts) -> dict[str, str]:

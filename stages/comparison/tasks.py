@@ -40,7 +40,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if their tasks or measures differ.
     """
     require_same_tasks(a, b)
-    rows_a, rows_b = ({row["row"]: row for row in one.metrics["rows"]} for one in (a, b))
+    rows_a, rows_b = ({row["row"]: row for row in matrix.metrics["rows"]} for matrix in (a, b))
     pairs = [(name, name) for name in rows_a if name in rows_b] or [
         (next(iter(rows_a)), next(iter(rows_b)))
     ]
@@ -48,10 +48,10 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     for names in pairs:
         first = rows_a[names[0]]
         second = rows_b[names[1]]
-        figures = {name: _beside(first[name], second[name]) for name in FIGURES}
+        figures = {name: _pair(first[name], second[name]) for name in FIGURES}
         last = (
-            dict(zip(one.metrics["tasks"], row["matrix"][-1], strict=True))
-            for one, row in ((a, first), (b, second))
+            dict(zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True))
+            for matrix, row in ((a, first), (b, second))
         )
         rows.append({"rows": list(names), "figures": figures, "tests": _tests(*last)})
     score = {"score": a.metrics["score"]} if "score" in a.metrics else {}
@@ -59,7 +59,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     control = {}
     if all(controls):
         means = (sum(scores.values()) / len(scores) for scores in controls)
-        figures = {"average": _beside(*means)}
+        figures = {"average": _pair(*means)}
         control = {
             "control": {"rows": [FREQUENT_LABEL], "figures": figures, "tests": _tests(*controls)}
         }
@@ -67,35 +67,35 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
 
 
 def _tests(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, list[float | None]]:
-    return {task: _beside(score, b[task]) for task, score in a.items()}
+    return {task: _pair(score, b[task]) for task, score in a.items()}
 
 
-def _beside(a: float | None, b: float | None) -> list[float | None]:
+def _pair(a: float | None, b: float | None) -> list[float | None]:
     return [a, b, None if a is None or b is None else b - a]
 
 
-def matrices_table(found: Mapping[str, Any]) -> Table:
+def matrices_table(facts: Mapping[str, Any]) -> Table:
     """A line for each figure and each test, after the last task."""
     groups = []
-    names = named_figures(found)
-    for one in [*found["rows"], *([found["control"]] if "control" in found else [])]:
-        lines = {names[name]: values for name, values in one["figures"].items()}
-        lines |= {f"test {task}": values for task, values in one["tests"].items()}
+    names = named_figures(facts)
+    for row in [*facts["rows"], *([facts["control"]] if "control" in facts else [])]:
+        lines = {names[name]: values for name, values in row["figures"].items()}
+        lines |= {f"test {task}": values for task, values in row["tests"].items()}
         rows = [
             Row(
                 [
                     Cell(name),
-                    score_cell(found, a),
-                    score_cell(found, b),
-                    score_cell(found, difference, "+"),
+                    score_cell(facts, a),
+                    score_cell(facts, b),
+                    score_cell(facts, difference, "+"),
                 ]
             )
             for name, (a, b, difference) in lines.items()
             if difference is not None
         ]
-        groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
+        groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(row["rows"])))))
     return Table(
-        f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups
+        f"A: {facts['a']}, B: {facts['b']}", ("after the last task", "A", "B", "B - A"), groups
     )
 
 
@@ -114,7 +114,10 @@ def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[
         require_same_tasks(matrices[0], other)
     groups = seed_groups(matrices)
     metrics = matrices[0].metrics
-    first = {seed_of(one): dict(_values(one, one.metrics["rows"][0]["row"])) for one in groups[0]}
+    first = {
+        seed_of(matrix): dict(_values(matrix, matrix.metrics["rows"][0]["row"]))
+        for matrix in groups[0]
+    }
     return {
         **({"score": metrics["score"]} if "score" in metrics else {}),
         "confidence": confidence,
@@ -132,8 +135,8 @@ def _summary(
     """A group and its rows; `own`: its first row is the baseline of all others."""
     names = [row["row"] for row in group[0].metrics["rows"]]
     return {
-        "matrices": [one.reference for one in group],
-        "seeds": [seed_of(one) for one in group],
+        "matrices": [matrix.reference for matrix in group],
+        "seeds": [seed_of(matrix) for matrix in group],
         "method": group[0].metrics["method"],
         "control": _control(group[0]),
         "rows": [
@@ -155,16 +158,16 @@ def _over_seeds(
     confidence: float,
 ) -> dict[str, Any]:
     """Mean and spread over the seeds of each value of a row, and of its change."""
-    runs = [(first.get(seed_of(one), {}), dict(_values(one, name))) for one in group]
-    found = {}
+    runs = [(first.get(seed_of(matrix), {}), dict(_values(matrix, name))) for matrix in group]
+    changes_of = {}
     for key in runs[0][1]:
-        changes = [own[key] - other[key] for other, own in runs if key in other]
+        changes = [values[key] - other[key] for other, values in runs if key in other]
         whole = len(changes) == len(runs)
-        found[key] = {
-            **spread([own[key] for _, own in runs], confidence)._asdict(),
+        changes_of[key] = {
+            **spread([values[key] for _, values in runs], confidence)._asdict(),
             "change": spread(changes, confidence)._asdict() if whole else None,
         }
-    return found
+    return changes_of
 
 
 def _values(matrix: Artifact, name: str) -> Iterator[tuple[str, float]]:
@@ -186,14 +189,14 @@ def _control(matrix: Artifact) -> dict[str, float]:
     return by_task and {"average": sum(scores.values()) / len(scores), **by_task}
 
 
-def task_seeds_table(found: Mapping[str, Any]) -> Table:
+def task_seeds_table(facts: Mapping[str, Any]) -> Table:
     """A line for each figure and each test of each row, from the result of `compare_task_seeds`."""
     groups = list[Group]()
-    sure = f"{percent(found['confidence'])} interval"
-    for group in found["groups"]:
+    sure = f"{percent(facts['confidence'])} interval"
+    for group in facts["groups"]:
         for row in group["rows"]:
             lines = [
-                _line(found, key, of, group["control"].get(key))
+                _line(facts, key, of, group["control"].get(key))
                 for key, of in row["values"].items()
             ]
             seeds = f"seeds {', '.join(map(str, group['seeds']))}: {', '.join(group['matrices'])}"
@@ -206,22 +209,22 @@ def task_seeds_table(found: Mapping[str, Any]) -> Table:
     return Table("Means over seeds", columns, groups, caption)
 
 
-def _line(found: Mapping[str, Any], key: str, of: Mapping[str, Any], control: float | None) -> Row:
+def _line(facts: Mapping[str, Any], key: str, of: Mapping[str, Any], control: float | None) -> Row:
     moved = of["change"] or {"mean": None, "interval": None}
     return Row(
         [
-            Cell(named_figures(found).get(key, key)),
+            Cell(named_figures(facts).get(key, key)),
             Cell(str(of["n"]), of["n"]),
-            score_cell(found, of["mean"]),
-            score_cell(found, of["deviation"]),
-            _interval(found, of),
-            score_cell(found, moved["mean"], "+"),
-            _interval(found, moved, "+"),
-            score_cell(found, control),
+            score_cell(facts, of["mean"]),
+            score_cell(facts, of["deviation"]),
+            _interval(facts, of),
+            score_cell(facts, moved["mean"], "+"),
+            _interval(facts, moved, "+"),
+            score_cell(facts, control),
         ]
     )
 
 
-def _interval(found: Mapping[str, Any], of: Mapping[str, Any], sign: str = "") -> Cell:
-    edges = [score_cell(found, edge, sign).text for edge in of["interval"] or ()]
+def _interval(facts: Mapping[str, Any], of: Mapping[str, Any], sign: str = "") -> Cell:
+    edges = [score_cell(facts, edge, sign).text for edge in of["interval"] or ()]
     return Cell(f"[{', '.join(edges)}]" if edges else "")

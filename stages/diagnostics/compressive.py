@@ -34,35 +34,37 @@ class CompressiveProbe(LayerProbe):
     layer: ClassVar[str] = "stages.models.layers.compressive:CompressiveAttention"
     columns: ClassVar[tuple[str, ...]] = ("slots_attention",)
 
-    def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, float | None]:
+    def look(self, module: Any, arguments: Any, output: Any) -> tuple[Tensor, float | None]:
         """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; and the loss, if
         slots are made.
         """
         import torch
 
-        inputs, passage, memory = given
+        inputs, passage, memory = arguments
         weights, slots = module.looked(inputs, passage, memory)
-        own = inputs.raw.shape[1] - passage.cached + passage.place
+        own_keys = inputs.raw.shape[1] - passage.cached + passage.place
         to_slots, cached, segment = weights.mean(0).split(
-            (slots, weights.shape[3] - slots - own, own), 2
+            (slots, weights.shape[3] - slots - own_keys, own_keys), 2
         )
         # Parts are nearly equal, the oldest first; an empty part has no attention.
         parts = (*to_slots.tensor_split(PARTS, 2), *cached.tensor_split(PARTS, 2), segment)
         by_place = torch.stack([part.sum(2) for part in parts], 2)
-        left = module.dropped(inputs)
-        if not passage.ends_segment or not left.shape[1]:
+        dropped = module.dropped(inputs)
+        if not passage.ends_segment or not dropped.shape[1]:
             return by_place, None
         return by_place, float(
-            module.reconstruction_loss(inputs, passage, left, module.compressed(left))
+            module.reconstruction_loss(inputs, passage, dropped, module.compressed(dropped))
         )
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
         to_slots = []
         for layer, calls in watch.calls():
-            looked = watch.by_token(block, [one for one, _ in calls]).double()
+            attention = watch.by_token(block, [hidden for hidden, _ in calls]).double()
             losses = [loss for _, loss in calls if loss is not None]
-            watch.add(layer, attention=looked.sum(0), loss=float(sum(losses)), borders=len(losses))
-            to_slots.append(looked[:, :PARTS].sum(1).float())
+            watch.add(
+                layer, attention=attention.sum(0), loss=float(sum(losses)), borders=len(losses)
+            )
+            to_slots.append(attention[:, :PARTS].sum(1).float())
         watch.mean_column("slots_attention", to_slots)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
@@ -81,10 +83,11 @@ class CompressiveProbe(LayerProbe):
         0.0123, 0.0203`.
         """
         shares = ", ".join(
-            f"{one['slots']:.1%} in block {one['block']}" for one in metrics["blocks"]
+            f"{block['slots']:.1%} in block {block['block']}" for block in metrics["blocks"]
         )
         losses = ", ".join(
-            "none" if one["loss"] is None else f"{one['loss']:.3g}" for one in metrics["blocks"]
+            "none" if block["loss"] is None else f"{block['loss']:.3g}"
+            for block in metrics["blocks"]
         )
         return f"compressive: attention to slots {shares}; compression loss {losses}"
 
@@ -92,8 +95,8 @@ class CompressiveProbe(LayerProbe):
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         places = len(blocks[0]["by_age"])
         lines = [
-            Line(f"block {one['block']}", list(enumerate(one["by_age"].values(), 1)))
-            for one in blocks
+            Line(f"block {block['block']}", list(enumerate(block["by_age"].values(), 1)))
+            for block in blocks
         ]
         across = "oldest slots … newest, oldest cached … newest, segment"
         caption = (

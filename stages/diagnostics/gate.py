@@ -178,10 +178,14 @@ class GateProbe(SummingProbe):
 
     def kept(self, numbers: np.ndarray) -> Any:
         """A sum as JSON; in lists, None means a number that is not finite."""
-        return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
+        return [finite(float(number)) for number in numbers] if numbers.ndim else float(numbers)
 
     def read(self, kept: Any) -> Any:
-        return [inf if one is None else one for one in kept] if isinstance(kept, list) else kept
+        return (
+            [inf if number is None else number for number in kept]
+            if isinstance(kept, list)
+            else kept
+        )
 
     def metrics(self, records: Records) -> dict[str, Any]:
         (sums,), tokens = self.sums(records), sum(record["tokens"] for record in records)
@@ -215,8 +219,8 @@ class GateProbe(SummingProbe):
         tokens = []
         for token in (token for record in records for token in record["passage"]):
             names = [label(other) if other >= 0 else None for other in token["neighbors"]]
-            own = {name: token[name] for name in ("probability", "gate")}
-            tokens.append({"text": label(token["token"]), **own, "neighbors": names})
+            columns = {name: token[name] for name in ("probability", "gate")}
+            tokens.append({"text": label(token["token"]), **columns, "neighbors": names})
         place = {"split": self.split, "start": self.passage.start, "stop": self.passage.stop}
         return {"passage.json": {**place, "tokens": tokens}}
 
@@ -226,10 +230,10 @@ class GateProbe(SummingProbe):
         45.0%`.
         """
         right = sorted((int(k), share) for k, share in metrics["neighbors_right"].items())
-        (_, best), (most, any_of_them) = right[0], right[-1]
+        (_, best), (largest, any_of_them) = right[0], right[-1]
         line = f"gate: {metrics['neighbors']} neighbours, mean {number(metrics['mean'])}; "
         line += f"the best is right for {best:.1%} of the tokens"
-        return line if most == 1 else f"{line}, one of {most} for {any_of_them:.1%}"
+        return line if largest == 1 else f"{line}, one of {largest} for {any_of_them:.1%}"
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
@@ -243,7 +247,7 @@ class GateProbe(SummingProbe):
             label: [n / max(1, sum(counts[kind])) for n in counts[kind]]
             for kind, label in KINDS.items()
         }
-        series = [Series(label, own) for label, own in shares.items()]
+        series = [Series(label, values) for label, values in shares.items()]
         plot = Histogram(counts["edges"], series, gate["mean"], "gate g (0: memory, 1: context)")
         caption = f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}."
         charts = [Chart("gate-histogram", title, caption, plot)]

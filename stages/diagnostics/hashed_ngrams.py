@@ -53,7 +53,7 @@ class NgramsProbe(LayerProbe):
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How far n-grams are let in on {split}"
-        gates = [one["gate"] for one in blocks]
+        gates = [block["gate"] for block in blocks]
         caption = (
             "The share of tokens by the gate of what their latest two and three tokens have stored."
         )

@@ -43,13 +43,13 @@ class InfinityProbe(LayerProbe):
         reader: nn.Module = layer.reader
         return reader
 
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+    def look(self, module: Any, arguments: Any, output: Any) -> Tensor:
         """Mean and variance of attention, and whether a signal was seen (1 or 0), float64 [B, n, 3,
         heads].
         """
         import torch
 
-        parts = output.mean, output.variance, given[2][:, None].expand_as(output.mean)
+        parts = output.mean, output.variance, arguments[2][:, None].expand_as(output.mean)
         return torch.stack([part.double() for part in parts], 1).permute(0, 3, 1, 2)
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
@@ -58,20 +58,20 @@ class InfinityProbe(LayerProbe):
         places = []
         widths = []
         for layer, calls in watch.calls():
-            mean, variance, seen = watch.by_token(block, calls).cpu().unbind(1)
-            deviation = variance.sqrt() * seen
+            mean, variance, is_visible = watch.by_token(block, calls).cpu().unbind(1)
+            deviation = variance.sqrt() * is_visible
             ratio = variance / watch.layers[layer].variance
             each = masses(mean[:, :, None], variance[:, :, None], PARTS)
             watch.add(
                 layer,
-                seen=seen[:, 0].sum(),
+                seen=is_visible[:, 0].sum(),
                 deviation=deviation.mean(1).sum(),
                 # KL of two normal distributions with equal means is (r - ln r - 1) / 2, r the ratio
                 # of variances.
-                divergence=((ratio - ratio.log() - 1) / 2 * seen).mean(1).sum(),
-                parts=(each * seen[:, :1]).sum(0),
+                divergence=((ratio - ratio.log() - 1) / 2 * is_visible).mean(1).sum(),
+                parts=(each * is_visible[:, :1]).sum(0),
             )
-            places.append((mean * seen).mean(1))
+            places.append((mean * is_visible).mean(1))
             widths.append(deviation.mean(1))
         watch.mean_column("signal_place", places)
         watch.mean_column("signal_deviation", widths)
@@ -114,10 +114,10 @@ class InfinityProbe(LayerProbe):
         )
         lines = [
             Line(
-                f"block {one['block']}, deviation {one['deviation']:.2g}",
-                [((part + 0.5) / number, share) for part, share in enumerate(one["by_place"])],
+                f"block {block['block']}, deviation {block['deviation']:.2g}",
+                [((part + 0.5) / number, share) for part, share in enumerate(block["by_place"])],
             )
-            for one in blocks
+            for block in blocks
         ]
         plot = Lines(
             lines,

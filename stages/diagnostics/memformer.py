@@ -29,11 +29,11 @@ class MemformerProbe(LayerProbe):
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
         return (1,) if isinstance(model, MemformerConfig) and model.slots else ()
 
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+    def look(self, module: Any, arguments: Any, output: Any) -> Tensor:
         """Attention of each slot to itself, mean over heads, flat float64 on the CPU."""
         import torch
 
-        memory, read = given
+        memory, read = arguments
         with torch.autocast(memory.device.type, enabled=False):
             weights = module.weights(memory, read.to(memory.dtype))
             return weights[:, :, :, 0].mean(1).flatten().double().cpu()
@@ -48,8 +48,8 @@ class MemformerProbe(LayerProbe):
                 watch.add(layer, counts=torch.bincount(places, minlength=BINS), total=shares.sum())
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        (found,) = super().metrics(records)["blocks"]
-        return {name: value for name, value in found.items() if name != "block"}
+        (figures,) = super().metrics(records)["blocks"]
+        return {name: value for name, value in figures.items() if name != "block"}
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Attention of slots to themselves, by slot and segment."""

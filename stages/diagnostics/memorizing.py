@@ -65,7 +65,7 @@ class MemorizingProbe(LayerProbe):
     def constants(self, layer: Any) -> dict[str, Any]:
         return {"gates": layer.gates().detach().double().tolist()}
 
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+    def look(self, module: Any, arguments: Any, output: Any) -> Tensor:
         """Ages, scores (0 if no entry is seen) and weights, the best entry first, float64 [B, n, 3,
         heads, k].
         """
@@ -85,8 +85,8 @@ class MemorizingProbe(LayerProbe):
         oldest = list["Tensor"]()
         for layer, calls in watch.calls():
             gates, scales = (
-                one.detach().double().cpu()
-                for one in (watch.layers[layer].gates(), watch.layers[layer].scales())
+                values.detach().double().cpu()
+                for values in (watch.layers[layer].gates(), watch.layers[layer].scales())
             )
             ages, scores, weights = watch.by_token(block, _of_one_width(calls)).cpu().unbind(1)
             groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
@@ -133,15 +133,15 @@ class MemorizingProbe(LayerProbe):
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         lines = []
-        for one in blocks:
-            label = (
-                f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
-            )
-            lines.append(Line(label, [(age, share) for age, share in one["by_age"]]))
-        ages = sorted({age for one in blocks for age, _ in one["by_age"]})
+        for block in blocks:
+            label = f"block {block['block']}, gates {', '.join(f'{gate:.2f}' for gate in block['gates'])}"
+            lines.append(Line(label, [(age, share) for age, share in block["by_age"]]))
+        ages = sorted({age for block in blocks for age, _ in block["by_age"]})
         middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
         total = sum(
-            m * share for one in blocks for m, share in zip(middles, one["by_cosine"], strict=True)
+            m * share
+            for block in blocks
+            for m, share in zip(middles, block["by_cosine"], strict=True)
         )
         mean = total / len(blocks)
         return [
@@ -159,7 +159,7 @@ class MemorizingProbe(LayerProbe):
                 f"{number(mean)}.",
                 Histogram(
                     EDGES,
-                    [Series(f"block {one['block']}", one["by_cosine"]) for one in blocks],
+                    [Series(f"block {block['block']}", block["by_cosine"]) for block in blocks],
                     mean,
                     "cosine of query and key",
                 ),
@@ -173,5 +173,5 @@ def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
     """
     import torch.nn.functional as F
 
-    most = max(1, *(one.shape[4] for one in calls))
-    return [F.pad(one, (0, most - one.shape[4])) for one in calls]
+    width = max(1, *(call.shape[4] for call in calls))
+    return [F.pad(call, (0, width - call.shape[4])) for call in calls]

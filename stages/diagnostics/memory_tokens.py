@@ -38,7 +38,7 @@ class MemoryTokensProbe(LayerProbe):
             return tuple(range(1, model.layers + 1))
         return ()
 
-    def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, Tensor]:
+    def look(self, module: Any, arguments: Any, output: Any) -> tuple[Tensor, Tensor]:
         """For each position, its place in the segment, [B, n], and shares of attention, means over
         heads.
 
@@ -47,11 +47,11 @@ class MemoryTokensProbe(LayerProbe):
         """
         import torch
 
-        past, x, passage, _ = given
+        past, x, passage, _ = arguments
         m = module.memory_tokens
         rows, tokens = x.tensor_split((m,), 1)
-        seen = output[0][:, :m] if module.bottleneck else rows
-        shares = module.token_attention(past, seen, tokens, passage).weights.mean(0)
+        visible_rows = output[0][:, :m] if module.bottleneck else rows
+        shares = module.token_attention(past, visible_rows, tokens, passage).weights.mean(0)
         batch = len(x)
         n = tokens.shape[1]
         cached = shares[:, :, m : shares.shape[2] - passage.place - n].sum(2, keepdim=True)
@@ -76,15 +76,15 @@ class MemoryTokensProbe(LayerProbe):
             places, looked = (
                 watch.by_token(block, part).cpu() for part in zip(*calls, strict=True)
             )
-            part, (given, reads) = (
+            part, (shares, reads) = (
                 places * PARTS // length,
                 looked.double().tensor_split((m + 1,), 1),
             )
-            by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, part, given)
+            by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, part, shares)
             watch.add(number, given=by_place, places=torch.bincount(part, minlength=PARTS))
             if layer.writes:
                 watch.add(number, reads=reads.sum(0).view(m, -1))
-            to_memory.append(given[:, :m].sum(1).float())
+            to_memory.append(shares[:, :m].sum(1).float())
         watch.mean_column("memory_tokens_attention", to_memory)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
@@ -106,7 +106,8 @@ class MemoryTokensProbe(LayerProbe):
     def summary(cls, metrics: Figures) -> str:
         """`memory tokens: 12.1% of attention in block 1, 20.3% in block 2`."""
         shares = ", ".join(
-            f"{one['memory']:.1%} of attention in block {one['block']}" for one in metrics["blocks"]
+            f"{block['memory']:.1%} of attention in block {block['block']}"
+            for block in metrics["blocks"]
         )
         return f"memory tokens: {shares}"
 

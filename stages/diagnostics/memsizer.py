@@ -32,9 +32,9 @@ class MemSizerProbe(LayerProbe):
     layer: ClassVar[str] = "stages.models.layers.memsizer:MemSizer"
     columns: ClassVar[tuple[str, ...]] = ("slots_read",)
 
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+    def look(self, module: Any, arguments: Any, output: Any) -> Tensor:
         """Weights of slots, [B, n, k]."""
-        weights: Tensor = module.weights(given[0]).mean(2)
+        weights: Tensor = module.weights(arguments[0]).mean(2)
         return weights
 
     def see(self, watch: LayerWatch, block: ScoredBlock) -> None:
@@ -66,7 +66,7 @@ class MemSizerProbe(LayerProbe):
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How many slots a token reads on {split}"
-        shares = [one["read"] / one["slots"] for one in blocks]
+        shares = [block["read"] / block["slots"] for block in blocks]
         caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."
         return histogram_of_blocks(
             "memsizer-slots", title, caption, blocks, shares, "share of slots"

@@ -29,10 +29,10 @@ def spelled_passage(passage: str) -> str:
     """START:STOP in the form in which it is stored. Raises: ValueError if the text does not have
     this form.
     """
-    found = FORM.fullmatch(passage)
-    if found is None:
+    match = FORM.fullmatch(passage)
+    if match is None:
         raise ValueError(f"{passage!r} is no START:STOP, such as 0:64")
-    return f"{int(found[1])}:{int(found[2])}"
+    return f"{int(match[1])}:{int(match[2])}"
 
 
 def tokens_of(passage: str | None) -> range:
@@ -41,21 +41,21 @@ def tokens_of(passage: str | None) -> range:
     return range(start, stop)
 
 
-def resolve_passage(asked: str | None, split: str, tokens: "Artifact") -> str:
+def resolve_passage(requested: str | None, split: str, tokens: "Artifact") -> str:
     """A passage of a split: the one asked for, or the first tokens; cut at the end of the split.
 
     Raises: UsageError if the passage has no token, or too many.
     """
     total = int(tokens.metrics["splits"][split]["tokens"])
-    wanted = range(USUAL) if asked is None else tokens_of(asked)
-    stop = min(wanted.stop, total)
-    if wanted.start >= stop:
-        raise UsageError(f"--passage {asked} holds no token: {split} has {total:,} tokens.")
-    if stop - wanted.start > LONGEST:
+    tokens_shown = range(USUAL) if requested is None else tokens_of(requested)
+    stop = min(tokens_shown.stop, total)
+    if tokens_shown.start >= stop:
+        raise UsageError(f"--passage {requested} holds no token: {split} has {total:,} tokens.")
+    if stop - tokens_shown.start > LONGEST:
         raise UsageError(
-            f"--passage {asked} is longer than {LONGEST} tokens, the most that are shown."
+            f"--passage {requested} is longer than {LONGEST} tokens, the most that are shown."
         )
-    return f"{wanted.start}:{stop}"
+    return f"{tokens_shown.start}:{stop}"
 
 
 OPTIONS = ("gate_k", "passage")
@@ -65,7 +65,7 @@ shown one by one.
 
 
 def resolve_options(
-    asked: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]
+    options: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]
 ) -> dict[str, Any]:
     """Complete the options for the evaluated model: the number of neighbours from training, the
     split's first tokens.
@@ -82,20 +82,20 @@ def resolve_options(
 
     model = read["model"]
     if MODELS_OWN not in read:
-        for name, value in asked.items():
+        for name, value in options.items():
             if value is not None:
                 raise UsageError(
                     f"{model.reference} has no gate: leave --{name.replace('_', '-')} out."
                 )
-        return dict(asked)
+        return dict(options)
     trained = (model.config["memory"] or {}).get("k")
     if trained is None:
         raise model.damaged("manifest.json has a gate, and no config.memory.k")
-    first, *others = asked["gate_k"] or (trained,)
+    first, *others = options["gate_k"] or (trained,)
     numbers = (first, *sorted({*others} - {first}))
     for split in splits:
         require_neighbors(read[MODELS_OWN], split, max(numbers), "evaluate --gate-k ")
-    passage = resolve_passage(asked["passage"], splits[0], read["tokens"]) if splits else None
+    passage = resolve_passage(options["passage"], splits[0], read["tokens"]) if splits else None
     return {"gate_k": numbers, "passage": passage}
 
 

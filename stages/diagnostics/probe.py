@@ -133,23 +133,23 @@ class Calls:
     def _keeper(self) -> Callable[[Any, Any, Any], None]:
         import torch
 
-        held: list[Any] = []
-        self._held.append(held)
+        calls: list[Any] = []
+        self._held.append(calls)
 
         @torch.no_grad()
-        def keep(module: nn.Module, given: Any, output: Any) -> None:
+        def keep(module: nn.Module, arguments: Any, output: Any) -> None:
             started = now(self._device)
-            held.append(self._look(module, given, output))
+            calls.append(self._look(module, arguments, output))
             self.seconds += now(self._device) - started
 
         return keep
 
     def take(self) -> list[list[Any]]:
         """Return and clear the observations of each module, in the order of calls."""
-        taken = [list(held) for held in self._held]
-        for held in self._held:
-            held.clear()
-        return taken
+        calls = [list(kept_calls) for kept_calls in self._held]
+        for kept_calls in self._held:
+            kept_calls.clear()
+        return calls
 
     def close(self) -> None:
         """Stop observing: remove the hooks."""
@@ -175,7 +175,7 @@ class SummingProbe(Probe):
         watched: nn.Module = layer
         return watched
 
-    def look(self, module: Any, given: Any, output: Any) -> Any:
+    def look(self, module: Any, arguments: Any, output: Any) -> Any:
         """The observation to keep of a call, from a module, its inputs and its output."""
         return output
 
@@ -293,7 +293,7 @@ class LayerWatch(RangeProbe):
 
         self._calls.close()
         layers = [
-            {name: self._probe.kept(np.asarray(one)) for name, one in sums.items()}
+            {name: self._probe.kept(np.asarray(total)) for name, total in sums.items()}
             for sums in self._sums
         ]
         record = {"tokens": self._tokens, "layers": layers, **self.more}
@@ -357,8 +357,8 @@ class LayerProbe(SummingProbe):
     @classmethod
     def summary(cls, metrics: Figures) -> str:
         """Every block with its `line`: `memsizer: block 1 reads 5.2 of 32 slots`."""
-        said = (f"block {one['block']} {cls.line(one)}" for one in metrics["blocks"])
-        return f"{cls.label or cls.name}: {'; '.join(said)}"
+        lines = (f"block {block['block']} {cls.line(block)}" for block in metrics["blocks"])
+        return f"{cls.label or cls.name}: {'; '.join(lines)}"
 
     @classmethod
     def line(cls, block: Figures) -> str:
@@ -369,7 +369,7 @@ class LayerProbe(SummingProbe):
     def charts(cls, metrics: Figures, files: Mapping[str, Any]) -> list[Chart]:
         """Charts of the blocks that have numbers to draw; empty if none has."""
         reported = metrics.get(cls.name) or {"blocks": []}
-        blocks = [one for one in reported["blocks"] if cls.is_shown(one)]
+        blocks = [block for block in reported["blocks"] if cls.is_shown(block)]
         return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
 
     @classmethod
@@ -399,5 +399,5 @@ def histogram_of_blocks(
     """The chart of the `histogram` of each block; `values`: the mean in each; `across`: the axis of
     bins.
     """
-    series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
+    series = [Series(f"block {block['block']}", block["histogram"]) for block in blocks]
     return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]

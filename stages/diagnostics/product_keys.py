@@ -99,11 +99,13 @@ class ProductKeysProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
-        numbers = [number for number, _ in max(blocks, key=lambda one: one["slots"])["heaviest"]]
+        numbers = [
+            number for number, _ in max(blocks, key=lambda block: block["slots"])["heaviest"]
+        ]
         lines = []
-        for one in blocks:
-            label = f"block {one['block']}: {one['usage']:.0%} of {one['slots']:,} read"
-            lines.append(Line(label, [(number, share) for number, share in one["heaviest"]]))
+        for block in blocks:
+            label = f"block {block['block']}: {block['usage']:.0%} of {block['slots']:,} read"
+            lines.append(Line(label, [(number, share) for number, share in block["heaviest"]]))
         even = Line(
             "all alike", [(number, number / numbers[-1]) for number in numbers], dashed=True
         )

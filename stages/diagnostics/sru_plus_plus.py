@@ -41,11 +41,11 @@ class SRUProbe(LayerProbe):
         alpha = layer.projection.alpha
         return {"alpha": None if alpha is None else float(alpha.detach())}
 
-    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+    def look(self, module: Any, arguments: Any, output: Any) -> Tensor:
         """Means over dimensions of r and f, [B, n, 2]."""
         import torch
 
-        run = module.run(*given)
+        run = module.run(*arguments)
         forget = torch.sigmoid(run.forget + module.carry_forget * run.earlier)
         return torch.stack(
             [gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2
@@ -82,7 +82,7 @@ class SRUProbe(LayerProbe):
     @classmethod
     def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How much of their cells layers pass on, on {split}"
-        gates = [one["highway"] for one in blocks]
+        gates = [block["highway"] for block in blocks]
         caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."
         return histogram_of_blocks(
             "sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell"

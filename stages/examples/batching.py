@@ -46,7 +46,7 @@ def token_batches(sizes: np.ndarray, max_tokens: int) -> Iterator[tuple[int, int
     Returns: (first, stop) of each batch: rows times the longest row is at most `max_tokens`, unless there
     is only one row.
 
-    >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
+    >>> list(token_batches(np.array([2, 3, 4, 4, 9]), max_tokens=8))
     [(0, 2), (2, 4), (4, 5)]
     """
     first = 0

@@ -42,10 +42,10 @@ class ContinuationScorer:
         if self._session is None or is_longer:
             return continuation_scores(self._reader, context, continuation)
 
-        known = self._read(self._session, list(context))
-        parts = [PromptScores.of(known.log_p, continuation[:1], 0)]
+        reading = self._read(self._session, list(context))
+        parts = [PromptScores.of(reading.log_p, continuation[:1], 0)]
         if len(continuation) > 1:
-            branch = self._session.fork(known.text)
+            branch = self._session.fork(reading.text)
             self._session.accept(branch, continuation[:1])
             (rest,) = self._session.read([(branch, continuation[1:-1])])
             parts.append(PromptScores.of(rest.log_p, continuation[1:], 0))

@@ -72,31 +72,31 @@ def find_written(request: Request, store: Store, roles: Sequence[str] = ()) -> R
         roles: as of `find`.
     Raises: UsageError for a translation model.
     """
-    found = find(request, store, None, writes=True, roles=roles)
-    model = found.read["model"]
+    resolved = find(request, store, None, writes=True, roles=roles)
+    model = resolved.read["model"]
     if model_of(model).reads.source:
         raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
-    return found
+    return resolved
 
 
-def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:
+def generate(reader: MemoryReader, request: GenerationRequest) -> Iterator[GeneratedToken]:
     """Yield the tokens after the prompt of a request, one by one; deterministic for a seed.
 
     Text that `generate_each` gives at the end, besides that of tokens, is left out.
     """
-    for step in generate_each(reader, [prompt_ids(reader, wanted)], wanted):
+    for step in generate_each(reader, [prompt_ids(reader, request)], request):
         yield from step.tokens
 
 
-def prompt_ids(reader: MemoryReader, wanted: GenerationRequest) -> list[int]:
+def prompt_ids(reader: MemoryReader, request: GenerationRequest) -> list[int]:
     """Tokens of the prompt of a request. Raises: UsageError for a chat with a model that has none."""
-    if not wanted.chat:
-        return reader.text.prompt_ids(wanted.prompt)
-    return chat_ids(reader, [{"role": "user", "content": wanted.prompt}])
+    if not request.chat:
+        return reader.text.prompt_ids(request.prompt)
+    return chat_ids(reader, [{"role": "user", "content": request.prompt}])
 
 
 def generate_each(
-    reader: MemoryReader, prompts: Iterable[Sequence[int]], wanted: GenerationRequest
+    reader: MemoryReader, prompts: Iterable[Sequence[int]], request: GenerationRequest
 ) -> Iterator[GenerationStep]:
     """Continue prompts, `batch_size` at a time; each text is what its prompt alone would give.
 
@@ -106,10 +106,10 @@ def generate_each(
     session = TextSession(reader)
     live = list[_Writing]()
     waiting = enumerate(prompts)
-    most = 1 if wanted.draft != "none" else wanted.batch_size
+    max_texts = 1 if request.draft != "none" else request.batch_size
     while True:
-        for number, ids in islice(waiting, most - len(live)):
-            live.append(_Writing(session, session.add(ids), number, wanted))
+        for number, ids in islice(waiting, max_texts - len(live)):
+            live.append(_Writing(session, session.add(ids), number, request))
         if not live:
             return
         drafts = [writing.draft() for writing in live]
@@ -126,18 +126,18 @@ class _Writing:
     """One text that is being written."""
 
     def __init__(
-        self, session: TextSession, text: Text, number: int, wanted: GenerationRequest
+        self, session: TextSession, text: Text, number: int, request: GenerationRequest
     ) -> None:
         self.text = text
         self._session = session
         self._number = number
-        self._wanted = wanted
+        self._wanted = request
         reader = session.reader
-        self._attribution = Attribution(reader, text) if wanted.attribute else None
-        self._random = np.random.default_rng(wanted.seed)
-        self._left = wanted.max_tokens
-        self._ends = ends_of(reader) if stops_at_end(reader, wanted) else frozenset[int]()
-        self._written = StoppedText(reader.text, wanted.stop or ())
+        self._attribution = Attribution(reader, text) if request.attribute else None
+        self._random = np.random.default_rng(request.seed)
+        self._left = request.max_tokens
+        self._ends = ends_of(reader) if stops_at_end(reader, request) else frozenset[int]()
+        self._written = StoppedText(reader.text, request.stop or ())
 
     def draft(self) -> list[int]:
         """A guess at the next tokens; empty without drafts."""
@@ -152,7 +152,7 @@ class _Writing:
         pieces = list[str]()
         ended: Ended | None = None
         for number, row in enumerate(log_p):
-            token = self._drawn(row)
+            token = self._sample(row)
             if token in self._ends:
                 ended = "stop"
                 break
@@ -184,10 +184,10 @@ class _Writing:
         ]
         return GenerationStep(self._number, generated, rest, ended)
 
-    def _drawn(self, log_p: np.ndarray) -> int:
+    def _sample(self, log_p: np.ndarray) -> int:
         """A token drawn from a distribution [V]."""
-        wanted = self._wanted
-        distribution = probabilities(log_p, wanted.temperature, wanted.top_k, wanted.top_p)
+        request = self._wanted
+        distribution = probabilities(log_p, request.temperature, request.top_k, request.top_p)
         return draw(distribution, self._random)
 
     def _sources(self, read: Distributions, tokens: Sequence[int]) -> Sequence[Attributed | None]:
@@ -196,10 +196,10 @@ class _Writing:
         return self._attribution.of(read.scored_range, tokens)
 
 
-def stops_at_end(reader: MemoryReader, wanted: GenerationRequest) -> bool:
+def stops_at_end(reader: MemoryReader, request: GenerationRequest) -> bool:
     """Whether a text ends where the model ends it."""
-    if wanted.stop_at_eos is not None:
-        return wanted.stop_at_eos
+    if request.stop_at_eos is not None:
+        return request.stop_at_eos
     return isinstance(reader.range_reader.model.config, ImportedConfig)
 
 
@@ -207,6 +207,6 @@ def ends_of(reader: MemoryReader) -> frozenset[int]:
     """Tokens that end a text: `<eos>`, and those that an imported model names as its own."""
     config = reader.range_reader.model.config
     architecture = config.architecture if isinstance(config, ImportedConfig) else {}
-    own = architecture.get("eos_token_id")
-    named = own if isinstance(own, list) else [own]
+    eos = architecture.get("eos_token_id")
+    named = eos if isinstance(eos, list) else [eos]
     return frozenset({reader.text.eos, *(id for id in named if isinstance(id, int))})

@@ -46,10 +46,10 @@ def read_prompts(path: Path, is_chat: bool) -> list[PromptRecord]:
 def _record(path: Path, number: int, line: str, is_chat: bool) -> PromptRecord:
     where = f"Line {number:,} of {path}"
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is no JSON: {error}") from error
-    fields = {"prompt": found} if isinstance(found, str) else found
+    fields = {"prompt": record} if isinstance(record, str) else record
     if not isinstance(fields, dict):
         raise DataError(f'{where} is neither a string nor an object with "prompt".')
     if is_chat and _is_conversation(fields.get("messages")):

@@ -33,12 +33,12 @@ def probabilities(
         return weights / weights.sum()
     # stable: ties go to the lower id on every machine
     order = np.argsort(-weights, kind="stable")[:top_k]
-    kept = weights[order] / weights[order].sum()
+    shares = weights[order] / weights[order].sum()
     if top_p is not None:
-        order = order[: np.searchsorted(np.cumsum(kept), top_p) + 1]
-    drawn = np.zeros(len(log_p))
-    drawn[order] = weights[order] / weights[order].sum()
-    return drawn
+        order = order[: np.searchsorted(np.cumsum(shares), top_p) + 1]
+    result = np.zeros(len(log_p))
+    result[order] = weights[order] / weights[order].sum()
+    return result
 
 
 def draw(probability: np.ndarray, random: np.random.Generator) -> int:

@@ -128,7 +128,9 @@ class TextSession:
             texts: those to continue, at least one; None: all of the session.
         """
         chosen = self.texts if texts is None else texts
-        return torch.cat([one.log_p for one in self.read([(text, ()) for text in chosen])])
+        return torch.cat(
+            [distribution.log_p for distribution in self.read([(text, ()) for text in chosen])]
+        )
 
     def put(self, texts: Sequence[Text], tokens: Sequence[int]) -> None:
         """Set the next token of each text that `step` read."""

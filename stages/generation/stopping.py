@@ -24,9 +24,9 @@ class StoppedText:
         if self.stopped:
             return ""
         rest = self._passed_on(self._stream.end())
-        held = self._held
+        rest_of_text = self._held
         self._held = ""
-        return rest + held
+        return rest + rest_of_text
 
     def _passed_on(self, text: str) -> str:
         """Text so far without what is held back."""

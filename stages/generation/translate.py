@@ -94,9 +94,9 @@ class LineTranslator:
     def _ids(self, line: str) -> np.ndarray:
         return np.array([*self.reader.text.ids(line), self.reader.text.eos])
 
-    def _tokens(self, source: np.ndarray, found: Hypothesis) -> list[TranslatedToken]:
-        evidence = self.translator.evidence(source, found)
-        labels = [self.reader.text.label(token) for token in self.translator.written(found)]
+    def _tokens(self, source: np.ndarray, hypothesis: Hypothesis) -> list[TranslatedToken]:
+        evidence = self.translator.evidence(source, hypothesis)
+        labels = [self.reader.text.label(token) for token in self.translator.written(hypothesis)]
         rows = evidence.row.tolist()
         columns = zip(
             labels,
@@ -107,8 +107,8 @@ class LineTranslator:
         )
         pairs = self._pairs
         return [
-            TranslatedToken(word, p, own, None if row < 0 else pairs.of_row(row))
-            for word, p, own, row in columns
+            TranslatedToken(word, p, share, None if row < 0 else pairs.of_row(row))
+            for word, p, share, row in columns
         ]
 
     @cached_property
@@ -117,19 +117,19 @@ class LineTranslator:
 
 
 def open_line_translator(
-    request: Request, store: Store, wanted: TranslationRequest
+    request: Request, store: Store, settings: TranslationRequest
 ) -> LineTranslator:
     """Open the model and memories that a request names. Raises: UsageError, ArtifactError if they
     do not translate.
     """
-    found = find(request, store, None)
-    reads_tokens = any(memory.from_tokens for memory, _ in inputs_in(found.read))
+    resolved = find(request, store, None)
+    reads_tokens = any(memory.from_tokens for memory, _ in inputs_in(resolved.read))
     if request.tokens is not None and not reads_tokens:
         raise UsageError(
             "--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…"
         )
-    require_sources(model_of(found.read["model"]), found.read["tokens"])
-    reader = load_reader(found, request)
+    require_sources(model_of(resolved.read["model"]), resolved.read["tokens"])
+    reader = load_reader(resolved, request)
     model = reader.range_reader.model
     device = reader.range_reader.split_reader.device
     precision = resolve_precision(request.precision, device.type)
@@ -137,7 +137,7 @@ def open_line_translator(
     memory = None
     key = None
     if reader.policy is None:
-        if wanted.attribute:
+        if settings.attribute:
             raise UsageError(
                 "--attribute shows the pairs of a datastore, and none is read: name an index."
             )
@@ -151,5 +151,6 @@ def open_line_translator(
         memory = StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype))
         key = external.encoder.key
     return LineTranslator(
-        reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key)
+        reader,
+        open_translator(model, resolved.read["tokens"], settings, device, precision, memory, key),
     )

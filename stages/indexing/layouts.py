@@ -21,8 +21,8 @@ def shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     """Queries of a shard, and rows of a Zarr shard, which divide them; both depend on settings
     alone.
     """
-    found = max(config.k, int(config.candidates or 0)) * ROW_BYTES
-    fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // found, MOST_QUERIES)
+    row_bytes = max(config.k, int(config.candidates or 0)) * ROW_BYTES
+    fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // row_bytes, MOST_QUERIES)
     queries = max(FEWEST_QUERIES, fitting)
     # a shard of work is a number of whole Zarr shards, so that no two writers share a file
     rows = min(rows_per_shard(config.k * ROW_BYTES), queries)

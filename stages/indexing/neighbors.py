@@ -51,7 +51,7 @@ class SplitPlan:
     """One split whose tokens are looked up."""
 
     tokens: int
-    own: OwnRows | None
+    own_rows: OwnRows | None
     """Its rows in the datastore; None: it has none."""
     neighbors: ArrayLayout
     distances: ArrayLayout
@@ -61,7 +61,7 @@ class SplitPlan:
         """Number of leading tokens whose keys are in consecutive rows of the datastore, and the
         first of these rows.
         """
-        return (0, 0) if self.own is None else self.own.stored
+        return (0, 0) if self.own_rows is None else self.own_rows.stored
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class NeighborsPlan(ShardPlan[QueryRange]):
         """
         stored, _ = self.splits[shard.split].stored
         for earlier in reversed(
-            [one for one in self.of_split(shard.split) if one.stop <= shard.start]
+            [part for part in self.of_split(shard.split) if part.stop <= shard.start]
         ):
             if earlier.stop <= stored:
                 break
@@ -113,19 +113,17 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
         datastore = job.inputs["index"].input("datastore")
         carries = model_of(datastore.input("encoder")).carries_state
         at_once, rows = shard_sizes(config, datastore.metrics["dim"])
-        own = own_rows(datastore, job.inputs["queries"])
-        splits = {
-            split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()
-        }
+        rows_of_splits = own_rows(datastore, job.inputs["queries"])
         tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        shards = [
-            shard
-            for split, one in splits.items()
-            for shard in _query_ranges(split, one, at_once, carries)
-        ]
-        layouts = [
-            layout for split in splits.values() for layout in (split.neighbors, split.distances)
-        ]
+
+        splits = {}
+        shards: list[QueryRange] = []
+        layouts = []
+        for name in config.queries or ():
+            split = _plan_split(job, name, rows_of_splits.get(name), rows)
+            splits[name] = split
+            shards += _query_ranges(name, split, at_once, carries)
+            layouts += [split.neighbors, split.distances]
         return NeighborsPlan(shards, splits, arrays=layouts)
 
     def open(self, job: ShardJob[NeighborsConfig], plan: NeighborsPlan) -> NeighborSearch:
@@ -165,12 +163,14 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
             block = slice(first - shard.start, first - shard.start + split.neighbors.rows_per_shard)
             output.write(split.neighbors, number, ids[block])
             output.write(split.distances, number, distances[block])
-        found = np.flatnonzero(ids[:, 0] >= 0)
+        with_neighbor = np.flatnonzero(ids[:, 0] >= 0)
         # the nearest rows are in any shard; sorted by shard, each shard is read once
-        nearest = take_values(resources.values, ids[found, 0])
+        nearest = take_values(resources.values, ids[with_neighbor, 0])
         hits = (
             nearest
-            == np.asarray(resources.tokens[shard.split].ids[shard.start : shard.stop])[found]
+            == np.asarray(resources.tokens[shard.split].ids[shard.start : shard.stop])[
+                with_neighbor
+            ]
         )
         output.record |= {
             "hits": int(hits.sum()),
@@ -180,23 +180,21 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
         return output
 
     def finish(self, job: Job[NeighborsConfig], plan: NeighborsPlan) -> dict[str, Any]:
-        records = {
-            name: [job.draft.record(shard.key) for shard in plan.of_split(name)]
-            for name in plan.splits
-        }
-        splits = {
-            name: _figures(split.tokens, job.config.k, records[name])
-            for name, split in plan.splits.items()
-        }
-        for name, figures in splits.items():
+        splits = {}
+        for name, split in plan.splits.items():
+            records = [job.draft.record(shard.key) for shard in plan.of_split(name)]
+            figures = _figures(split.tokens, job.config.k, records)
+            splits[name] = figures
             if figures["missing"] > MOST_MISSING:
-                job.reporter.warning(_scarcity(job, name, plan.splits[name], figures["missing"]))
+                job.reporter.warning(_scarcity(job, name, split, figures["missing"]))
         return {"k": job.config.k, "metric": job.inputs["index"].config["metric"], "splits": splits}
 
 
-def _plan_split(job: Job[NeighborsConfig], split: str, own: OwnRows | None, rows: int) -> SplitPlan:
+def _plan_split(
+    job: Job[NeighborsConfig], split: str, split_rows: OwnRows | None, rows: int
+) -> SplitPlan:
     tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
-    return SplitPlan(tokens, own, *split_layouts(split, tokens, job.config.k, rows))
+    return SplitPlan(tokens, split_rows, *split_layouts(split, tokens, job.config.k, rows))
 
 
 def _query_ranges(
@@ -215,8 +213,12 @@ def _search(
     config: NeighborsConfig, resources: NeighborSearch, shard: QueryRange, queries: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids [n, k] and distances [n, k] of the neighbours of a shard's tokens."""
-    own = resources.plan.splits[shard.split].own
-    forbidden = None if own is None else own.forbidden(config.exclude, shard.start, shard.stop)
+    split_rows = resources.plan.splits[shard.split].own_rows
+    forbidden = (
+        None
+        if split_rows is None
+        else split_rows.forbidden(config.exclude, shard.start, shard.stop)
+    )
     candidates = None if config.candidates is None else int(config.candidates)
     return search_with_candidates(
         resources.searcher, resources.keys, queries, config.k, candidates, forbidden
@@ -244,12 +246,18 @@ def _queries(resources: NeighborSearch, shard: QueryRange, output: ShardOutput) 
 
 
 def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    seconds = sum(record["seconds"] for record in records)
+    seconds = 0.0
+    hits = 0
+    missing = 0
+    for record in records:
+        seconds += record["seconds"]
+        hits += record["hits"]
+        missing += record["missing"]
     return {
         "queries": tokens,
         "queries_per_second": rate(tokens, seconds),
-        "top1_accuracy": round(sum(record["hits"] for record in records) / tokens, 6),
-        "missing": round(sum(record["missing"] for record in records) / (tokens * k), 6),
+        "top1_accuracy": round(hits / tokens, 6),
+        "missing": round(missing / (tokens * k), 6),
     }
 
 
@@ -259,7 +267,7 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     exclude = job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
-    if split.own is None or exclude == "none":
+    if split.own_rows is None or exclude == "none":
         return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
     cut = job.inputs["queries"].metrics["splits"][name]["documents"]
     documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""

@@ -27,8 +27,8 @@ def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexC
     probe = before["probe"] if config.probe in ("auto", None) else config.probe
     assert isinstance(probe, int)
     check_probe(probe, before["lists"], before["index"])
-    taken = {name: before[name] for name in ("index", *LEARNED)}
-    return config.model_copy(update={**taken, "probe": probe})
+    learned = {name: before[name] for name in ("index", *LEARNED)}
+    return config.model_copy(update={**learned, "probe": probe})
 
 
 def leaves_out(config: IndexConfig, inputs: Inputs) -> bool:

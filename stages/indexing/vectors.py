@@ -65,11 +65,11 @@ class IndexPart(Shard):
 class IndexPlan(ShardPlan[IndexPart]):
     """The parts in which keys are added; a single one, WHOLE, if parts cannot be merged.
 
-    `kept`: the keys that the previous index already has; None: there is no previous index.
+    `kept_keys`: the keys that the previous index already has; None: there is no previous index.
     """
 
     parts: Sequence[IndexPart]
-    kept: UnchangedKeys | None = None
+    kept_keys: UnchangedKeys | None = None
     counts: ArrayLayout | None = None
     """Layout of the number of rows that each row stands for; None: all rows are held."""
 
@@ -94,12 +94,12 @@ class OpenedKeys:
         return None if self.plan.counts is None else _counts(self.folder)
 
     @property
-    def wanted(self) -> Callable[[np.ndarray], np.ndarray] | None:
+    def selects(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """Gives the mask of the rows that are added; None: all are."""
         counts = self.counts
         if counts is not None:
             return lambda rows: counts[rows] > 0  # of the mapped file only these rows
-        return None if self.plan.kept is None else self.plan.kept.are_new
+        return None if self.plan.kept_keys is None else self.plan.kept_keys.are_new
 
     @property
     def part_files(self) -> list[Path]:
@@ -112,10 +112,12 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
     def plan(self, job: Job[IndexConfig]) -> IndexPlan:
         keys = _stored_keys(job)
         if PREVIOUS in job.inputs:
-            kept = unchanged_keys(job.inputs["datastore"])
-            parts = _parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard))
+            kept_keys = unchanged_keys(job.inputs["datastore"])
+            parts = _parts(keys, kept_keys.shards_of_new(keys.rows, keys.rows_per_shard))
             return IndexPlan(
-                [IndexPart(TRAIN, phase=TRAIN), *parts, IndexPart(MERGE, phase=MERGE)], parts, kept
+                [IndexPart(TRAIN, phase=TRAIN), *parts, IndexPart(MERGE, phase=MERGE)],
+                parts,
+                kept_keys,
             )
         config = job.config
         title = None
@@ -141,9 +143,9 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         self, job: ShardJob[IndexConfig], resources: OpenedKeys, shard: IndexPart
     ) -> ShardOutput:
         output = ShardOutput(job.folder)
-        kept = resources.plan.kept
-        if kept is not None and shard.key in (TRAIN, MERGE):
-            output.record |= _change(job, resources, shard, kept, output)
+        kept_keys = resources.plan.kept_keys
+        if kept_keys is not None and shard.key in (TRAIN, MERGE):
+            output.record |= _change(job, resources, shard, kept_keys, output)
         elif shard.key == TRAIN:
             build.train(job.config, resources.keys, output.add(TRAINED))
             if resources.plan.counts is not None:
@@ -162,7 +164,7 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         else:
             path = output.add(_part_file(shard))
             output.record["keys"] = build.write_part(
-                resources.trained(), resources.keys, shard.stored, path, resources.wanted
+                resources.trained(), resources.keys, shard.stored, path, resources.selects
             )
         return output
 
@@ -170,9 +172,11 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         config = job.config
         path = job.folder / INDEX_FILE
         keys = _stored_keys(job)
-        held = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
+        num_rows = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
         # missing keys would only lower recall unnoticed, so the number of keys is checked here
-        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), num_rows=held)
+        searcher = open_searcher(
+            path, config.model_dump(), (keys.rows, keys.dim), num_rows=num_rows
+        )
         kind, why = automatic_kind(
             described_keys(job.inputs["datastore"]), config.largest_gigabytes
         )
@@ -181,7 +185,7 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         error = figures.pop("recall_error", {})
         return {
             "rows": keys.rows,
-            **({} if held is None else {"held": held}),
+            **({} if num_rows is None else {"held": num_rows}),
             "dim": keys.dim,
             "bytes": size,
             "bytes_per_key": round(size / keys.rows, 2),
@@ -230,14 +234,14 @@ def _sample(job: Job[IndexConfig], rows: int) -> int:
     """Number of queries for measuring recall; for a changed index, in proportion to the added and
     removed keys.
     """
-    asked = min(job.config.recall, rows)
+    number = min(job.config.recall, rows)
     if PREVIOUS not in job.inputs:
-        return asked
+        return number
     datastore = job.inputs["datastore"].metrics
     changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
     share = changed / (rows + datastore["forgotten"])
     # unchanged keys are found as before, so recall can only change with the others
-    return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
+    return min(number, max(FEWEST_QUERIES, ceil(share * number)))
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
@@ -252,7 +256,7 @@ def _change(
     job: ShardJob[IndexConfig],
     resources: OpenedKeys,
     shard: IndexPart,
-    kept: UnchangedKeys,
+    kept_keys: UnchangedKeys,
     output: ShardOutput,
 ) -> dict[str, float]:
     """Run the first or last step of a change: write the previous index without keys, or with the
@@ -260,12 +264,12 @@ def _change(
     """
     old = job.inputs[PREVIOUS].file(INDEX_FILE)
     if shard.key == TRAIN:
-        write_emptied(old, kept, output.add(TRAINED))
+        write_emptied(old, kept_keys, output.add(TRAINED))
         return {}
     return merge_changed(
         old,
         resources.trained(),
-        kept,
+        kept_keys,
         resources.part_files,
         resources.keys.rows,
         output.add(INDEX_FILE),

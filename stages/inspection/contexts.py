@@ -62,18 +62,20 @@ class Contexts:
             most: maximum number of entries.
             right: whether only entries with this token are returned.
         """
-        found = []
-        for number, one in enumerate(entries):
+        candidates = []
+        for number, entry_list in enumerate(entries):
             # A learned memory has entries without a place, of which nothing can be quoted.
-            carried = one.carried[row].where(one.places[row] >= 0, 0)
+            carried = entry_list.carried[row].where(entry_list.places[row] >= 0, 0)
             if right:
-                carried = carried.where(one.values[row] == token, 0)
+                carried = carried.where(entry_list.values[row] == token, 0)
             heaviest, order = carried.sort(descending=True, stable=True)
             places = order[:most][heaviest[:most] > 0].tolist()
-            found += [(-float(one.carried[row, entry]), number, entry) for entry in places]
+            candidates += [
+                (-float(entry_list.carried[row, entry]), number, entry) for entry in places
+            ]
         return [
             self._context(entries[number], row, entry, token, at, here)
-            for _, number, entry in sorted(found)[:most]
+            for _, number, entry in sorted(candidates)[:most]
         ]
 
     def _context(
@@ -119,14 +121,14 @@ class EnteredContexts:
         """Find the neighbours that entered for each token from `start` on, nearest first."""
         if self._memory is None:
             return [[] for _ in tokens]
-        rows, held = self._memory.rows(split, start, start + len(tokens))
+        rows, document_numbers = self._memory.rows(split, start, start + len(tokens))
         return [
             [
-                EnteredContext(int(one) == token, self._corpus.at(int(row)))
-                for row, one in zip(*near, strict=True)
+                EnteredContext(int(row_share) == token, self._corpus.at(int(row)))
+                for row, row_share in zip(*near, strict=True)
                 if row >= 0
             ]
-            for *near, token in zip(rows, held, tokens, strict=True)
+            for *near, token in zip(rows, document_numbers, tokens, strict=True)
         ]
 
 
@@ -176,9 +178,9 @@ class LookUps:
             most: maximum number of positions for each token.
         """
         contexts = []
-        for place, found in enumerate(self._weights(number), start):
+        for place, lookups in enumerate(self._weights(number), start):
             # The nearer position wins a tie, so a passage always gives the same list.
-            heaviest = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+            heaviest = sorted(lookups.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
             contexts.append(
                 [
                     LookedUpContext(
@@ -199,14 +201,14 @@ class LookUps:
                 for ages, shares in calls
                 for row in zip(ages, gates[:, None] * shares, strict=True)
             )
-            for (ages, shares), found in zip(rows, weights, strict=True):
+            for (ages, shares), weights_of_row in zip(rows, weights, strict=True):
                 for age, weight in zip(
                     ages.flatten().tolist(), shares.flatten().tolist(), strict=True
                 ):
-                    found[age] += weight
+                    weights_of_row[age] += weight
         return weights
 
 
-def _by_position(search: Search, given: Any, found: Retrieved) -> tuple[Tensor, Tensor]:
+def _by_position(search: Search, arguments: Any, retrieved: Retrieved) -> tuple[Tensor, Tensor]:
     """Ages and weights of one stream, [n, heads, k]."""
-    return found.ages[0].transpose(0, 1), found.weights[0].transpose(0, 1)
+    return retrieved.ages[0].transpose(0, 1), retrieved.weights[0].transpose(0, 1)

@@ -61,14 +61,14 @@ def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: i
             raise UsageError(f"--select: there is no {kind!r}; {did_you_mean(kind, KINDS)}")
     gains, targets = _gains(report)
     length = min(length, len(gains))
-    found: list[Chosen] = []
+    passages: list[Chosen] = []
     for kind in kinds:
         values = _values(kind, gains, targets, report)
-        found += [
+        passages += [
             Chosen(kind, start, start + length, nats)
             for start, nats in heaviest(values, each, length)
         ]
-    return found
+    return passages
 
 
 def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, float]]:
@@ -83,14 +83,14 @@ def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, floa
     """
     totals = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     sums = totals[length:] - totals[:-length]
-    found: list[tuple[int, float]] = []
-    while len(found) < most and sums.size:
+    chosen: list[tuple[int, float]] = []
+    while len(chosen) < most and sums.size:
         start = int(np.argmax(sums))
         if not sums[start] > 0:
             break
-        found.append((start, float(sums[start])))
+        chosen.append((start, float(sums[start])))
         sums[max(0, start - length + 1) : start + length] = -np.inf
-    return found
+    return chosen
 
 
 def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
@@ -123,16 +123,17 @@ def _values(kind: str, gains: np.ndarray, targets: np.ndarray, report: Artifact)
 TEMPLATE = Path(__file__).parent / "passage.html"
 
 
-def page(found: Inspected) -> str:
+def page(inspected: Inspected) -> str:
     """The page as HTML; text of a corpus is escaped.
 
     Its title: `Who predicted tokens 20,000 to 20,023 of test: model, datastore or cache`.
     """
-    last = found.start + len(found.tokens) - 1
-    *others, latest = ["model", *found.memory_words]
-    asked = f"{', '.join(others)} or {latest}" if others else latest
+    last = inspected.start + len(inspected.tokens) - 1
+    *others, latest = ["model", *inspected.memory_words]
+    addresses = f"{', '.join(others)} or {latest}" if others else latest
     return _rendered(
-        f"Who predicted tokens {found.start:,} to {last:,} of {found.split}: {asked}", found
+        f"Who predicted tokens {inspected.start:,} to {last:,} of {inspected.split}: {addresses}",
+        inspected,
     )
 
 
@@ -186,11 +187,11 @@ def question_page(
     )
 
 
-def _rendered(title: str, found: Inspected, **values: Any) -> str:
+def _rendered(title: str, inspected: Inspected, **values: Any) -> str:
     from stages.web import render
 
-    columns = list(found.tokens[0].columns)
-    return render(TEMPLATE, title=title, found=found, columns=columns, **HELPERS, **values)
+    columns = list(inspected.tokens[0].columns)
+    return render(TEMPLATE, title=title, found=inspected, columns=columns, **HELPERS, **values)
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,9 @@ class ChosenPassage:
     @property
     def heading(self) -> str:
         """`Memory helps most: tokens 20,000 to 20,031 of test, 14.2 nats`."""
-        one = self.chosen
-        where = f"tokens {one.start:,} to {one.start + len(self.found.tokens) - 1:,} of {self.found.split}"
-        return f"{KINDS[one.kind]}: {where}, {number(round(one.nats, 1))} nats"
+        chosen = self.chosen
+        where = f"tokens {chosen.start:,} to {chosen.start + len(self.found.tokens) - 1:,} of {self.found.split}"
+        return f"{KINDS[chosen.kind]}: {where}, {number(round(chosen.nats, 1))} nats"
 
 
 def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
@@ -215,15 +216,17 @@ def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
     return _rendered(heading, first, passages=passages, report=report)
 
 
-def coloured(found: Inspected) -> list[str]:
+def coloured(inspected: Inspected) -> list[str]:
     """Columns of probes that colour tokens: columns with numbers from 0 to 1, so no distances."""
-    names = found.tokens[0].columns
-    return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
+    names = inspected.tokens[0].columns
+    return [
+        name for name in names if all(0 <= token.columns[name] <= 1 for token in inspected.tokens)
+    ]
 
 
-def has_learned(found: Inspected) -> bool:
+def has_learned(inspected: Inspected) -> bool:
     """Whether a memory was learned, so that nothing of it can be quoted."""
-    return any(not quotes(memory["sources"]) for memory in found.memories)
+    return any(not quotes(memory["sources"]) for memory in inspected.memories)
 
 
 def setting(value: float | str) -> str:

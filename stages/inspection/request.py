@@ -109,9 +109,9 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
         )
     if reported_choices(report) is not None:
         return parse_readings(tuple(report.config["memory"]))
-    found = report.json("metrics.json")
+    metrics = report.json("metrics.json")
     with content_of(report.file("metrics.json"), UsageError):
-        return tuple(map(_reading, found["memories"]))
+        return tuple(map(_reading, metrics["memories"]))
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
@@ -144,7 +144,11 @@ def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
     """
     readings = []
     for number, reading in enumerate(parse_readings(default_memory(read))):
-        tunable = {name: own.untuned for name, own in reading.tunable.items() if own.untuned}
+        tunable = {
+            name: hyperparameter.untuned
+            for name, hyperparameter in reading.tunable.items()
+            if hyperparameter.untuned
+        }
         fixed: dict[str, Any] = {
             name: (untuned[-1 if number else 0],) for name, untuned in tunable.items()
         }
@@ -282,22 +286,22 @@ def _windows(
     readings: tuple[Reading, ...],
     writes: bool,
 ) -> WindowSettings:
-    given = request.asked_windows
+    windows = request.asked_windows
     if reported and request.context is None:
-        given = {
-            name: reported.get(name) if value is None else value for name, value in given.items()
+        windows = {
+            name: reported.get(name) if value is None else value for name, value in windows.items()
         }
     described = model_of(model)
     segmented = any(reading.reads_windows for reading in readings)
     overlaps = not (described.carries_state or described.reads.source or described.pools)
     if not writes or not overlaps:
-        return resolve_windows(model, given, segmented=segmented)
+        return resolve_windows(model, windows, segmented=segmented)
     longest = None if segmented else described.longest_written
-    context = resolve_windows(model, given | {"context": given["context"] or longest}).context
+    context = resolve_windows(model, windows | {"context": windows["context"] or longest}).context
     # A window that ends is read anew from half its length back: a token is read twice, whatever
     # its place. A model that reads windows alone reads one for every token in any case.
     overlapping = context // 2 if described.in_pieces and not segmented else context - 1
     stride = request.stride or max(1, context - overlapping)
     return resolve_windows(
-        model, given | {"context": context, "stride": stride}, segmented=segmented
+        model, windows | {"context": context, "stride": stride}, segmented=segmented
     )

@@ -67,8 +67,8 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
         groups = [(held, seed_groups(held)) for held in texts.values()]
         return [
             compare_groups(held, CONFIDENCE)
-            for held, own in groups
-            if any(len(group) > 1 for group in own)
+            for held, seed_group in groups
+            if any(len(group) > 1 for group in seed_group)
         ]
     except ArtifactError:  # models or tokens were deleted: the page says so, and shows the rest
         return []
@@ -76,7 +76,7 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, by report and row, from the result of `seed_tables`."""
-    found: dict[tuple[str, str], OverSeeds] = {}
+    means: dict[tuple[str, str], OverSeeds] = {}
     for group in (
         group for table in tables for group in table["groups"] if len(group["reports"]) > 1
     ):
@@ -86,8 +86,8 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
             mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
             pair = AgainstCounting(**row["against_counting"])
             over_seeds = OverSeeds(group["reports"][0], *mean, pair)
-            found |= {(report, row["row"]): over_seeds for report in group["reports"]}
-    return found
+            means |= {(report, row["row"]): over_seeds for report in group["reports"]}
+    return means
 
 
 CHANGES = (
@@ -171,7 +171,7 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
         rows.append(row if of is None else replace(row, over_seeds=of, ties=False))
         measured[row.source.text].append(rows[-1].typical)
     # a single row is not marked as best
-    lowest = {text: min(found) if len(found) > 1 else inf for text, found in measured.items()}
+    lowest = {text: min(values) if len(values) > 1 else inf for text, values in measured.items()}
     return [
         replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text])
         for row in rows
@@ -201,9 +201,9 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
             report = row.over_seeds.first if row.over_seeds else row.source.member.reference
             lowest[report] = min(lowest.get(report, row), row, key=TYPICAL)
     return [
-        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=TYPICAL))
-        for held in texts.values()
-        if len(held) > 1
+        Ranking(next(iter(reports.values())).source.scored, sorted(reports.values(), key=TYPICAL))
+        for reports in texts.values()
+        if len(reports) > 1
     ]
 
 
@@ -237,13 +237,13 @@ def shown(row: Row, measure: str) -> float | None:
 
 def comparison_words(rows: Sequence[Row]) -> str:
     """Explanations of the readers' settings; empty if no row has any."""
-    held = {
+    by_text = {
         memory.get(name)
         for row in rows
         for memory in row.memories
         for name in ("similarity", "key")
     }
-    return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
+    return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in by_text)
 
 
 def headline_csv(rows: Sequence[Row]) -> str:
@@ -284,7 +284,7 @@ def _rows(source: Source) -> list[Row]:
     metrics = source.metrics
     baseline = source.metrics.get("baseline")
     _, ties = tied(metrics) or ("", ())
-    own = [
+    rows = [
         _row(source, row["row"], row, _on_new_text(metrics).get(row["row"]))
         for row in metrics["rows"]
     ]
@@ -292,12 +292,12 @@ def _rows(source: Source) -> list[Row]:
         theirs = baseline["row"]
         on_new_text = (
             _on_new_text(baseline).get(theirs["row"])
-            if _known(baseline) == _known(metrics)
+            if _known_texts(baseline) == _known_texts(metrics)
             else None
         )
         first = _row(source, baseline_name(metrics), theirs, on_new_text)
-        own = [replace(first, baseline=True), *own]
-    return [own[0], *(replace(_against(own[0], row), ties=row.name in ties) for row in own[1:])]
+        rows = [replace(first, baseline=True), *rows]
+    return [rows[0], *(replace(_against(rows[0], row), ties=row.name in ties) for row in rows[1:])]
 
 
 def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
@@ -313,7 +313,7 @@ def _against(first: Row, row: Row) -> Row:
     )
     drawn = row.source.metrics.get("change_intervals") or {"rows": ()}
     intervals: Mapping[str, Any] = next(
-        (found for found in drawn["rows"] if found["row"] == row.name), {}
+        (interval for interval in drawn["rows"] if interval["row"] == row.name), {}
     )
     return replace(
         row,
@@ -335,7 +335,7 @@ def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     return {row["row"]: row["perplexity"] for row in outside["rows"]}
 
 
-def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
+def _known_texts(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Corpus and split of the texts whose paragraphs were left out."""
     outside = metrics.get("outside_repeated_paragraphs") or {}
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}

@@ -82,7 +82,7 @@ def find_reports(
     Raises: ArtifactError if there is none, a reference leads nowhere, or reports have no figure in
     common.
     """
-    found: dict[str, Artifact] = {}
+    artifacts: dict[str, Artifact] = {}
     for reference in references:
         artifact = store.open(reference)
         reports = [artifact]
@@ -99,17 +99,17 @@ def find_reports(
                 + artifact.advise(next_command(artifact), artifact.reference)
             )
         for report in reports:
-            found.setdefault(report.reference, report)
-    if len({report.kind for report in found.values()}) > 1:
+            artifacts.setdefault(report.reference, report)
+    if len({report.kind for report in artifacts.values()}) > 1:
         raise ArtifactError(
-            f"{', '.join(found)} are of text and of tasks, which have no figure in common: name either."
+            f"{', '.join(artifacts)} are of text and of tasks, which have no figure in common: name either."
         )
-    measures = {measure(report.metrics) for report in found.values() if report.kind == "matrix"}
+    measures = {measure(report.metrics) for report in artifacts.values() if report.kind == "matrix"}
     if len(measures) > 1:
         raise ArtifactError(
-            f"{', '.join(found)} have {' and '.join(sorted(measures))}: name those of one measure."
+            f"{', '.join(artifacts)} have {' and '.join(sorted(measures))}: name those of one measure."
         )
-    return checked(found.values(), leave_out)
+    return checked(artifacts.values(), leave_out)
 
 
 def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
@@ -156,13 +156,15 @@ WITH_MEMORY = " (with the memory of its training: not to be compared with that o
 def lineage_chart(members: Iterable[Member]) -> Chart:
     """Graph of the lineage: texts on the left, reports on the right."""
     boxes = []
-    for one in members:
-        head = f"{one.kind}, gone"
+    for member in members:
+        head = f"{member.kind}, gone"
         look = "missing"
-        if one.artifact is not None:
-            head = one.names[0] if one.names else one.kind
-            look = "report" if one.kind in RESULTS else ""
-        boxes.append(Box(one.reference, head, one.reference, tuple(one.inputs.values()), look))
+        if member.artifact is not None:
+            head = member.names[0] if member.names else member.kind
+            look = "report" if member.kind in RESULTS else ""
+        boxes.append(
+            Box(member.reference, head, member.reference, tuple(member.inputs.values()), look)
+        )
     return Chart(
         "lineage",
         "Lineage",
@@ -180,12 +182,12 @@ def artifacts_csv(members: Iterable[Member]) -> str:
     for member in members:
         figures: Sequence[Any] = ("", None, None, "", "")
         if member.artifact is not None:
-            made = member.artifact.manifest
+            manifest = member.artifact.manifest
             figures = (
                 facts(member.artifact),
-                made.bytes,
-                made.seconds,
-                speeds(made.metrics),
+                manifest.bytes,
+                manifest.seconds,
+                speeds(manifest.metrics),
                 device(member.artifact),
             )
         lines.append((member.reference, " ".join(member.names), *figures, member.remark))
@@ -218,20 +220,20 @@ def _metric(metrics: Mapping[str, Any], name: str) -> Any:
 
 def speeds(metrics: Mapping[str, Any]) -> str:
     """Everything that an artifact says of the speed of its making: `11,255 tokens/s`."""
-    found = [
+    rows = [
         f"{number(metrics[name])} {figure_name(name)}"
         for name in SPEEDS
         if _is_number(metrics.get(name))
     ]
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
-        found += [
+        rows += [
             f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int)
         ]
     for split, figures in (metrics.get("splits") or {}).items():
         if "queries_per_second" in figures:
-            found.append(f"{split} {number(figures['queries_per_second'])} queries/s")
-    return ", ".join(found)
+            rows.append(f"{split} {number(figures['queries_per_second'])} queries/s")
+    return ", ".join(rows)
 
 
 def _is_number(value: object) -> bool:

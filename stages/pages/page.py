@@ -159,8 +159,8 @@ def _assemble(
         **{"facts": facts, "speeds": speeds, "device": device, "size": size, "duration": duration},
         **values,
     )
-    drawn = [*pictured, *(figure for part in parts for figure in part.figures), lineage]
-    return Page(html, drawn, tables)
+    figures = [*pictured, *(figure for part in parts for figure in part.figures), lineage]
+    return Page(html, figures, tables)
 
 
 ALWAYS_DRAWN = "lineage.svg"

@@ -84,8 +84,10 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
         for name, charts in probe_charts(source.metrics, source.files).items():
             by_anchor[name] += source.labelled(charts)
     used: Counter[str] = Counter()
-    made = [Section(*heading, list(_drawn(items, used))) for heading, items in headings.items()]
-    return [section for section in made if section.items]
+    result = [
+        Section(*heading, list(_figures_of(items, used))) for heading, items in headings.items()
+    ]
+    return [section for section in result if section.items]
 
 
 MAX_PICTURES = 4
@@ -98,10 +100,10 @@ def pictures(sources: Sequence[Source]) -> list[Figure]:
         return []
     used: Counter[str] = Counter()
     charts = [chart for source in sources for chart in source.labelled(rows_charts(source.metrics))]
-    return [item for item in _drawn(charts, used) if isinstance(item, Figure)]
+    return [item for item in _figures_of(charts, used) if isinstance(item, Figure)]
 
 
-def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:
+def _figures_of(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:
     """Tables unchanged, and drawn charts, each with a name that is not used yet."""
     for item in items:
         if isinstance(item, Table):
@@ -144,7 +146,9 @@ def text_lines(members: Sequence[Member]) -> Iterator[str]:
     There is one line for each set of files, with all splits that come from it.
     """
     for tokens in (
-        one.artifact for one in members if one.kind == "tokens" and one.artifact is not None
+        member.artifact
+        for member in members
+        if member.kind == "tokens" and member.artifact is not None
     ):
         by_files: dict[str, list[str]] = {}
         for split in in_order(tokens.metrics["splits"]):
@@ -158,15 +162,15 @@ def text_lines(members: Sequence[Member]) -> Iterator[str]:
 
 def changed_tables(source: Source) -> list[Table]:
     """A table of the sentences that memory changed most; empty if the report has none."""
-    held = source.files.get(CHANGED, {}).get("sentences", ())
-    if not held:
+    changed = source.files.get(CHANGED, {}).get("sentences", ())
+    if not changed:
         return []
     name = "" if source.alone else f" of {source.label}"
     caption = (
         "The sentences whose chrF memory changed most. Below each translation stand the pairs that made its tokens "
         "likelier, with the token and what it gained."
     )
-    groups = [Group(list(_rows(one)), Cell(one["source"])) for one in held]
+    groups = [Group(list(_rows(sentence)), Cell(sentence["source"])) for sentence in changed]
     return [
         Table(
             f"Sentences that changed most{name}",
@@ -178,11 +182,11 @@ def changed_tables(source: Source) -> list[Table]:
     ]
 
 
-def _rows(one: Mapping[str, Any]) -> Iterator[Row]:
-    yield Row([Cell("reference"), Cell(one["reference"]), Cell("")])
-    for name, score in zip(("plain", "memory"), one["chrf"], strict=True):
-        yield Row([Cell(name), Cell(one[name]), figure(score, "chrf")])
-    for pair in one["neighbors"]:
+def _rows(sentence: Mapping[str, Any]) -> Iterator[Row]:
+    yield Row([Cell("reference"), Cell(sentence["reference"]), Cell("")])
+    for name, score in zip(("plain", "memory"), sentence["chrf"], strict=True):
+        yield Row([Cell(name), Cell(sentence[name]), figure(score, "chrf")])
+    for pair in sentence["neighbors"]:
         words = f"{pair['source'] or ''} → {pair['target']}"
         yield Row(
             [
@@ -204,7 +208,8 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
         figures = [[score_cell(metrics, row[name]) for name in FIGURES] for row in metrics["rows"]]
         rows = [
-            Row([Cell(row["row"]), *own]) for row, own in zip(metrics["rows"], figures, strict=True)
+            Row([Cell(row["row"]), *row_cells])
+            for row, row_cells in zip(metrics["rows"], figures, strict=True)
         ]
         rows += _control(member, metrics)
         groups.append(

@@ -75,7 +75,7 @@ def read_sources(
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     read = [(report, members[report.reference], report.json(METRICS)) for report in reports]
     labels = []
-    seen = Counter[str]()
+    counts = Counter[str]()
     for _, member, metrics in read:
         # A report without a name is `lm, knn-lm`; of equal labels the second becomes `a (2)`.
         rows = [row["row"] for row in metrics["rows"] if row["row"] not in COMPARED]
@@ -84,8 +84,8 @@ def read_sources(
             if member.names
             else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
         )
-        seen[label] += 1
-        labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+        counts[label] += 1
+        labels.append(label if counts[label] == 1 else f"{label} ({counts[label]})")
     corpora = _corpora([metrics for *_, metrics in read], members)
     return [
         Source(

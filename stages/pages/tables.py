@@ -52,14 +52,14 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         ) or lowest
     of = lowest.over_seeds
     control = lowest.against_counting
-    found = measured(lowest.typical, "perplexity")
+    text = measured(lowest.typical, "perplexity")
     if of is not None:
-        found += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
+        text += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
     # The first flaw of the report that makes its gain count for less.
     flaw = (
         ""
         if control.loses
-        else next((f" ({one.short})" for one in lowest.source.remarks if one.short), "")
+        else next((f" ({note.short})" for note in lowest.source.remarks if note.short), "")
     )
     unsure = f"; not surely better than {_counting(lowest)}" if control.ties else ""
     first = next(row for row in rows if row.source is lowest.source)
@@ -76,16 +76,14 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         gain = ""  # changes of means are against the first row of the first model
     if len(sources) > (1 if of is None else of.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{unsure}{flaw}"
-        return (
-            f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {found}{lower}"
-        )
+        text = f"{text}, {lowest.source.label}{row}{'' if lower else gain}{unsure}{flaw}"
+        return f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {text}{lower}"
     ties = "".join(
         f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties
     )
     compared = f"{gain}{on_new_text}" or lower
     return (
-        f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{unsure}{ties}{flaw}"
+        f"{lowest.name}: perplexity {text} on {lowest.source.scored}{compared}{unsure}{ties}{flaw}"
     )
 
 
@@ -210,8 +208,8 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
             ", ".join(filter(None, (*facts, source.own_text))),
             link=source.member.anchor,
         )
-        own = [_result(row, measures) for row in rows if row.source is source]
-        groups.append(Group(own, head, f"row-{source.member.id}"))
+        rows_of_source = [_result(row, measures) for row in rows if row.source is source]
+        groups.append(Group(rows_of_source, head, f"row-{source.member.id}"))
     return Table("Results", columns, groups, caption)
 
 
@@ -267,21 +265,21 @@ def ranking_table(ranking: Ranking) -> Table:
     )
 
 
-def seeds_table(found: Figures, labels: Sequence[str] = ()) -> Table:
+def seeds_table(comparison: Figures, labels: Sequence[str] = ()) -> Table:
     """Means over seeds, from `stages.evaluation.figures.seed_groups.compare_groups`.
 
     Args:
         labels: names of the groups; if empty, the name of the last row of each.
     """
     groups = []
-    for place, group in enumerate(found["groups"]):
+    for place, group in enumerate(comparison["groups"]):
         seeds = f"{group['method']}, seeds {', '.join(map(str, group['seeds']))}: {', '.join(group['reports'])}"
         label = labels[place] if labels else group["rows"][-1]["row"]
         groups.append(Group([_over_seeds(row) for row in group["rows"]], Cell(label, None, seeds)))
     caption = (
-        f"{found['split']}: means over the seeds of training. \N{PLUS-MINUS SIGN}: the {percent(found['confidence'])} "
-        f"interval of the mean, by Student's t; sd: of one run. Change is against "
-        f"{found['groups'][0]['rows'][0]['row']} of the first group, run by run with the same seed. Counting: a "
+        f"{comparison['split']}: means over the seeds of training. \N{PLUS-MINUS SIGN}: the "
+        f"{percent(comparison['confidence'])} interval of the mean, by Student's t; sd: of one run. Change is against "
+        f"{comparison['groups'][0]['rows'][0]['row']} of the first group, run by run with the same seed. Counting: a "
         "trigram of all the text that a row may read."
     )
     columns = ("Memory", "perplexity", "sd", "change", COUNTING)
@@ -340,20 +338,20 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
 def bleu_tables(source: Source) -> Iterator[Table]:
     """Every candidate, in the order tried, of each row whose settings were chosen by BLEU."""
     tuning = source.metrics.get("tuning", {})
-    found = tuning.get(BLEU) or {"rows": []}
-    for row in found["rows"]:
+    figures = tuning.get(BLEU) or {"rows": []}
+    for row in figures["rows"]:
         candidates = row["candidates"]
         names = [name for name in candidates[0] if name != BLEU]
         best = max(range(len(candidates)), key=lambda place: candidates[place][BLEU])
         rows = []
-        for place, one in enumerate(candidates):
-            values = [one[name] for name in names]
+        for place, candidate in enumerate(candidates):
+            values = [candidate[name] for name in names]
             settings = [
                 Cell("\N{INFINITY}" if value is None else number(value), value) for value in values
             ]
-            score = figure(one[BLEU], BLEU)._replace(mark="best" if place == best else "")
+            score = figure(candidate[BLEU], BLEU)._replace(mark="best" if place == best else "")
             rows.append(tables.Row([*settings, score], (), place == best))
-        tried = f"{found['sentences']:,} sentences of {tuning['split']}"
+        tried = f"{figures['sentences']:,} sentences of {tuning['split']}"
         caption = (
             f"{tried}, translated with each candidate. The best was chosen, the first of equals."
         )

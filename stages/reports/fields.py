@@ -35,16 +35,16 @@ def counting(row: Figures) -> float | None:
     """Perplexity of a row's control, a trigram of all text that the row may read; None without a
     control.
     """
-    found: float | None = (row.get("control") or {}).get("perplexity")
-    return found
+    value: float | None = (row.get("control") or {}).get("perplexity")
+    return value
 
 
 def counting_on_new_text(row: Figures) -> float | None:
     """Perplexity of a row's control on tokens in no paragraph that was read before; None if not
     known.
     """
-    found: float | None = (row.get("control") or {}).get("perplexity_on_new_text")
-    return found
+    value: float | None = (row.get("control") or {}).get("perplexity_on_new_text")
+    return value
 
 
 def repeated_share(report: Figures) -> float:

@@ -77,12 +77,12 @@ class Table:
     @property
     def lines(self) -> list[list[str]]:
         """Cells as text; heads of several groups are lines of their own."""
-        found = []
+        rows = []
         for group in self.groups:
             if group.head is not None and len(self.groups) > 1:
-                found.append([group.head.text, *[""] * (len(self.columns) - 1)])
-            found += [[cell.plain for cell in row.cells] for row in group.rows]
-        return found
+                rows.append([group.head.text, *[""] * (len(self.columns) - 1)])
+            rows += [[cell.plain for cell in row.cells] for row in group.rows]
+        return rows
 
 
 def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -46,54 +46,62 @@ class Answering(ABC, Generic[R]):
         self.reader = reader
 
     @abstractmethod
-    def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
+    def answers(
+        self, documents: Documents, visible: np.ndarray, among: Candidates | None
+    ) -> list[Any]:
         """The best label of each example, or its best span as text.
 
         Args:
-            asked: examples [n].
+            documents: examples [n].
             visible: documents of memory that may be read, by their numbers in the training split,
                 int64 [m], m > 0.
             among: candidate labels of each example; None: all labels.
         """
 
-    def distances(self, asked: Documents, visible: np.ndarray) -> Iterator[Float[np.ndarray, " m"]]:
+    def distances(
+        self, documents: Documents, visible: np.ndarray
+    ) -> Iterator[Float[np.ndarray, " m"]]:
         """Squared distances of the key of each example from those of the visible documents."""
         assert self.reader.keys is not None
         stored = self.reader.keys.stored[visible]
-        for query in self.reader.keys.of(asked):
+        for query in self.reader.keys.of(documents):
             yield squared_distances(query, stored)
 
 
 class Alone(Answering[NoReading]):
     """The model alone."""
 
-    def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        return self.reader.best(asked, among)
+    def answers(
+        self, documents: Documents, visible: np.ndarray, among: Candidates | None
+    ) -> list[Any]:
+        return self.reader.best(documents, among)
 
 
 class Interpolation(Answering[Neighbors]):
     """The model's probabilities and those of the nearest documents' labels, interpolated."""
 
-    def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        probabilities = self.reader.probabilities(asked)
+    def answers(
+        self, documents: Documents, visible: np.ndarray, among: Candidates | None
+    ) -> list[Any]:
+        probabilities = self.reader.probabilities(documents)
         weight = self.settings.weight
-        memory = self._of_neighbors(asked, visible, probabilities.shape[1])
+        memory = self._of_neighbors(documents, visible, probabilities.shape[1])
         return best_labels(weight * memory + (1 - weight) * probabilities, among)
 
-    def _of_neighbors(self, asked: Documents, visible: np.ndarray, labels: int) -> np.ndarray:
+    def _of_neighbors(self, documents: Documents, visible: np.ndarray, labels: int) -> np.ndarray:
         """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label
         y.
         """
-        found = np.zeros((asked.count, labels))
-        for row, distances in enumerate(self.distances(asked, visible)):
+        label_weights = np.zeros((documents.count, labels))
+        for row, distances in enumerate(self.distances(documents, visible)):
             chosen = nearest(distances, self.settings.k)
             # Minus the smallest distance: otherwise the weights of far neighbours would underflow
             # to zero.
             above = distances[chosen] - distances[chosen].min()
             weights = np.exp(-above / self.settings.temperature)
             labels_near = self.reader.memory.split.labels[visible[chosen]]
-            np.add.at(found[row], labels_near, weights / weights.sum())
-        return found
+            np.add.at(label_weights[row], labels_near, weights / weights.sum())
+        return label_weights
 
 
 class EachAdaptation(Answering[A]):
@@ -101,32 +109,34 @@ class EachAdaptation(Answering[A]):
 
     @abstractmethod
     def choices(
-        self, asked: Documents, visible: np.ndarray
+        self, documents: Documents, visible: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Tensor | None]]:
         """For each example the places of its documents among the visible ones, int64 [K], and
         their weights, float [K]; None: all alike.
         """
 
-    def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
-        found = list[Any]()
+    def answers(
+        self, documents: Documents, visible: np.ndarray, among: Candidates | None
+    ) -> list[Any]:
+        answers = list[Any]()
         reader = self.reader
         settings = self.settings
-        for row, (chosen, weights) in enumerate(self.choices(asked, visible)):
+        for row, (chosen, weights) in enumerate(self.choices(documents, visible)):
             part = slice(row, row + 1)
             batch = reader.memory.split.batch(visible[chosen]).to(reader.device)
             steps = repeat(batch, settings.steps)
             with adapted(reader.model, steps, settings, settings.part, weights):
-                found += reader.best(asked.of(asked.chosen[part]), among and among[part])
-        return found
+                answers += reader.best(documents.of(documents.chosen[part]), among and among[part])
+        return answers
 
 
 class NearestAdaptation(EachAdaptation[Mbpa]):
     """MbPA and MbPA++: the nearest documents."""
 
     def choices(
-        self, asked: Documents, visible: np.ndarray
+        self, documents: Documents, visible: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Tensor | None]]:
-        for distances in self.distances(asked, visible):
+        for distances in self.distances(documents, visible):
             chosen = nearest(distances, self.settings.k)
             weights = None
             if self.settings.weight == "distance":
@@ -139,26 +149,28 @@ class DrawnAdaptation(EachAdaptation[RandomAdaptation]):
     """The control of MbPA: documents that are drawn for each example."""
 
     def choices(
-        self, asked: Documents, visible: np.ndarray
+        self, documents: Documents, visible: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Tensor | None]]:
-        for document in asked.chosen.tolist():
+        for document in documents.chosen.tolist():
             yield drawn_places(self.settings, len(visible), document), None
 
 
 class CommonAdaptation(Answering[Coarse]):
     """Weights that adapt once for all examples, to documents that each step draws anew."""
 
-    def answers(self, asked: Documents, visible: np.ndarray, among: Candidates | None) -> list[Any]:
+    def answers(
+        self, documents: Documents, visible: np.ndarray, among: Candidates | None
+    ) -> list[Any]:
         reader = self.reader
         settings = self.settings
         # The documents of a step depend only on the place in the stream.
-        drawn = (
+        draw = (
             visible[drawn_places(settings, len(visible), reader.place, step)]
             for step in range(settings.steps)
         )
-        batches = (reader.memory.split.batch(rows).to(reader.device) for rows in drawn)
+        batches = (reader.memory.split.batch(rows).to(reader.device) for rows in draw)
         with adapted(reader.model, batches, settings, settings.part):
-            return reader.best(asked, among)
+            return reader.best(documents, among)
 
 
 def drawn_places(settings: Adaptation, visible: int, *purpose: int) -> np.ndarray:
@@ -219,16 +231,16 @@ def adapted(
                 loss = (weights.to(losses.dtype) * losses).sum()
             gradients = torch.autograd.grad(loss, changed, allow_unused=True)
             with torch.no_grad():
-                for weight, own, gradient in zip(changed, before, gradients, strict=True):
+                for weight, original, gradient in zip(changed, before, gradients, strict=True):
                     # The vocabulary's softmax may have no gradient, and then stays as it is.
                     if gradient is not None:
-                        towards = gradient + 2 * settings.anchor * (weight - own)
+                        towards = gradient + 2 * settings.anchor * (weight - original)
                         weight.sub_(towards, alpha=settings.lr)
         yield
     finally:
         with torch.no_grad():
-            for weight, own in zip(changed, before, strict=True):
-                weight.copy_(own)
+            for weight, original in zip(changed, before, strict=True):
+                weight.copy_(original)
 
 
 class Encodings:

@@ -51,7 +51,7 @@ def normalized(text: str) -> str:
     >>> normalized("The  Red-haired man.")
     'redhaired man'
     """
-    plain = "".join(one for one in text.lower() if one not in string.punctuation)
+    plain = "".join(character for character in text.lower() if character not in string.punctuation)
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
@@ -70,12 +70,14 @@ def word_f1(answer: str, accepted: Sequence[str]) -> float:
     >>> word_f1("the red man", ["man in red clothes"])
     0.6666666666666666
     """
-    return max(_f1(normalized(answer).split(), normalized(one).split()) for one in accepted)
+    return max(
+        _f1(normalized(answer).split(), normalized(reference).split()) for reference in accepted
+    )
 
 
-def _f1(own: Sequence[str], other: Sequence[str]) -> float:
-    same = sum((Counter(own) & Counter(other)).values())
-    return 2 * same / (len(own) + len(other)) if same else 0.0
+def _f1(words: Sequence[str], other_words: Sequence[str]) -> float:
+    same = sum((Counter(words) & Counter(other_words)).values())
+    return 2 * same / (len(words) + len(other_words)) if same else 0.0
 
 
 def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
@@ -89,14 +91,14 @@ def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[fl
     >>> joint_goals(["food: thai", "area: east"], turns)
     [1.0, 0.0]
     """
-    found = list[float]()
+    scores = list[float]()
     states = dict[str | None, tuple[dict[str, str], dict[str, str]]]()
-    for answer, one in zip(answers, accepted, strict=True):
-        own, wanted = states.setdefault(one.dialogue, ({}, {}))
-        own |= _changes(answer)
-        wanted |= _changes(one.answers[0])
-        found.append(float(own == wanted))
-    return found
+    for answer, record in zip(answers, accepted, strict=True):
+        state, goal = states.setdefault(record.dialogue, ({}, {}))
+        state |= _changes(answer)
+        goal |= _changes(record.answers[0])
+        scores.append(float(state == goal))
+    return scores
 
 
 def _changes(answer: str) -> dict[str, str]:
@@ -110,7 +112,9 @@ def scores_of(score: Score, answers: Sequence[str], accepted: Sequence[Accepted]
     if score == GOAL:
         return joint_goals(answers, accepted)
     one_by_one = {"exact": exact, "f1": word_f1}[score]
-    return [one_by_one(answer, one.answers) for answer, one in zip(answers, accepted, strict=True)]
+    return [
+        one_by_one(answer, record.answers) for answer, record in zip(answers, accepted, strict=True)
+    ]
 
 
 def score_matrices(
@@ -126,11 +130,11 @@ def score_matrices(
         from 0.
         accepted: accepted answers of the same documents, by task.
     """
-    found = np.zeros(
+    scores = np.zeros(
         (1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score))
     )
     for (row, place, task), answers in said.items():
-        found[row, place, list(score).index(task)] = np.mean(
+        scores[row, place, list(score).index(task)] = np.mean(
             scores_of(score[task], answers, accepted[task])
         )
-    return found
+    return scores

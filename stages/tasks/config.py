@@ -61,17 +61,17 @@ class EvaluateTasksConfig(StageConfig):
 
         Raises: UsageError for an unknown task, an unknown score, or two scores of one task.
         """
-        found: dict[str, Score] = dict.fromkeys(tasks, "f1")
-        said = sorted(
+        score_of_task: dict[str, Score] = dict.fromkeys(tasks, "f1")
+        parts = sorted(
             text.rpartition("=")[::2] for text in self.score
         )  # the score of all tasks comes first
-        if len(dict(said)) < len(said):
+        if len(dict(parts)) < len(parts):
             raise UsageError(
                 "--score: two scores are given of the same; name one, and TASK=SCORE for others."
             )
-        for task, score in said:
+        for task, score in parts:
             text = f"{task}={score}" if task else score
-            if task and task not in found:
+            if task and task not in score_of_task:
                 raise UsageError(
                     f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}"
                 )
@@ -79,8 +79,8 @@ class EvaluateTasksConfig(StageConfig):
                 raise UsageError(
                     f"--score {text}: there is no score {score!r}; {did_you_mean(score, get_args(Score))}"
                 )
-            found |= dict.fromkeys([task] if task else tasks, score)  # type: ignore[arg-type]
-        return found
+            score_of_task |= dict.fromkeys([task] if task else tasks, score)  # type: ignore[arg-type]
+        return score_of_task
 
     @field_validator("memory", "score", mode="before")
     @classmethod

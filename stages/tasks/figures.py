@@ -129,7 +129,7 @@ class MatrixFigures(Figures):
     @model_validator(mode="after")
     def _accuracies_are_shares(self) -> Self:
         if self.score is None and any(
-            one > 1 for row in self.rows for line in row.matrix for one in line
+            share > 1 for row in self.rows for line in row.matrix for share in line
         ):
             raise ValueError("an accuracy is more than 1")
         return self

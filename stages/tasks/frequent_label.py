@@ -5,7 +5,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
 from stages.methods.config import TRAIN
-from stages.tasks.plan import drawn
+from stages.tasks.plan import sample_documents
 
 FREQUENT_LABEL = "most frequent label"
 """Name of the control in tables."""
@@ -24,11 +24,11 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
     if any(name in metrics for name in ("score", "scores", "candidates")):
         return None
     both = (TRAIN, matrix.config["split"])
-    found = []
+    scores = []
     try:
         tokens = matrix.input("tokens")
         group = tokens.zarr("tokens.zarr")
-        learnt, asked = (
+        learnt, scored = (
             (group[f"{split}/labels"][:], group[f"{split}/tasks"][:]) for split in both
         )
     except ArtifactError:  # the scores can still be shown
@@ -36,9 +36,9 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
     for name, count in zip(metrics["tasks"], metrics["examples"], strict=True):
         number = tokens.metrics["tasks"].index(name)
         frequent = np.bincount(learnt[0][learnt[1] == number]).argmax()
-        own = asked[0][asked[1] == number]
-        found.append(float((own[drawn(len(own), count)] == frequent).mean()))
-    return found
+        labels = scored[0][scored[1] == number]
+        scores.append(float((labels[sample_documents(len(labels), count)] == frequent).mean()))
+    return scores
 
 
 def frequent_label_by_task(matrix: Artifact) -> dict[str, float]:

@@ -73,11 +73,11 @@ class StreamPlan(ShardPlan[TestRange]):
 
     def tries(self, row: int) -> dict[int, list[str]]:
         """Keys of the ranges of the tune split for a row, by the number of the reading to try."""
-        found: dict[int, list[str]] = {}
+        tries: dict[int, list[str]] = {}
         for shard in self.shards:
             if shard.choice is not None and shard.row == row:
-                found.setdefault(shard.choice, []).append(shard.key)
-        return found
+                tries.setdefault(shard.choice, []).append(shard.key)
+        return tries
 
     @classmethod
     def of(
@@ -109,8 +109,10 @@ class StreamPlan(ShardPlan[TestRange]):
 def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
     """The plan of a model's stream over tokens. Raises: ArtifactError if a task has no test."""
     names: list[str] = tokens.metrics["tasks"]
-    held = dict(zip(names, tokens.metrics["splits"][config.split]["task_documents"], strict=True))
-    for name, count in held.items():
+    documents_of_task = dict(
+        zip(names, tokens.metrics["splits"][config.split]["task_documents"], strict=True)
+    )
+    for name, count in documents_of_task.items():
         if not count:
             raise ArtifactError(
                 f"Task {name} of {tokens.reference} has no documents in {config.split!r}."
@@ -120,9 +122,11 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     adapts = any(reading.adapts for reading in config.readings)
     whole = learnt is not None and (config.after or ("last" if adapts else "each")) == "each"
     places = tuple(range(len(order) + 1)) if whole else (len(order),)
-    most = max(held.values()) if config.examples is None else config.examples
+    max_examples = max(documents_of_task.values()) if config.examples is None else config.examples
     ranges = tuple(ADAPTED_RANGE if reading.adapts else RANGE for reading in config.readings)
-    plan = StreamPlan.of(order, places, tuple(min(held[name], most) for name in order), ranges)
+    plan = StreamPlan.of(
+        order, places, tuple(min(documents_of_task[name], max_examples) for name in order), ranges
+    )
     tried = [len(row.readings) if len(row.readings) > 1 else 0 for row in config.rows]
     if not any(tried):
         return plan
@@ -154,7 +158,7 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     )
 
 
-def drawn(count: int, examples: int) -> np.ndarray:
+def sample_documents(count: int, examples: int) -> np.ndarray:
     """Examples of a test to score, int64 [examples], ascending: drawn from `count` with seed 0."""
     if examples == count:
         return np.arange(count)
@@ -185,9 +189,9 @@ def perplexities(
     """
     mean = _summed(plan, nats) / _summed(plan, tokens)
     with np.errstate(over="ignore"):
-        found: np.ndarray = np.exp(mean)
-    if not np.isfinite(found).all():
+        values: np.ndarray = np.exp(mean)
+    if not np.isfinite(values).all():
         raise ArtifactError(
             f"A test has {mean.max():,.0f} nats a token, too many for a perplexity: train again."
         )
-    return found
+    return values

@@ -47,9 +47,13 @@ def best_labels(
     """
     labels = np.arange(probabilities.shape[1])
     allowed = [
-        labels if some is None else np.sort(some) for some in among or [None] * len(probabilities)
+        labels if labels_allowed is None else np.sort(labels_allowed)
+        for labels_allowed in among or [None] * len(probabilities)
     ]
-    return [int(some[row[some].argmax()]) for row, some in zip(probabilities, allowed, strict=True)]
+    return [
+        int(labels_allowed[row[labels_allowed].argmax()])
+        for row, labels_allowed in zip(probabilities, allowed, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -130,8 +134,8 @@ class StreamReader:
         """
         if self._artifact.config["order"] is not None and place != self.place:
             recorded = self._artifact.config
-            given = {**(recorded["memory"] or {}), "method": recorded["method"]}
-            settings: MethodSettings = METHODS.settings(recorded["method"]).model_validate(given)
+            memory = {**(recorded["memory"] or {}), "method": recorded["method"]}
+            settings: MethodSettings = METHODS.settings(recorded["method"]).model_validate(memory)
             config = settings.task_model(model_of(self._artifact), max(0, place - 1))
             if config != self.model.config:  # the model grew
                 self.model = LanguageModel(config).to(self.device).eval()
@@ -180,12 +184,12 @@ class StreamReader:
         Raises: UsageError if adapted weights give no finite scores; ArtifactError if the model's
         own weights give none.
         """
-        asked = examples.of(examples.chosen[which])
+        documents = examples.of(examples.chosen[which])
         try:
-            return self._answers(reading, asked, among, inside)
+            return self._answers(reading, documents, among, inside)
         except NotFinite:
             with suppress(NotFinite):
-                self.best(asked, among)
+                self.best(documents, among)
                 raise UsageError(
                     f"--memory {reading.spelled}: the adapted weights give labels no probability that is a number: "
                     "choose a smaller lr."
@@ -195,89 +199,89 @@ class StreamReader:
             ) from None
 
     def _answers(
-        self, reading: Reading, asked: Documents, among: Candidates | None, inside: bool
+        self, reading: Reading, documents: Documents, among: Candidates | None, inside: bool
     ) -> list[Any]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
-            return self._written(head, asked)
+            return self._written(head, documents)
         visible = self.memory.visible(self.place)
         if not inside or not reading.hides_example:
-            return self._read(reading, asked, among, visible)
-        found = list[Any]()
-        for row, own in enumerate(asked.chosen.tolist()):
+            return self._read(reading, documents, among, visible)
+        answers = list[Any]()
+        for row, document in enumerate(documents.chosen.tolist()):
             part = slice(row, row + 1)
-            others = visible[visible != own]
-            found += self._read(
-                reading, asked.of(asked.chosen[part]), among and among[part], others
+            others = visible[visible != document]
+            answers += self._read(
+                reading, documents.of(documents.chosen[part]), among and among[part], others
             )
-        return found
+        return answers
 
     def _read(
-        self, reading: Reading, asked: Documents, among: Candidates | None, visible: np.ndarray
+        self, reading: Reading, documents: Documents, among: Candidates | None, visible: np.ndarray
     ) -> list[Any]:
         """Answers with the visible documents of memory, int64 [m]."""
         if not len(visible):
-            return self.best(asked, among)
+            return self.best(documents, among)
         answering = READINGS.load(reading.name)(reading, self)
-        answers: list[Any] = answering.answers(asked, visible, among)
+        answers: list[Any] = answering.answers(documents, visible, among)
         return answers
 
-    def best(self, asked: Documents, among: Candidates | None) -> list[Any]:
+    def best(self, documents: Documents, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
         if isinstance(self.model.config.head, SpanSettings):
-            return self._spans(asked)
-        return best_labels(self.probabilities(asked), among)
+            return self._spans(documents)
+        return best_labels(self.probabilities(documents), among)
 
-    def _spans(self, asked: Documents) -> list[str]:
+    def _spans(self, documents: Documents) -> list[str]:
         """The text of the most probable span of each example; empty if that is no span."""
-        found = list[str]()
-        for batch in document_batches(asked, self.device):
+        texts = list[str]()
+        for batch in document_batches(documents, self.device):
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
                 raise NotFinite
             spans = best_spans(scores).tolist()
-            found += [
+            texts += [
                 self._text(row[a : b + 1] if b else row[:0])
                 for row, (a, b) in zip(batch.inputs, spans, strict=True)
             ]
-        return found
+        return texts
 
     def _text(self, tokens: Tensor) -> str:
         assert self._decode is not None
         return self._decode(tokens.tolist()).strip()
 
-    def probabilities(self, asked: Documents) -> np.ndarray:
+    def probabilities(self, documents: Documents) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
         with torch.no_grad():
             scores = (
-                self.model.label_scores(batch) for batch in document_batches(asked, self.device)
+                self.model.label_scores(batch) for batch in document_batches(documents, self.device)
             )
             probabilities: np.ndarray = torch.cat(
-                [F.softmax(one.double(), -1).cpu() for one in scores]
+                [F.softmax(batch_scores.double(), -1).cpu() for batch_scores in scores]
             ).numpy()
         if not np.isfinite(probabilities).all():  # argmax would return the first NaN
             raise NotFinite
         return probabilities
 
-    def _written(self, head: LanguageSettings, asked: Documents) -> list[Any]:
+    def _written(self, head: LanguageSettings, documents: Documents) -> list[Any]:
         """The label that the model writes for each example, -1 if it writes none; or the answer as
         text.
 
         Labels with the same spelling, for example of several tasks, count as one: the example's
             own, if it is among them.
         """
-        spelling = Spelling(head, asked.eos, asked.cutting.context)
-        said = list[Any]()
-        for batch in document_batches(asked, self.device):
-            found = written_answers(self.model, spelling.texts(batch), spelling)
+        spelling = Spelling(head, documents.eos, documents.cutting.context)
+        texts = list[Any]()
+        for batch in document_batches(documents, self.device):
+            sequences = written_answers(self.model, spelling.texts(batch), spelling)
             if not head.answers:
-                said += [self._text(torch.tensor(one)) for one in found]
+                texts += [self._text(torch.tensor(sequence)) for sequence in sequences]
                 continue
-            for own, one in zip(batch.labels.tolist(), found, strict=True):
-                number = head.answers.index(one) if one in head.answers else -1
-                said.append(own if head.answers[own] == one else number)
-        return said
+            for label, sequence in zip(batch.labels.tolist(), sequences, strict=True):
+                number = head.answers.index(sequence) if sequence in head.answers else -1
+                texts.append(label if head.answers[label] == sequence else number)
+        return texts
 
     @property
     def device(self) -> torch.device:
@@ -286,11 +290,11 @@ class StreamReader:
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
     """All documents of a split as a model reads them, cut to `length` tokens."""
-    found = Corpus.of(tokens).examples(
+    examples = Corpus.of(tokens).examples(
         split, model_of(model).cutting(WindowSettings(length, length))
     )
-    assert isinstance(found, Documents)
-    return found
+    assert isinstance(examples, Documents)
+    return examples
 
 
 def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Documents]:
@@ -305,8 +309,8 @@ def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
     """The documents that a model's method kept; if it keeps none, all that were learnt."""
     split = all_documents(model, tokens, "train", length)
     if MEMORY_FILE in model.manifest.files:
-        kept = load_file(model.file(MEMORY_FILE))
-        return Memory(split, kept["rows"], kept["tasks"])
+        arrays = load_file(model.file(MEMORY_FILE))
+        return Memory(split, arrays["rows"], arrays["tasks"])
     names = tokens.metrics["tasks"]
     order = model.config["order"] or names
     places = np.array([order.index(name) for name in names])

@@ -24,7 +24,14 @@ from stages.tasks.answers import Accepted, read_accepted, read_candidates, score
 from stages.tasks.config import EvaluateTasksConfig, Score
 from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.kept import answers_in_words, documents_kept, scores_text
-from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
+from stages.tasks.plan import (
+    StreamPlan,
+    TestRange,
+    matrices,
+    perplexities,
+    plan_stream,
+    sample_documents,
+)
 from stages.tasks.reader import (
     StreamReader,
     all_documents,
@@ -100,7 +107,7 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
             count = resources.plan.tuned
         task = resources.plan.order[shard.task]
         documents = resources.documents[split][task]
-        which = drawn(documents.count, count)[shard.start : shard.stop]
+        which = sample_documents(documents.count, count)[shard.start : shard.stop]
         resources.reader.go_to(shard.after)
         if scores_text(job.inputs["model"]):
             nats, tokens = resources.reader.nats(documents, which)
@@ -126,7 +133,7 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
             right = scores_of(by, list(map(str, answers)), accepted)
         else:
             labels = documents.labels[numbers].tolist()
-            right = [float(said == label) for said, label in zip(answers, labels, strict=True)]
+            right = [float(answer == label) for answer, label in zip(answers, labels, strict=True)]
         return ShardOutput(job.folder, {"correct": sum(right), "answers": list(answers)})
 
     def finish(self, job: Job[EvaluateTasksConfig], plan: StreamPlan) -> dict[str, Any]:
@@ -145,16 +152,16 @@ class EvaluateTasksWork(ShardedWork[EvaluateTasksConfig, StreamPlan, TaskReader,
             matrix = perplexities(plan, *parts)
         elif words:
             matrix = score_matrices(
-                score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan)
+                score, _answers(plan, records), _accepted_by_task(tokens, job.config.split, plan)
             )
         else:
             matrix = matrices(plan, {key: record["correct"] for key, record in records.items()})
         rows = list[dict[str, Any]]()
-        for number, (row, own) in enumerate(zip(job.config.rows, matrix, strict=True)):
+        for number, (row, row_matrix) in enumerate(zip(job.config.rows, matrix, strict=True)):
             rows.append({"row": row.spelled})
             if len(row.readings) > 1:
                 rows[-1]["chosen"] = row.readings[chosen(plan, number, job.draft.record)].spelled
-            rows[-1] |= {"matrix": own.tolist(), **figures(own, plan.places)}
+            rows[-1] |= {"matrix": row_matrix.tolist(), **figures(row_matrix, plan.places)}
         made = {
             "tasks": list(plan.order),
             "method": model.config["method"],
@@ -190,7 +197,7 @@ def prices(
     A reading that does not learn for each example has no price.
     """
     train = tokens.metrics["splits"][TRAIN]
-    found = list[str]()
+    prices = list[str]()
     examples = len(plan.places) * sum(plan.counts)
     length = min(train["tokens"] / train["documents"], model.config["segment_length"])
     speed = float(model.metrics["tokens_per_second"])
@@ -201,10 +208,10 @@ def prices(
                 if speed
                 else ""
             )
-            found.append(
+            prices.append(
                 f"{reading.spelled} learns {each:,} documents for each of {examples:,} examples{time}"
             )
-    return found
+    return prices
 
 
 def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]]) -> int:
@@ -215,15 +222,15 @@ def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]
     return right.index(max(right)) if right else 0
 
 
-def _said(
+def _answers(
     plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]
 ) -> dict[tuple[int, int, str], list[Any]]:
     """Answers to the test of each task, in order, by (row, index in `plan.places`, task)."""
-    found: dict[tuple[int, int, str], list[Any]] = {}
+    answers_of: dict[tuple[int, int, str], list[Any]] = {}
     for shard in plan.tests:
         key = shard.row, plan.places.index(shard.after), plan.order[shard.task]
-        found.setdefault(key, []).extend(records[shard.key]["answers"])
-    return found
+        answers_of.setdefault(key, []).extend(records[shard.key]["answers"])
+    return answers_of
 
 
 def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
@@ -233,6 +240,9 @@ def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[st
     names: list[str] = tokens.metrics["tasks"]
     found = {}
     for name, count in zip(plan.order, plan.counts, strict=True):
-        (own,) = (numbers == names.index(name)).nonzero()
-        found[name] = [accepted[number] for number in own[drawn(len(own), count)].tolist()]
+        (documents,) = (numbers == names.index(name)).nonzero()
+        found[name] = [
+            accepted[number]
+            for number in documents[sample_documents(len(documents), count)].tolist()
+        ]
     return found

@@ -92,7 +92,7 @@ class Pairs:
                         f"{file.path}, line {number}: {len(sentence):,} characters, and a sentence has at most "
                         f"{MAX_CHARACTERS:,}. Put one sentence in each line, or remove the pair from both files."
                     )
-            blank = [not one.strip() for one in (source, target)]
+            blank = [not line.strip() for line in (source, target)]
             if any(blank):
                 if self.scored and not all(blank):
                     place = f"{files[blank.index(True)].path}, line {number}"
@@ -112,7 +112,7 @@ def _lines(files: AlignedFiles) -> Iterator[Pair]:
     read = [0, 0]
     for source, target in zip_longest(*map(_sentences, files)):
         read = [
-            count + (one is not None) for count, one in zip(read, (source, target), strict=True)
+            count + (line is not None) for count, line in zip(read, (source, target), strict=True)
         ]
         if source is not None and target is not None:
             yield read[0], source, target
@@ -128,13 +128,13 @@ def _lines(files: AlignedFiles) -> Iterator[Pair]:
 
 def _sentences(file: TextFile) -> Iterator[str]:
     r"""The lines of a file; only `\n` ends a line, with an optional `\r` before it."""
-    held: str | None = None
+    sentence: str | None = None
     for _, line in numbered_lines(text_blocks(file.path, file.digest), file):
-        if held is not None:
-            yield held
-        held = line.removesuffix("\r")
-    if held:  # no line follows the last newline
-        yield held
+        if sentence is not None:
+            yield sentence
+        sentence = line.removesuffix("\r")
+    if sentence:  # no line follows the last newline
+        yield sentence
 
 
 def _records(files: AlignedFiles) -> Iterator[Pair]:
@@ -147,11 +147,11 @@ def _records(files: AlignedFiles) -> Iterator[Pair]:
             where = f"{file.path}, line {number}"
             record = json_line(where, line, "with the sentences of both languages")
             below = record.get(TRANSLATION)
-            found = below if isinstance(below, dict) else record
+            fields = below if isinstance(below, dict) else record
             yield (
                 number,
-                _field(where, found, files.source.column),
-                _field(where, found, files.target.column),
+                _field(where, fields, files.source.column),
+                _field(where, fields, files.target.column),
             )
 
 
@@ -195,14 +195,14 @@ def aligned_inputs(config: TokenizeConfig, references: Mapping[str, Any]) -> lis
             "Aligned text is named by split: --train PREFIX, --valid PREFIX, --test PREFIX."
         )
     languages = config.source_language, config.target_language
-    found = []
+    inputs = []
     for split, specs in splits.items():
         for spec in specs:
             for side, language in zip(SIDES, languages, strict=True):
                 assert language is not None
                 path, field = _side(spec, language)
-                found.append(InputFile(f"{split}.{side}{field}", path, file_digest(path)))
-    return found
+                inputs.append(InputFile(f"{split}.{side}{field}", path, file_digest(path)))
+    return inputs
 
 
 def _side(spec: str, language: str) -> tuple[str, str]:
@@ -225,29 +225,29 @@ def _side(spec: str, language: str) -> tuple[str, str]:
         )
     folder = Path(spec).parent
     name = Path(spec).name
-    beside = sorted(path.name for path in folder.glob(f"{name}.*")) if name else []
+    neighbors = sorted(path.name for path in folder.glob(f"{name}.*")) if name else []
     raise DataError(
         f"{names[0]} does not exist, nor with {', '.join(COMPRESSED)}; beside this prefix there "
-        f"{'is ' + ', '.join(beside[:8]) if beside else 'is nothing'}. A split is named by what stands before "
+        f"{'is ' + ', '.join(neighbors[:8]) if neighbors else 'is nothing'}. A split is named by what stands before "
         f".{language}: data/train for data/train.{language}."
     )
 
 
 def aligned_text(inputs: Inputs, config: TokenizeConfig) -> dict[str, Pairs]:
     """The pairs of every given split."""
-    found: dict[str, list[list[TextFile]]] = {}
+    files_of_split: dict[str, list[list[TextFile]]] = {}
     for file in inputs.files:
         split, side, field = (*file.role.split(".", 2), TEXT)[:3]
         if split in SPLITS:
             format = "txt" if field == TEXT else "jsonl"
             text = TextFile(file.path, format, file.digest, config.max_record_bytes, field)  # type: ignore[arg-type]
-            sides = found.setdefault(split, [[], []])
+            sides = files_of_split.setdefault(split, [[], []])
             sides[side == "target"].append(text)
     return {
         split: Pairs(
             [AlignedFiles(*pair) for pair in zip(*sides, strict=True)], scored=split != LEARNED
         )
-        for split, sides in found.items()
+        for split, sides in files_of_split.items()
     }
 
 

@@ -42,9 +42,9 @@ def assemble(
     train: np.ndarray | None = None
     learned: dict[str, np.ndarray] = {}
     for split in SPLITS:
-        own = [shard for shard in shards if shard.split == split and shard.side != "source"]
-        if own:
-            records = [_record(job, shard) for shard in own]
+        own_shards = [shard for shard in shards if shard.split == split and shard.side != "source"]
+        if own_shards:
+            records = [_record(job, shard) for shard in own_shards]
             figures = splits[split] = _split_metrics(split, records)
             source = [shard for shard in shards if shard.split == split and shard.side == "source"]
             if source:  # its paragraphs and documents come before those of the target
@@ -64,29 +64,30 @@ def assemble(
                     learned = hashes
                 elif learned:
                     seen_in_train = {
-                        name: np.isin(own, learned[name]) for name, own in hashes.items()
+                        name: np.isin(own_shards, learned[name])
+                        for name, own_shards in hashes.items()
                     }
                     figures |= {
-                        f"{name}_in_train": float(seen.mean())
-                        for name, seen in seen_in_train.items()
+                        f"{name}_in_train": float(is_seen.mean())
+                        for name, is_seen in seen_in_train.items()
                     }
                 paragraphs = paragraphs + pairs
                 documents = documents + pairs
             counts = np.zeros(text.tokenizer.vocabulary_size, np.int64)
-            for shard in own:
+            for shard in own_shards:
                 ids = np.load(job.folder / scratch_file(shard, "ids"))
                 counts += np.bincount(ids, minlength=len(counts))
-            seen = counts > 0
+            is_seen = counts > 0
             if isinstance(text.tokenizer, PretrainedTokenizer):
                 counts[text.tokenizer.eos_id] -= figures["documents"]
                 warn_of_control_tokens(split, counts, text.tokenizer, job.reporter)
-            train = seen if split == "train" else train
-            figures["types"] = int(np.count_nonzero(seen))
+            train = is_seen if split == "train" else train
+            figures["types"] = int(np.count_nonzero(is_seen))
             if train is not None:
                 figures["own_types"] = float(
-                    np.count_nonzero(seen & ~train) / np.count_nonzero(seen)
+                    np.count_nonzero(is_seen & ~train) / np.count_nonzero(is_seen)
                 )
-            _write_arrays(job, text, own, records, paragraphs)
+            _write_arrays(job, text, own_shards, records, paragraphs)
             with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
                 named = text.spool.names(documents, documents + figures["documents"])
                 file.writelines(run.dumps() for run in named)
@@ -189,29 +190,31 @@ def write_tasks(
 
     `splits`: figures of the splits; the numbers of documents of each task are added to them.
     """
-    found = read_tasks(job.inputs, job.config)
+    task_records = read_tasks(job.inputs, job.config)
     asks = job.config.records in ("spans", "answers")
-    for split, (labels, tasks) in found.splits.items():
-        splits[split]["task_documents"] = np.bincount(tasks, minlength=len(found.names)).tolist()
+    for split, (labels, tasks) in task_records.splits.items():
+        splits[split]["task_documents"] = np.bincount(
+            tasks, minlength=len(task_records.names)
+        ).tolist()
         arrays = {"tasks": tasks, **({} if asks else {"labels": labels})}
         if asks:
             texts = texts_of(job.inputs, job.config, split) if job.config.records == "spans" else []
-            made = answer_arrays(text.tokenizer, found.asked[split], texts)
-            arrays |= made._asdict()
-            warn_of_unknown_questions(split, made, text.tokenizer.unk_id, job.reporter)
-            splits[split] |= made.figures
-            lines = (json.dumps(one.dumped()) + "\n" for one in found.asked[split])
+            answers = answer_arrays(text.tokenizer, task_records.asked[split], texts)
+            arrays |= answers._asdict()
+            warn_of_unknown_questions(split, answers, text.tokenizer.unk_id, job.reporter)
+            splits[split] |= answers.figures
+            lines = (json.dumps(record.dumped()) + "\n" for record in task_records.asked[split])
             job.draft.add(answers_file(split)).write_text("".join(lines), "utf-8")
-        if split in found.candidates:
-            lines = (json.dumps(one) + "\n" for one in found.candidates[split])
+        if split in task_records.candidates:
+            lines = (json.dumps(record) + "\n" for record in task_records.candidates[split])
             job.draft.add(candidates_file(split)).write_text("".join(lines), "utf-8")
         for name, values in arrays.items():
             write_array(job, f"{split}/{name}", len(values), values.dtype, _rows(values))
     kind = {} if job.config.records == "labels" else {"records": job.config.records}
     return {
         "examples": QUESTIONS if asks else DOCUMENTS,
-        "tasks": found.names,
-        "labels": found.labels,
+        "tasks": task_records.names,
+        "labels": task_records.labels,
         **kind,
     }
 
@@ -266,7 +269,7 @@ class _SavedRows:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop), copied."""
         first = bisect_right(self._stops, start)
-        found = list[np.ndarray]()
+        parts = list[np.ndarray]()
         begin = self._stops[first - 1] if first else 0
         for file, shift, end in zip(
             self._files[first:], self._shifts[first:], self._stops[first:], strict=True
@@ -277,6 +280,6 @@ class _SavedRows:
                 values = np.load(file, mmap_mode="r", allow_pickle=False)[
                     max(0, start - begin) : stop - begin
                 ]
-                found.append(values + shift if shift else values)
+                parts.append(values + shift if shift else values)
             begin = end
-        return np.concatenate([*found, self._end] if stop > begin else found)
+        return np.concatenate([*parts, self._end] if stop > begin else parts)

@@ -94,16 +94,20 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         )
         if not matched:
             raise DataError(f"{spec} matches no file.")
-        return [path for one in matched for path in _expand(one, store, left_out, column)]
+        return [
+            path
+            for path_of_match in matched
+            for path in _expand(path_of_match, store, left_out, column)
+        ]
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
 def _usable_below(folder: Path, store: Path | None) -> list[str]:
-    made = None if store is None else store.resolve()
+    store_folder = None if store is None else store.resolve()
     named = [
         p
         for p in folder.rglob("*")
-        if p.is_file() and (made is None or made not in p.resolve().parents)
+        if p.is_file() and (store_folder is None or store_folder not in p.resolve().parents)
     ]
     inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
@@ -116,8 +120,8 @@ def _usable_below(folder: Path, store: Path | None) -> list[str]:
             if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])
         ]
     if not usable:
-        wanted = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
-        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside)}.")
+        formats = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
+        raise DataError(f"{folder} holds no {formats} file{_others(folder, inside)}.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
 
 
@@ -251,26 +255,26 @@ def named_files(
         return task_files(specs[ONE_CORPUS])
     find = partial(find_files, store=store, left_out=left_out, column=config.column or TEXT)
     if ONE_CORPUS in specs:
-        found = _named_alone(specs[ONE_CORPUS], config, find)
+        files_of_role = _named_alone(specs[ONE_CORPUS], config, find)
     else:
-        found = {split: [] for split in specs}
+        files_of_role = {split: [] for split in specs}
         for split, spec in ((split, spec) for split, some in specs.items() for spec in some):
             splits = _files(spec, find)
             if split not in splits and ONE_CORPUS not in splits:
                 raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
-            found[split] += splits.get(ONE_CORPUS) or splits[split]
-    found = {role: _without_empty(files, left_out) for role, files in found.items()}
-    first = next(iter(found))
+            files_of_role[split] += splits.get(ONE_CORPUS) or splits[split]
+    files_of_role = {role: _without_empty(files, left_out) for role, files in files_of_role.items()}
+    first = next(iter(files_of_role))
     # Chosen before fetching: a data set may have terabytes that are not read.
     if config.files is not None:
         begin, _, end = config.files.partition("-")
-        chosen = found[first][int(begin) : int(end or begin) + 1]
+        chosen = files_of_role[first][int(begin) : int(end or begin) + 1]
         if not chosen:
             raise UsageError(
-                f"--files {config.files}: there are {len(found[first])} files, numbered from 0."
+                f"--files {config.files}: there are {len(files_of_role[first])} files, numbered from 0."
             )
-        found[first] = chosen
-    return {role: [file.fetched() for file in files] for role, files in found.items()}
+        files_of_role[first] = chosen
+    return {role: [file.fetched() for file in files] for role, files in files_of_role.items()}
 
 
 def _without_empty(files: list[_Unfetched], left_out: LeftOut) -> list[_Unfetched]:
@@ -293,7 +297,7 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
 
     Raises: DataError for a name that is no folder of a task, and for two of the same name.
     """
-    found: dict[str, list[NamedFile]] = {}
+    files_of_role: dict[str, list[NamedFile]] = {}
     names = [Path(folder).resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
@@ -322,8 +326,10 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
                     f"{inside[0]} is empty; expected records, a JSON object with a text and a label a line."
                 )
             if inside:
-                found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))
-    return found
+                files_of_role.setdefault(split, []).append(
+                    NamedFile(str(inside[0].resolve()), None)
+                )
+    return files_of_role
 
 
 def _listed(specs: str | Sequence[str]) -> list[str]:
@@ -334,13 +340,16 @@ def _named_alone(
     specs: Sequence[str], config: TokenizeConfig, find: Find
 ) -> dict[str, list[_Unfetched]]:
     """One corpus, or the splits that a data set has."""
-    found = [(spec, _files(spec, find)) for spec in specs]
+    files_of_spec = [(spec, _files(spec, find)) for spec in specs]
     cut = next(
-        ((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None
+        ((spec, splits) for spec, splits in files_of_spec if splits.keys() - {ONE_CORPUS, "train"}),
+        None,
     )
     if cut is None:
         return {
-            ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]
+            ONE_CORPUS: [
+                file for _, splits in files_of_spec for files in splits.values() for file in files
+            ]
         }
     spec, splits = cut
     if len(specs) > 1 or config.split is not None:

@@ -102,12 +102,12 @@ class SpooledText:
         If the vocabulary was made of the words of train, these are split already, and their record
         has the figures.
         """
-        left = self._folder / words_file(shard)
+        word_file = self._folder / words_file(shard)
         tokenizer = self.tokenizer
-        if isinstance(tokenizer, WordTokenizer) and left.exists():
+        if isinstance(tokenizer, WordTokenizer) and word_file.exists():
             marks = self.spool.marks(shard.text)
             return (
-                *tokenizer.closed(*tokenizer.encode_split(SplitText.read(left)), marks),
+                *tokenizer.closed(*tokenizer.encode_split(SplitText.read(word_file)), marks),
                 marks,
                 {},
             )

@@ -48,14 +48,20 @@ class DataSet:
 
         Raises: DataError if there is no such data set, or none of its files can be read here.
         """
-        found = _files_by_split(self)
-        own = {SPLITS[name]: files for name, files in reversed(found.items()) if name in SPLITS}
-        known = {split: own[split] for split in dict.fromkeys(SPLITS.values()) if split in own}
-        if not known:
+        by_split = _files_by_split(self)
+        own_splits = {
+            SPLITS[name]: files for name, files in reversed(by_split.items()) if name in SPLITS
+        }
+        ordered = {
+            split: own_splits[split]
+            for split in dict.fromkeys(SPLITS.values())
+            if split in own_splits
+        }
+        if not ordered:
             raise DataError(
-                f"{self.spec} has the splits {', '.join(found)}; read are train, validation and test."
+                f"{self.spec} has the splits {', '.join(by_split)}; read are train, validation and test."
             )
-        for file in (file for files in known.values() for file in files):
+        for file in (file for files in ordered.values() for file in files):
             if not is_usable(Path(Path(file).name)):
                 read = ", ".join((*PROSE, LINES, PARQUET, ARROW))
                 raise DataError(
@@ -64,7 +70,7 @@ class DataSet:
                 )
             if self.is_folder:
                 self._require_inside(file)
-        return known
+        return ordered
 
     def _require_inside(self, file: str) -> None:
         """Raises: DataError for a file that the card, or a link, takes from outside the folder."""
@@ -177,12 +183,14 @@ def _files_by_split(data_set: DataSet) -> dict[str, list[str]]:
         hub_errors(data_set.spec, data_set.by_hand),
         _unknown(data_set),
     ):
-        builder = datasets.load_dataset_builder(data_set.name, cache_dir=cache, **_asked(data_set))
-        found: Mapping[Any, Any] = builder.config.data_files or {}
-        return {str(split): [str(file) for file in files] for split, files in found.items()}
+        builder = datasets.load_dataset_builder(
+            data_set.name, cache_dir=cache, **_load_options(data_set)
+        )
+        data_files: Mapping[Any, Any] = builder.config.data_files or {}
+        return {str(split): [str(file) for file in files] for split, files in data_files.items()}
 
 
-def _asked(data_set: DataSet) -> dict[str, Any]:
+def _load_options(data_set: DataSet) -> dict[str, Any]:
     """Arguments for the configuration and the commit; in the converted branch a configuration is a
     folder.
     """

@@ -38,9 +38,9 @@ def warn_of_shared_files(inputs: Inputs, reporter: Reporter) -> None:
     for splits, paths in shared.items():
         if len(splits) > 1:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-            known = "that was learned" if "train" in splits else "on which all was tuned"
+            what = "that was learned" if "train" in splits else "on which all was tuned"
             reporter.warning(
-                f"{joined(splits)} hold the same text, {paths[0]}{more}: what is measured on text {known} says nothing "
+                f"{joined(splits)} hold the same text, {paths[0]}{more}: what is measured on text {what} says nothing "
                 "of other text"
             )
 
@@ -67,8 +67,8 @@ def report_figures(
     }
     phrases = [
         phrase
-        for split, own in others.items()
-        for phrase in differences(split, splits["train"], own)
+        for split, split_figures in others.items()
+        for phrase in differences(split, splits["train"], split_figures)
     ]
     if phrases:
         reporter.warning(DIFFER_IN_FORM.format(**form_words(phrases)))

@@ -55,7 +55,11 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     else:
         named = named_files(config, specs, store.root, left_out.append)
         _check_vocabulary_source(config, list(named), tokenizer)
-        files = [_input_file(role, file, config) for role, found in named.items() for file in found]
+        files = [
+            _input_file(role, file, config)
+            for role, artifact_files in named.items()
+            for file in artifact_files
+        ]
         if config.column is not None and not any(
             _has_columns(format_of(file.path), config) for file in files
         ):
@@ -68,8 +72,11 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     if is_location(tokenizer):
         location = locate(tokenizer, weights=False)
         location.require_tokenizer()
-        found = location.files(TOKENIZER_FILES)
-        files += [InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file)) for file in found]
+        artifact_files = location.files(TOKENIZER_FILES)
+        files += [
+            InputFile(f"{PRETRAINED}.{file.name}", str(file), digest(file))
+            for file in artifact_files
+        ]
     elif tokenizer.endswith(".json"):
         files.append(InputFile(TOKENIZER, tokenizer, file_digest(find_files([tokenizer])[0])))
     else:
@@ -85,17 +92,17 @@ def pretrained_tokenizer(inputs: Inputs) -> Location | None:
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:
     """The text files of the given roles, in order, each with its format and column."""
-    found = list[TextFile]()
+    files_found = list[TextFile]()
     joined = config.documents not in (None, "jsonl")
     for file in inputs.files:
         if file.role.split(".")[0] in roles:
             format = format_of(file.path)
             format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
             column = _column_of(file)
-            found.append(
+            files_found.append(
                 TextFile(file.path, format, file.digest, config.max_record_bytes, column, joined)
             )
-    return found
+    return files_found
 
 
 def given_tokenizer(inputs: Inputs) -> Path | None:
@@ -142,8 +149,8 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
         require_named_column(file.path, format, content, column, config.max_record_bytes)
     elif format in COLUMNAR:
         require_column(file.path, column)
-    own = f".{column}" if column != TEXT and _has_columns(format, config) else ""
-    return InputFile(f"{role}.{format}{own}", file.path, content)
+    column_suffix = f".{column}" if column != TEXT and _has_columns(format, config) else ""
+    return InputFile(f"{role}.{format}{column_suffix}", file.path, content)
 
 
 def _column_of(file: InputFile) -> str:
@@ -182,11 +189,11 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
             f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text"
         )
     elif config.tokenizer == "word" and config.min_count is None:
-        known = holds_unknown(files)
-        changes["min_count"] = 1 if known else 2
+        has_unknown = holds_unknown(files)
+        changes["min_count"] = 1 if has_unknown else 2
         reporter.info(
             "every word is kept: the text has <unk> in place of rare ones already (--min-count 1)"
-            if known
+            if has_unknown
             else "words that train has only once become <unk>, so that it is learnt (--min-count 2)"
         )
     return changes

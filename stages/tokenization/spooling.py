@@ -64,11 +64,11 @@ def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
     or made of words.
     """
     spool = Spool(job.folder / SPOOL)
-    given = job.config.tokenizer == GIVEN
-    if given and not job.draft.done(TOKENIZER_MADE):
+    is_given = job.config.tokenizer == GIVEN
+    if is_given and not job.draft.done(TOKENIZER_MADE):
         _make_tokenizer(job, spool, [])  # it decides where documents may be cut
     if not job.draft.done(SCANNED):
-        _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if given else None)
+        _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if is_given else None)
     shards = list(_text_shards(job, spool))
     if not job.draft.done(TOKENIZER_MADE):
         train = [shard.text for shard in shards if shard.split == "train"]
@@ -166,14 +166,14 @@ def chosen_tokenizer(
     config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]
 ) -> TextTokenizer:
     """The given tokenizer, or else one made from the text of train."""
-    given = given_tokenizer(inputs)
+    ready_tokenizer = given_tokenizer(inputs)
     pretrained = pretrained_tokenizer(inputs)
     if pretrained is not None:
         return read_tokenizer(pretrained, config.eos)
     if TOKENIZER in inputs:
         return tokenizer_of(inputs[TOKENIZER])
-    if given is not None:
-        return open_tokenizer(given)
+    if ready_tokenizer is not None:
+        return open_tokenizer(ready_tokenizer)
     tokenizer: TextTokenizer = TOKENIZERS.load(config.tokenizer).train(
         train, config.vocab_size, config.lowercase, config.min_count or 1
     )

@@ -18,7 +18,7 @@ from stages.text.tokens import SPLITS
 from stages.tokenization.size_warnings import UNKNOWN
 from stages.tokenization.sources import text_files
 
-ASKED = ("question", "answer", "answers", "answer_start", "dialogue")
+QUESTION_FIELDS = ("question", "answer", "answers", "answer_start", "dialogue")
 """Fields of a record with an answer."""
 
 
@@ -49,17 +49,17 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
     Raises: DataError, beginning with `where`, for a record without an answer, or with one that is
     not in the text.
     """
-    given = record.get("answers", record.get("answer"))
-    answers = given if isinstance(given, list) else [given]
-    if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
+    value = record.get("answers", record.get("answer"))
+    answers = value if isinstance(value, list) else [value]
+    if not answers or not all(isinstance(answer, str) and answer.strip() for answer in answers):
         raise DataError(
             f"{where}: expected a text in its field answer, or a list of texts in its field answers."
         )
     question = record.get("question", "")
     if not isinstance(question, str):
         raise DataError(f"{where}: its question is no text.")
-    for name, one in (("question", question), *(("answer", one) for one in answers)):
-        require_unicode(f"{where}, {name}", one)
+    for name, answer in (("question", question), *(("answer", answer) for answer in answers)):
+        require_unicode(f"{where}, {name}", answer)
     named = record.get("answer_start")
     dialogue = record.get("dialogue")
     if dialogue is not None and type(dialogue) not in (str, int):
@@ -110,23 +110,23 @@ class AnswerArrays(NamedTuple):
 
 
 def answer_arrays(
-    tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Sequence[str]
+    tokenizer: TextTokenizer, records: Sequence[Answered], texts: Sequence[str]
 ) -> AnswerArrays:
     """Encode the questions and answers of a split; `texts` are encoded again to find spans."""
-    questions = _encoded(tokenizer, [one.question for one in asked])
-    answers = _encoded(tokenizer, [one.answers[0] for one in asked])
-    spans = np.full((len(asked), 2), -1, np.int32)
-    if asked and asked[0].start is not None:
+    questions = _encoded(tokenizer, [record.question for record in records])
+    answers = _encoded(tokenizer, [record.answers[0] for record in records])
+    spans = np.full((len(records), 2), -1, np.int32)
+    if records and records[0].start is not None:
         whole = tokenizer.huggingface()
-        for row, one, text in zip(spans, asked, texts, strict=True):
-            assert one.start is not None
+        for row, record, text in zip(spans, records, texts, strict=True):
+            assert record.start is not None
             offsets = list[tuple[int, int]]()
             start = 0
             for part in _encoded_apart(tokenizer, text):
-                own = whole.encode(part, add_special_tokens=False).offsets
-                offsets += [(start + first, start + stop) for first, stop in own]
+                token_offsets = whole.encode(part, add_special_tokens=False).offsets
+                offsets += [(start + first, start + stop) for first, stop in token_offsets]
                 start += len(part)
-            row[:] = token_span(offsets, one.start, len(one.answers[0]))
+            row[:] = token_span(offsets, record.start, len(record.answers[0]))
     return AnswerArrays(*questions, *answers, *spans.T)
 
 
@@ -166,10 +166,10 @@ def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> t
 
 
 def warn_of_unknown_questions(
-    split: str, made: AnswerArrays, unknown: int | None, reporter: Reporter
+    split: str, arrays: AnswerArrays, unknown: int | None, reporter: Reporter
 ) -> None:
     """Warn of questions and answers with words that do not occur in the texts."""
-    rate = (np.concatenate((made.question_ids, made.answer_ids)) == unknown).mean()
+    rate = (np.concatenate((arrays.question_ids, arrays.answer_ids)) == unknown).mean()
     if rate > UNKNOWN:
         reporter.warning(
             f"{rate:.1%} of the tokens of questions and answers of {split} are <unk>: a vocabulary of words has those "
@@ -216,8 +216,8 @@ def read_records(
         integer; also if its candidates are no labels, or lack its own label.
     """
     of_label = FIELDS if field is None else (field,)
-    fields = {"labels": of_label, "text": ()}.get(kind, ASKED)
-    found = list[TaskRecord]()
+    fields = {"labels": of_label, "text": ()}.get(kind, QUESTION_FIELDS)
+    task_records = list[TaskRecord]()
     read = (*fields, *([] if candidates is None else [candidates]))
     for number, record in enumerate(records(replace(file, fields=read)), 1):
         where = f"{file.path}, record {number}"
@@ -226,21 +226,25 @@ def read_records(
             raise DataError(f"{where}: it has no text.")
         if kind == "labels":
             label = _label(where, record.fields, fields)
-            found.append(
+            task_records.append(
                 TaskRecord(label, candidates=_candidates(where, record.fields, candidates, label))
             )
         elif kind == "text":
-            found.append(TaskRecord())
+            task_records.append(TaskRecord())
         else:
-            found.append(
+            task_records.append(
                 TaskRecord(asked=asked_of(where, text, record.fields, in_text=kind == "spans"))
             )
-    lacking = [number for number, one in enumerate(found, 1) if one.candidates is None]
-    if lacking and len(lacking) < len(found):
+    lacking = [
+        number
+        for number, task_record in enumerate(task_records, 1)
+        if task_record.candidates is None
+    ]
+    if lacking and len(lacking) < len(task_records):
         raise DataError(
             f"{file.path}, record {lacking[0]}: it has no field {candidates}, which others have."
         )
-    return found
+    return task_records
 
 
 def _candidates(
@@ -248,12 +252,12 @@ def _candidates(
 ) -> tuple[str, ...] | None:
     if field is None or field not in record:
         return None
-    given = record[field]
-    if not isinstance(given, list) or not all(type(one) in (str, int) for one in given):
+    value = record[field]
+    if not isinstance(value, list) or not all(type(candidate) in (str, int) for candidate in value):
         raise DataError(
             f"{where}: expected a list of labels, texts or whole numbers, in its field {field}."
         )
-    named = tuple(map(str, given))
+    named = tuple(map(str, value))
     if label not in named or len(set(named)) < len(named):
         fault = "a label stands twice" if label in named else f"its own label {label!r} is missing"
         raise DataError(f"{where}: {fault} in its field {field}.")
@@ -312,21 +316,17 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
 
     Raises: DataError for an incomplete record, and for a label that does not occur in train.
     """
-    read = _records(inputs, config)
+    records_of_split = _records(inputs, config)
     names = list(config.task_names)
+    labels_of_task = _labels_by_task(records_of_split)
+    labels = label_names(labels_of_task["train"].values())
+    # a document without a label has number -1
+    numbers: dict[str | None, int] = {None: -1}
+    for number, label in enumerate(labels):
+        numbers[label] = number
+
+    group_of_label = dict[str, int]()
     groups = config.label_groups
-    of_tasks = {
-        split: {
-            name: [one.label for one in found if one.label is not None]
-            for name, found in by_task.items()
-        }
-        for split, by_task in read.items()
-    }
-    labels = label_names(of_tasks["train"].values())
-    numbers: dict[str | None, int] = {None: -1} | {
-        label: number for number, label in enumerate(labels)
-    }
-    of_label = dict[str, int]()
     if groups is not None:
         if len(names) > 1:
             raise UsageError("--label-groups deals the labels of one folder: name one.")
@@ -334,48 +334,80 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
             raise UsageError(
                 f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks."
             )
-        of_label = dealt(labels, groups)
+        group_of_label = dealt(labels, groups)
         names = [f"group-{number:02d}" for number in range(1, groups + 1)]
+
     splits = {}
-    asked = {}
+    questions = {}
     candidates = {}
-    for split, by_task in read.items():
-        for task, found in of_tasks[split].items():
-            if unknown := sorted(set(found) - set(of_tasks["train"][task])):
-                raise DataError(
-                    f"Task {task}: {split} has the label {unknown[0]!r}, which train has not."
-                )
-        every = [(number, one) for number, task in enumerate(by_task.values()) for one in task]
-        tasks = [of_label.get(one.label or "", number) for number, one in every]
-        splits[split] = (
-            np.array([numbers[one.label] for _, one in every], np.int32),
-            np.array(tasks, np.int32),
-        )
-        asked[split] = [one.asked for _, one in every if one.asked is not None]
-        if any(one.candidates for _, one in every):
-            named = [one.candidates for _, one in every]
-            if unknown := [name for some in named for name in some or () if name not in numbers]:
-                raise DataError(
-                    f"{split} has the candidate {unknown[0]!r}, which is no label of train."
-                )
-            candidates[split] = [
-                None if some is None else [numbers[name] for name in some] for some in named
-            ]
+    for split, by_task in records_of_split.items():
+        _require_known_labels(split, labels_of_task)
+        task_numbers = []
+        task_records: list[TaskRecord] = []
+        for number, part in enumerate(by_task.values()):
+            for record in part:
+                task_numbers.append(group_of_label.get(record.label or "", number))
+                task_records.append(record)
+        label_numbers = [numbers[record.label] for record in task_records]
+        splits[split] = (np.array(label_numbers, np.int32), np.array(task_numbers, np.int32))
+        questions[split] = [record.asked for record in task_records if record.asked is not None]
+        if any(record.candidates for record in task_records):
+            candidates[split] = _candidate_numbers(split, task_records, numbers)
+
     if config.candidates is not None and not candidates:
         raise DataError(f"--candidates {config.candidates}: no record has a field of that name.")
-    return Tasks(labels, names, splits, asked, candidates)
+    return Tasks(labels, names, splits, questions, candidates)
+
+
+def _labels_by_task(
+    records: Mapping[str, Mapping[str, Sequence[TaskRecord]]],
+) -> dict[str, dict[str, list[str]]]:
+    """The labels of all records, by split and task."""
+    labels: dict[str, dict[str, list[str]]] = {}
+    for split, by_task in records.items():
+        labels[split] = {}
+        for name, part in by_task.items():
+            labels[split][name] = [record.label for record in part if record.label is not None]
+    return labels
+
+
+def _require_known_labels(split: str, labels: Mapping[str, Mapping[str, list[str]]]) -> None:
+    """Raises: DataError for a label that train does not have."""
+    for task, task_labels in labels[split].items():
+        unknown = sorted(set(task_labels) - set(labels["train"][task]))
+        if unknown:
+            raise DataError(
+                f"Task {task}: {split} has the label {unknown[0]!r}, which train has not."
+            )
+
+
+def _candidate_numbers(
+    split: str, records: Sequence[TaskRecord], numbers: Mapping[str | None, int]
+) -> list[list[int] | None]:
+    """Numbers of the labels among which each record's is; None for a record without candidates.
+
+    Raises: DataError for a candidate that is no label of train.
+    """
+    result: list[list[int] | None] = []
+    for record in records:
+        for name in record.candidates or ():
+            if name not in numbers:
+                raise DataError(f"{split} has the candidate {name!r}, which is no label of train.")
+        names = record.candidates
+        result.append(None if names is None else [numbers[name] for name in names])
+    return result
 
 
 def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[TaskRecord]]]:
     """The records of each split, by task; an empty list if a task lacks the split."""
-    found: dict[str, dict[str, list[TaskRecord]]] = {}
+    records_of_split: dict[str, dict[str, list[TaskRecord]]] = {}
     for split in SPLITS:
         for file in text_files(inputs, config, split):
-            found.setdefault(split, {name: [] for name in config.task_names})
-            found[split][Path(file.path).parent.name] = read_records(
+            records_of_split.setdefault(split, {name: [] for name in config.task_names})
+            records_of_split[split][Path(file.path).parent.name] = read_records(
                 file, config.records, config.label, config.candidates
             )
-    return found
+    return records_of_split
 
 
 def texts_of(inputs: Inputs, config: TokenizeConfig, split: str) -> list[str]:

@@ -59,16 +59,18 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     Args:
         read: artifacts by role.
     """
-    held = neighbor_text(read)
-    if held is not None:
-        arrays: Any = held.tokens.zarr("tokens.zarr")
-        offsets = np.asarray(arrays[f"{held.split}/doc_offsets"][:])
-        ids = arrays[f"{held.split}/ids"]
-        return PairTexts(ids, offsets, _sources(held.tokens, held.split), text)
+    stored = neighbor_text(read)
+    if stored is not None:
+        arrays: Any = stored.tokens.zarr("tokens.zarr")
+        offsets = np.asarray(arrays[f"{stored.split}/doc_offsets"][:])
+        ids = arrays[f"{stored.split}/ids"]
+        return PairTexts(ids, offsets, _sources(stored.tokens, stored.split), text)
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
-    known = not is_updated(datastore)  # after an update, rows come from several splits
-    sources = _sources(datastore.input("corpus"), datastore.config["split"]) if known else None
+    has_one_split = not is_updated(datastore)  # after an update, rows come from several splits
+    sources = (
+        _sources(datastore.input("corpus"), datastore.config["split"]) if has_one_split else None
+    )
     return PairTexts(rows.text.ids, rows.doc_offsets, sources, text)
 
 

@@ -20,14 +20,14 @@ class Longest(NamedTuple):
         """Read `1.2,10`. Raises: UsageError for anything else."""
         factor, _, more = text.partition(",")
         try:
-            found = cls(float(factor), int(more))
+            limit = cls(float(factor), int(more))
         except ValueError:
-            found = cls(-1, 0)
-        if not (0 <= found.factor < 1 << 20 and 0 <= found.more < 1 << 20):
+            limit = cls(-1, 0)
+        if not (0 <= limit.factor < 1 << 20 and 0 <= limit.more < 1 << 20):
             raise UsageError(
                 f"--max-length {text}: expected a factor and a number of tokens, as 1.2,10."
             )
-        return found
+        return limit
 
     def of(self, source: Sized) -> int:
         """Maximum length of the translation of a source, in tokens; at least 2, for a token and an

@@ -35,7 +35,7 @@ class Translator:
     device: torch.device
     text: TokenText
     memory: StepMemory | None = None
-    most: int = 1 << 20
+    max_tokens: int = 1 << 20
     """Maximum length of a translation by the model, in tokens."""
 
     def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> list[Hypothesis]:
@@ -46,41 +46,39 @@ class Translator:
             sources: tokens of each sentence, with `<eos>` at the end.
             first: number of the first sentence in its split.
         """
-        order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
-        found: dict[int, Hypothesis] = {}
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        translated: dict[int, Hypothesis] = {}
         for start in range(0, len(order), self.batch):
-            numbers = order[start : start + self.batch]
-            translated = self._translated(
-                [sources[n] for n in numbers], [first + n for n in numbers]
-            )
-            found |= zip(numbers, translated, strict=True)
-        return [found[number] for number in range(len(sources))]
+            indices = order[start : start + self.batch]
+            batch = [sources[index] for index in indices]
+            numbers = [first + index for index in indices]
+            translated |= zip(indices, self._translated(batch, numbers), strict=True)
+        return [translated[index] for index in range(len(sources))]
 
     @property
     def batch(self) -> int:
         """Number of sentences that are searched together."""
-        least, most = SENTENCES
-        return min(
-            most, max(least, PROBABILITIES // (self.settings.beam * self.text.vocabulary_size))
-        )
+        min_sentences, max_sentences = SENTENCES
+        sentence_scores = self.settings.beam * self.text.vocabulary_size
+        return min(max_sentences, max(min_sentences, PROBABILITIES // sentence_scores))
 
     def _translated(
         self, sources: Sequence[np.ndarray], numbers: Sequence[int]
     ) -> list[Hypothesis]:
         if self.memory is not None:
             self.memory.begin(numbers, sources)
-        longest = [min(self.settings.longest.of(source), self.most) for source in sources]
+        longest = [min(self.settings.longest.of(source), self.max_tokens) for source in sources]
         beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
-        rows, mask = (
-            torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos)
-        )
-        return beam_search(self.decoder, rows, mask, longest, beam, self.memory)
+        rows, mask = padded(sources, self.decoder.eos)
+        source_rows = torch.from_numpy(rows).to(self.device)
+        source_mask = torch.from_numpy(mask).to(self.device)
+        return beam_search(self.decoder, source_rows, source_mask, longest, beam, self.memory)
 
-    def written(self, found: Hypothesis) -> list[int]:
+    def written(self, hypothesis: Hypothesis) -> list[int]:
         """Tokens of a translation, followed by the end token unless it was cut."""
-        return found.tokens if found.cut else [*found.tokens, self.decoder.eos]
+        return hypothesis.tokens if hypothesis.cut else [*hypothesis.tokens, self.decoder.eos]
 
-    def evidence(self, source: np.ndarray, found: Hypothesis, number: int = 0) -> Evidence:
+    def evidence(self, source: np.ndarray, hypothesis: Hypothesis, number: int = 0) -> Evidence:
         """Evidence for the tokens that `written` gives; `number` is that of the sentence in its
         split.
 
@@ -88,7 +86,7 @@ class Translator:
         """
         assert self.memory is not None, "evidence is of a memory"
         self.memory.begin([number], [source])
-        target = torch.tensor(self.written(found), device=self.device)
+        target = torch.tensor(self.written(hypothesis), device=self.device)
         step = self.decoder.steps(
             target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device)
         )
@@ -123,5 +121,5 @@ def open_translator(
         s.reading.reader_settings.needs_scores for s in memory.policy.row.sources
     )
     decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
-    most = model.config.reads.longest_context or Translator.most
-    return Translator(decoder, settings, device, text, memory, most)
+    max_tokens = model.config.reads.longest_context or Translator.max_tokens
+    return Translator(decoder, settings, device, text, memory, max_tokens)

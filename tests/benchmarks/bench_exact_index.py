@@ -89,7 +89,7 @@ def main() -> int:
         assert all(anew.manifest.files[name] == changed.manifest.files[name] for name in arrays)
         contexts = shown("opened", lambda: open_contexts(changed))
         places = np.random.default_rng(1).integers(0, tokens, QUERIES)
-        asking = Text(contexts.text.ids, contexts.text.known, VOCABULARY)
+        asking = Text(contexts.text.ids, contexts.text.lengths, VOCABULARY)
         shown(
             f"{QUERIES:,} contexts, 64 matches each",
             lambda: contexts.best(contexts.locate(asking, places), 64),

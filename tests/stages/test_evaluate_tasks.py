@@ -35,7 +35,7 @@ from stages.tasks import answering, reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
-from stages.tasks.plan import drawn, plan_stream
+from stages.tasks.plan import plan_stream, sample_documents
 from stages.tasks.work import prices
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
@@ -222,12 +222,12 @@ def test_the_matrix_follows_from_the_answers(
     answers, metrics = json.loads(made.file("answers.json").read_text()), made.metrics
     labels, tasks = (tokens.zarr("tokens.zarr")[f"test/{name}"][:] for name in ("labels", "tasks"))
     for line in answers:
-        own = labels[tasks == list(TASKS).index(line["task"])][drawn(20, 13)]
+        own = labels[tasks == list(TASKS).index(line["task"])][sample_documents(20, 13)]
         place = metrics["after"].index(line["after"]), ORDER.index(line["task"])
         assert np.mean(own == line["answers"]) == pytest.approx(
             metrics["rows"][0]["matrix"][place[0]][place[1]]
         )
-    assert len(answers) == 12 and len(set(drawn(20, 13).tolist())) == 13
+    assert len(answers) == 12 and len(set(sample_documents(20, 13).tolist())) == 13
 
 
 def test_replay_and_all_at_once_forget_less(

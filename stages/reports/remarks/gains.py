@@ -61,9 +61,9 @@ def counting_control(report: Figures) -> Iterator[Finding]:
     control, or perhaps by chance alone.
     """
     rows = _fair_rows(report, report["rows"])
-    found = _trigram(report)
-    if found is not None:
-        counted, limit, new = found
+    control = _trigram(report)
+    if control is not None:
+        counted, limit, new = control
         first, *others = _fair_rows(report, counted)
         on_new_text = " on new text" if new else ""
         values = {
@@ -83,20 +83,20 @@ def counting_control(report: Figures) -> Iterator[Finding]:
             yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": figure}
     pairs = {row["row"]: against_counting(report, row) for row in rows}
     new_text = " on new text" if repeated_share(report) else ""
-    beaten = [_beside(name, pair) for name, pair in pairs.items() if pair.loses]
+    beaten = [_compared_with_counting(name, pair) for name, pair in pairs.items() if pair.loses]
     if beaten:
         do, they = ("does", "it") if len(beaten) == 1 else ("do", "they")
         yield (
             "worse-than-counting",
             {"rows": joined(beaten), "do": do, "they": they, "new": new_text},
         )
-    tying = [_beside(name, pair) for name, pair in pairs.items() if pair.ties]
+    tying = [_compared_with_counting(name, pair) for name, pair in pairs.items() if pair.ties]
     if tying:
         are = "is" if len(tying) == 1 else "are"
         yield "ties-with-counting", {"rows": joined(tying), "are": are, "new": new_text}
 
 
-def _beside(name: str, pair: AgainstCounting) -> str:
+def _compared_with_counting(name: str, pair: AgainstCounting) -> str:
     """`exact (26.99, counting 27.66: -2.4% [-5.2, +0.4])`."""
     row = "diverges" if pair.perplexity is None else number(pair.perplexity)
     control = "" if pair.counting is None else number(pair.counting)
@@ -108,9 +108,9 @@ def row_worse_than_trigram(report: Figures, name: str) -> bool:
     """Whether a row does not beat a trigram of the training text; on new text, if some was read
     before.
     """
-    found = _trigram(report)
-    return found is not None and any(
-        row["row"] == name and not beats(row["perplexity"], found[1]) for row in found[0]
+    control = _trigram(report)
+    return control is not None and any(
+        row["row"] == name and not beats(row["perplexity"], control[1]) for row in control[0]
     )
 
 
@@ -237,25 +237,25 @@ def intervals(figures: Figures) -> Iterator[Finding]:
     """How the intervals of a report or a comparison were drawn, and whether there were enough
     units.
     """
-    drawn = figures.get("change_intervals") or figures.get("bootstrap")
-    if not drawn:
+    bootstrap = figures.get("change_intervals") or figures.get("bootstrap")
+    if not bootstrap:
         return
-    units = f"{drawn['units']:,} {drawn['unit']}{'s' if drawn['units'] != 1 else ''}"
-    if drawn["unit"] == "group":
+    units = f"{bootstrap['units']:,} {bootstrap['unit']}{'s' if bootstrap['units'] != 1 else ''}"
+    if bootstrap["unit"] == "group":
         units = f"{units} of consecutive documents"
-    elif drawn.get("block_tokens"):
-        units = f"{units} of {drawn['block_tokens']:,} consecutive tokens"
-    if drawn["units"] < FEWEST_UNITS:
-        yield "no-intervals", {"units": units, "are": "is" if drawn["units"] == 1 else "are"}
+    elif bootstrap.get("block_tokens"):
+        units = f"{units} of {bootstrap['block_tokens']:,} consecutive tokens"
+    if bootstrap["units"] < FEWEST_UNITS:
+        yield "no-intervals", {"units": units, "are": "is" if bootstrap["units"] == 1 else "are"}
         return
-    if drawn["unit"] == "group":
-        units = f"{units}, {drawn['block_tokens']:,} tokens or more in each"
-    if drawn["units"] < FEW_UNITS:
+    if bootstrap["unit"] == "group":
+        units = f"{units}, {bootstrap['block_tokens']:,} tokens or more in each"
+    if bootstrap["units"] < FEW_UNITS:
         yield "rough-intervals", {"units": units}
-    confidence = f"{100 * drawn['confidence']:.4g}%"
+    confidence = f"{100 * bootstrap['confidence']:.4g}%"
     yield (
         "intervals",
-        {"units": units, "confidence": confidence, "samples": f"{drawn['samples']:,}"},
+        {"units": units, "confidence": confidence, "samples": f"{bootstrap['samples']:,}"},
     )
 
 
@@ -280,9 +280,9 @@ def tied(report: Figures) -> tuple[str, list[str]] | None:
 
 def ties(report: Figures) -> Iterator[Finding]:
     """A lowest row that is not significantly better than another."""
-    found = tied(report)
-    if found is not None:
-        yield "ties", {"lowest": found[0], "others": joined(found[1])}
+    tie = tied(report)
+    if tie is not None:
+        yield "ties", {"lowest": tie[0], "others": joined(tie[1])}
 
 
 def undertrained_model(report: Figures) -> Iterator[Finding]:
@@ -349,9 +349,9 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 # Several seeds
 
 
-def over_seeds(found: Figures) -> Iterator[Finding]:
+def over_seeds(comparison: Figures) -> Iterator[Finding]:
     """Rows whose mean over seeds does not beat, or hardly beats, the mean of their control."""
-    for group in found["groups"]:
+    for group in comparison["groups"]:
         pairs = {row["row"]: AgainstCounting(**row["against_counting"]) for row in group["rows"]}
         if beaten := [name for name, pair in pairs.items() if pair.loses]:
             do = "does" if len(beaten) == 1 else "do"

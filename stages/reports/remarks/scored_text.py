@@ -142,10 +142,14 @@ def training_text(report: Figures) -> Iterator[Finding]:
     """A scored split that is the model's own training text; unknown for models trained elsewhere."""
     read = report.get("read", {})
     texts = (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
-    own = {
+    own_values = {
         text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]
     }
-    if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
+    if (
+        report.get("split") == "train"
+        and report.get("training")
+        and read.get("tokens") in own_values
+    ):
         yield "scored-training-text", {"model": read["model"]}
 
 
@@ -188,11 +192,11 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
     if outside is None:
         return
     names = []
-    known = outside.get("texts", ())
-    for text in known:
+    texts = outside.get("texts", ())
+    for text in texts:
         holder = text_words(text["read_by"])
         name = f"{holder}{text['split']} of {text['corpus']}" if holder else text["split"]
-        names.append(f"{name} ({text['repeated_share']:.1%})" if len(known) > 1 else name)
+        names.append(f"{name} ({text['repeated_share']:.1%})" if len(texts) > 1 else name)
     yield (
         "repeated-text",
         {"share": f"{tenths(repeated_share(report))}%", "texts": " or ".join(names) or "train"},
@@ -210,14 +214,14 @@ def matched_text(report: Figures) -> Iterator[Finding]:
             for length, share in outside["shares"].items()
         ]
     )
-    known = [
+    texts = [
         f"{row['row']} {number(row['perplexity'])}"
         for row in outside["rows"]
         if row["perplexity"] is not None
     ]
     yield (
         "matched-text",
-        {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"},
+        {"shares": shares, "length": outside["new_below"], "rows": "; ".join(texts) or "nothing"},
     )
 
 
@@ -244,7 +248,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = next(
+    source = next(
         report["read"][role]
         for role in ("datastore", *memory_inputs(), MODELS_OWN)
         if role in report["read"]
@@ -260,7 +264,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
         others = "those further away"
     yield (
         "scored-datastore-text",
-        {"made": made, "exclude": exclude, "rows": rows, "others": others},
+        {"made": source, "exclude": exclude, "rows": rows, "others": others},
     )
 
 

@@ -228,8 +228,10 @@ SEEDS = (gains.over_seeds, scored_text.unknown_rates)
 
 def remarks_on(conditions: Sequence[Condition], figures: Figures) -> list[Remark]:
     """All remarks whose conditions hold, in the order of `SENTENCES`."""
-    made = [remark(code, values) for condition in conditions for code, values in condition(figures)]
-    return sorted(made, key=lambda one: CODES.index(one.code))
+    result = [
+        remark(code, values) for condition in conditions for code, values in condition(figures)
+    ]
+    return sorted(result, key=lambda item: CODES.index(item.code))
 
 
 def remark(code: str, values: Values) -> Remark:

@@ -109,10 +109,10 @@ def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
         points = [point for point in curve["points"] if point["perplexity"] is not None]
         largest = tuning["largest"].get(over)
         if largest is not None and over not in amounts_said:
-            found = _still_gained(curve["row"], points, over, report["split"], largest)
-            if found is not None:
+            gain = _still_gained(curve["row"], points, over, report["split"], largest)
+            if gain is not None:
                 amounts_said.add(over)
-                yield "more-memory-gains-on-scored", found
+                yield "more-memory-gains-on-scored", gain
 
 
 def _hardly_needed(row: Figures, place: int, memory: Figures, gain: float | None) -> str | None:
@@ -134,14 +134,14 @@ def _hardly_needed(row: Figures, place: int, memory: Figures, gain: float | None
 def _without(tuning: Figures, place: int) -> float | None:
     """Perplexity of the requested row without one of its memories; None if not known."""
     memories = len(tuning["rows"][0]["lowest"])
-    found = (
+    row = (
         tuning["plain"]
         if memories == 1
         else tuning["rows"][2 - place]["perplexity"]
         if memories == 2
         else None
     )
-    return None if found is None else float(found)
+    return None if row is None else float(row)
 
 
 def _still_gained(
