@@ -67,15 +67,15 @@ class EvaluateTasks(Stage[EvaluateTasksConfig]):
         return Inputs(read)
 
 
-def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
+def _require_documents(config: EvaluateTasksConfig, num_documents: int) -> None:
     """Raises: UsageError for a reading that asks for more documents than memory has; the default k
     always passes.
     """
     for reading in (reading for row in config.rows for reading in row.readings):
         default = type(reading)(name=reading.name).documents
-        if reading.documents not in (None, default) and reading.documents > kept:
+        if reading.documents not in (None, default) and reading.documents > num_documents:
             raise UsageError(
-                f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}."
+                f"--memory {reading.spelled}: memory has {num_documents:,} documents, so k is at most {num_documents:,}."
             )
 
 
@@ -93,11 +93,11 @@ def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifa
     if config.examples is not None:
         raise UsageError("--score goal: it is of whole dialogues: leave --examples out.")
     accepted = read_accepted(tokens.file(answers_file(config.split)))
-    for number, one in zip(
+    for number, score in zip(
         tokens.zarr("tokens.zarr")[f"{config.split}/tasks"][:].tolist(), accepted, strict=True
     ):
         name = tokens.metrics["tasks"][number]
-        if scores[name] == GOAL and one.dialogue is None:
+        if scores[name] == GOAL and score.dialogue is None:
             raise UsageError(
                 f"--score goal: records of task {name} name no dialogue: score it with f1 or exact."
             )

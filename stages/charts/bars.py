@@ -127,7 +127,7 @@ def value_text(value: float, signed: bool) -> str:
 def _write_groups(axes: Axes, plot: Bars) -> None:
     """Write the names of groups, turned if they would touch."""
     places = list(range(len(plot.groups)))
-    neighbors = [len(left) + len(right) for left, right in pairwise(plot.groups)]
+    neighbors = [len(group) + len(next_group) for group, next_group in pairwise(plot.groups)]
     turned = LETTER * (max(neighbors, default=0) / 2 + 1) > WIDTH / len(plot.groups)
     if turned:
         axes.set_xticks(places, plot.groups, rotation=35, ha="right", rotation_mode="anchor")

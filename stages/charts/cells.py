@@ -131,21 +131,21 @@ def colour_of(value: float, plot: HeatMap) -> str:
     return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
 
 
-def _draw_key(axes: Axes, height: float, colours: Sequence[str], zero: str, one: str) -> None:
+def _draw_key(axes: Axes, height: float, colours: Sequence[str], zero: str, upper: str) -> None:
     """A strip of all colours above the cells, with a label at both ends."""
     sheet = sheet_of(axes)
     width = sheet.bbox.width
     bottom = (height + KEY_ABOVE) / height
-    left = (LETTER * len(zero) + 8) / width
-    key = sheet.add_axes((left, bottom, KEY_WIDTH / width, KEY_HEIGHT / height))
+    offset = (LETTER * len(zero) + 8) / width
+    key = sheet.add_axes((offset, bottom, KEY_WIDTH / width, KEY_HEIGHT / height))
     key.set_axis_off()
     key.set_xlim(0, len(colours))
     for place, colour in enumerate(colours):
         key.add_patch(Rectangle((place, 0), 1, 1, color=colour, linewidth=0))
     middle = (bottom * height + KEY_HEIGHT / 2) / height
     for x, label, side in (
-        (left - 6 / width, zero, "right"),
-        (left + (KEY_WIDTH + 6) / width, one, "left"),
+        (offset - 6 / width, zero, "right"),
+        (offset + (KEY_WIDTH + 6) / width, upper, "left"),
     ):
         sheet.text(x, middle, label, color=LIGHT["soft"], ha=side, va="center_baseline")
 

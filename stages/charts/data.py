@@ -111,13 +111,13 @@ class Bars:
     def numbers(self) -> Numbers:
         bars = [
             (
-                one.label,
+                part.label,
                 group,
                 value,
-                *((one.intervals[place] if one.intervals else None) or (None, None)),
+                *((part.intervals[place] if part.intervals else None) or (None, None)),
             )
-            for one in self.series
-            for place, (group, value) in enumerate(zip(self.groups, one.values, strict=True))
+            for part in self.series
+            for place, (group, value) in enumerate(zip(self.groups, part.values, strict=True))
         ]
         return [("series", self.across, self.up, "low", "high"), *bars]
 
@@ -138,9 +138,9 @@ class Histogram:
     @property
     def numbers(self) -> Numbers:
         parts = [
-            (one.label, *ends, share)
-            for one in self.series
-            for ends, share in zip(pairwise(self.edges), one.values, strict=True)
+            (part.label, *ends, share)
+            for part in self.series
+            for ends, share in zip(pairwise(self.edges), part.values, strict=True)
         ]
         return [("series", "from", "to", "share"), *parts]
 

@@ -145,10 +145,10 @@ def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Length of the longest path from a node without sources to each node; nodes come after their
     sources.
     """
-    found: dict[str, int] = {}
+    depth_of: dict[str, int] = {}
     for key, above in sources.items():
-        found[key] = 1 + max((found[source] for source in above), default=-1)
-    return found
+        depth_of[key] = 1 + max((depth_of[source] for source in above), default=-1)
+    return depth_of
 
 
 def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -156,15 +156,15 @@ def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]
     sources.
     """
     above: dict[str, set[str]] = {}
-    for key, own in sources.items():
-        above[key] = set(own).union(*(above[source] for source in own))
+    for key, sources_of_key in sources.items():
+        above[key] = set(sources_of_key).union(*(above[source] for source in sources_of_key))
     return {
         key: [
             source
-            for source in dict.fromkeys(own)
-            if not any(source in above[other] for other in own)
+            for source in dict.fromkeys(sources_of_key)
+            if not any(source in above[other] for other in sources_of_key)
         ]
-        for key, own in sources.items()
+        for key, sources_of_key in sources.items()
     }
 
 
@@ -174,15 +174,15 @@ def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
     """
     depth = depths(sources)
     columns: list[dict[str, list[str]]] = [{} for _ in range(1 + max(depth.values()))]
-    for key, own in sources.items():
-        held = columns[depth[key]].setdefault(key, [])
-        for source in own:
+    for key, sources_of_key in sources.items():
+        boxes = columns[depth[key]].setdefault(key, [])
+        for source in sources_of_key:
             before = source
             for passed in range(depth[source] + 1, depth[key]):
                 lane = f"{source} passes {passed}"
                 columns[passed].setdefault(lane, [before])
                 before = lane
-            held.append(before)
+            boxes.append(before)
     return columns
 
 
@@ -190,17 +190,20 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
     """Height of the middle of every box and line, near the mean of its sources, without overlaps."""
     middles: dict[str, float] = {}
     for column in columns:
-        wanted = {key: _mean([middles[source] for source in own]) for key, own in column.items()}
-        ordered = sorted(wanted, key=lambda key: wanted[key])
+        targets = {
+            key: _mean([middles[source] for source in sources_of_key])
+            for key, sources_of_key in column.items()
+        }
+        ordered = sorted(targets, key=lambda key: targets[key])
         bottom = float("-inf")
         placed = {}
         for key in ordered:
             half = (HEIGHT if key in boxes else LANE) / 2
-            placed[key] = max(wanted[key], bottom + SPACING + half)
+            placed[key] = max(targets[key], bottom + SPACING + half)
             bottom = placed[key] + half
         # Overlaps push boxes down only, so the whole column is shifted back by the mean
         # displacement.
-        shift = _mean([wanted[key] - placed[key] for key in ordered])
+        shift = _mean([targets[key] - placed[key] for key in ordered])
         middles |= {key: middle + shift for key, middle in placed.items()}
     top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())
     return {key: middle - top for key, middle in middles.items()}

@@ -74,9 +74,9 @@ def _draw_line(axes: Axes, line: Line, place: int, highest: float) -> Line2D:
             "markeredgecolor": LIGHT["paper"],
             "markeredgewidth": 0.8,
         }
-        seen = [(x, y) for x, y in line.finite if y <= highest]
-        if seen:
-            axes.plot(*zip(*seen, strict=True), linestyle="none", zorder=3, **sign)  # type: ignore[arg-type]
+        visible = [(x, y) for x, y in line.finite if y <= highest]
+        if visible:
+            axes.plot(*zip(*visible, strict=True), linestyle="none", zorder=3, **sign)  # type: ignore[arg-type]
         handle.set(**sign)
     return handle
 
@@ -128,12 +128,12 @@ def _scale_across(axes: Axes, plot: Lines, xs: Sequence[float]) -> None:
             place = lambda x: math.log1p(x / unit)  # noqa: E731
 
     _set_limits(axes.set_xlim, axes.get_xaxis().get_transform(), low, high, PADDING / WIDTH)
-    shown = round_ticks(low, high, 7) if plot.ticks is None else _apart(plot.ticks, place)
+    shown = round_ticks(low, high, 7) if plot.ticks is None else _spaced_ticks(plot.ticks, place)
     axes.set_xticks(shown, [number(tick) for tick in shown])
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _apart(ticks: Sequence[float], place: Callable[[float], float]) -> list[float]:
+def _spaced_ticks(ticks: Sequence[float], place: Callable[[float], float]) -> list[float]:
     """The ticks whose numbers do not touch the number before."""
     span = place(max(ticks)) - place(min(ticks))
     shown = [ticks[0]]

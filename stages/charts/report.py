@@ -112,15 +112,15 @@ def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     if not frequency:
         return
     first, *others = frequency["rows"]
-    counts = [one["tokens"] for one in frequency["buckets"]]
+    counts = [bucket["tokens"] for bucket in frequency["buckets"]]
     labels = bucket_labels(frequency)
     text = counted_in(metrics)
     for suffix, rows in in_charts(others):
         series = []
         for row in rows:
-            held = zip(counts, row["nll"], first["nll"], strict=True)
+            columns = zip(counts, row["nll"], first["nll"], strict=True)
             changes = [
-                None if None in (y, x) or count < FEW_TOKENS else y - x for count, y, x in held
+                None if None in (y, x) or count < FEW_TOKENS else y - x for count, y, x in columns
             ]
             series.append(Series(row["row"], changes))
         yield Chart(
@@ -168,23 +168,23 @@ def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
         )
     # Perplexity against the share of tokens searched for.
     points = [
-        (one["searched"], one["perplexity"])
-        for one in learned["searches"] or ()
-        if one["perplexity"] is not None
+        (search["searched"], search["perplexity"])
+        for search in learned["searches"] or ()
+        if search["perplexity"] is not None
     ]
     if len(points) < 3:
         return
-    (_, none), (most, all_) = points[0], points[-1]
+    (_, none), (largest, all_) = points[0], points[-1]
     # Nats are interpolated between both ends, if the tokens to search for are chosen at random.
     chance = [
-        (x, math.exp((1 - x / most) * math.log(none) + x / most * math.log(all_)))
+        (x, math.exp((1 - x / largest) * math.log(none) + x / largest * math.log(all_)))
         for x, _ in points
     ]
     yield Chart(
         "perplexity-by-searches",
         f"{measure(metrics)} on {metrics['split']} by searches: {learned['row']}",
         "Tokens are searched for where most gain is expected before the search; without any "
-        f"{number(none)}, with {most:.0%} {number(all_)}.",
+        f"{number(none)}, with {largest:.0%} {number(all_)}.",
         Lines(
             [Line("most gain expected", points), Line("by chance", chance, dashed=True)],
             "share of tokens searched for",
@@ -233,8 +233,8 @@ def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
     for name in ("perplexity", "bleu"):
         lines = [
             Line(f"{row}: {text}", points)
-            for (text, row, *_), held in groups.items()
-            if len(points := _points(name, held)) > 1
+            for (text, row, *_), points_of_group in groups.items()
+            if len(points := _points(name, points_of_group)) > 1
         ]
         words = symbol_in_words(ROWS)
         for suffix, part in in_charts(lines):
@@ -252,9 +252,9 @@ def _points(name: str, reports: Sequence[Report]) -> list[tuple[float, float]]:
     """Pairs (rows of the datastore, measure of the first memory), ascending; the last report of
     each size.
     """
-    found = {
+    points = {
         report.metrics["tuning"]["largest"]["k"]: report.metrics["rows"][1][name]
         for report in reports
         if report.metrics["rows"][1].get(name) is not None
     }
-    return sorted(found.items())
+    return sorted(points.items())

@@ -8,7 +8,7 @@ from stages.numbers import bucket_label
 from stages.retrieval.hyperparameters import hyperparameters
 
 T = TypeVar("T")
-MOST = 6
+MAX_SERIES = 6
 """Maximum number of series in one chart, so that readers can distinguish them."""
 OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
 """Names of quantities that curves show besides the amounts of readings."""
@@ -59,23 +59,25 @@ def counted_in(metrics: Mapping[str, Any]) -> str:
 
 def symbol(name: str) -> str:
     """Symbol of a number in a table: `τ`, `k`, `cache size`."""
-    known = hyperparameters()
-    return known[name].symbol if name in known else OTHERS.get(name, name)
+    numbers = hyperparameters()
+    return numbers[name].symbol if name in numbers else OTHERS.get(name, name)
 
 
 def symbol_in_words(name: str) -> str:
     """Name of a number on an axis or in a title: `temperature τ`, `neighbours`, `cache size`."""
-    known = hyperparameters()
-    return known[name].words if name in known else OTHERS.get(name, name)
+    numbers = hyperparameters()
+    return numbers[name].words if name in numbers else OTHERS.get(name, name)
 
 
-def in_charts(series: Sequence[T], most: int = MOST) -> Iterator[tuple[str, Sequence[T]]]:
-    """Split series into charts of nearly equal size, `most` at the most.
+def in_charts(
+    series: Sequence[T], max_series: int = MAX_SERIES
+) -> Iterator[tuple[str, Sequence[T]]]:
+    """Split series into charts of nearly equal size, `max_series` at the most.
 
     Yields: the suffix of a chart's name (empty for a single chart, otherwise `-1`, `-2`, …), and
     its series.
     """
-    count = -(-len(series) // most)
+    count = -(-len(series) // max_series)
     for part in range(count):
         start, stop = (len(series) * edge // count for edge in (part, part + 1))
         yield ("" if count == 1 else f"-{part + 1}"), series[start:stop]

@@ -78,8 +78,8 @@ def _change_intervals(metrics: Mapping[str, Any]) -> dict[str, Sequence[float] |
     """
     if metrics.get("baseline"):
         return {}
-    drawn = metrics.get("change_intervals") or {"rows": ()}
-    return {row["row"]: row["interval"] for row in drawn["rows"]}
+    intervals = metrics.get("change_intervals") or {"rows": ()}
+    return {row["row"]: row["interval"] for row in intervals["rows"]}
 
 
 def _in_perplexity(change: Sequence[float] | None, first: Bar) -> Interval | None:

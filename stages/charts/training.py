@@ -60,8 +60,8 @@ FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
 
 def named_figures(metrics: Mapping[str, Any]) -> dict[str, str]:
     """Labels of the figures of a stream; for perplexities, AP and AP+."""
-    own = {"average": "AP", "forgetting": "AP+"} if metrics.get("score") else {}
-    return {name: own.get(name, figure_name(name)) for name in FIGURES}
+    names = {"average": "AP", "forgetting": "AP+"} if metrics.get("score") else {}
+    return {name: names.get(name, figure_name(name)) for name in FIGURES}
 
 
 ANSWERS = {"f1": "F1 of words", "exact": "exact match", "goal": "joint goal"}

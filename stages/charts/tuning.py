@@ -165,21 +165,26 @@ def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     Empty if perplexity chose the settings.
     """
     tuning = metrics.get("tuning", {})
-    found = tuning.get(BLEU) or {"rows": []}
+    figures = tuning.get(BLEU) or {"rows": []}
     charts = []
-    for row in found["rows"]:
+    for row in figures["rows"]:
         candidates = row["candidates"]
         for name in (name for name in candidates[0] if name != BLEU):
             # The best BLEU of all candidates with each value; an infinite temperature has no place
             # on an axis.
-            values = sorted({one[name] for one in candidates if one[name] is not None})
+            values = sorted(
+                {candidate[name] for candidate in candidates if candidate[name] is not None}
+            )
             points = [
-                (value, max(one[BLEU] for one in candidates if one[name] == value))
+                (
+                    value,
+                    max(candidate[BLEU] for candidate in candidates if candidate[name] == value),
+                )
                 for value in values
             ]
             if len(points) > 1:
                 words = symbol_in_words(name)
-                tried = f"{found['sentences']:,} sentences of {tuning['split']}"
+                tried = f"{figures['sentences']:,} sentences of {tuning['split']}"
                 caption = f"{tried}, each number with the best of the others. Best {number(max(y for _, y in points))}."
                 plot = Lines([Line(row["row"], points)], words, "BLEU", ticks=values, even=True)
                 charts.append(

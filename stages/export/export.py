@@ -90,12 +90,12 @@ def _others(folder: Path) -> list[str]:
         written = json.loads((folder / RECORD).read_text("utf-8"))["blake2b"]
     except (OSError, ValueError, LookupError, TypeError):
         written = None
-    known = written if isinstance(written, dict) else {}
+    entries = written if isinstance(written, dict) else {}
     files = {
         path.name: path for path in folder.iterdir() if path.is_file() and not path.is_symlink()
     }
-    same = {name for name, path in files.items() if known.get(name) == file_digest(str(path))}
-    if known and RECORD in files:
+    same = {name for name, path in files.items() if entries.get(name) == file_digest(str(path))}
+    if entries and RECORD in files:
         same.add(RECORD)
     return sorted(path.name for path in folder.iterdir() if path.name not in same)
 
@@ -251,7 +251,9 @@ def _table(rows: Sequence[Row]) -> str:
         what = (row.source.label, row.source.scored, number(row.source.metrics["tokens"]), row.name)
         values = [(measure, shown(row, measure.name)) for measure in measures]
         figures = ("" if value is None else measure.text(value) for measure, value in values)
-        lines.append((*what, *figures, "; ".join(f"{one.head}, {one.text}" for one in row.notes)))
+        lines.append(
+            (*what, *figures, "; ".join(f"{note.head}, {note.text}" for note in row.notes))
+        )
     lines.insert(1, ("---",) * len(lines[0]))
     return "\n".join(
         f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines

@@ -125,14 +125,14 @@ def _linear(name: str, layer: nn.Linear, factor: float) -> dict[str, Tensor]:
     return {f"{name}.weight": layer.weight.T * factor, f"{name}.bias": layer.bias * factor}
 
 
-def _positions(config: TransformerConfig, asked: int | None, model: Artifact) -> int:
+def _positions(config: TransformerConfig, requested: int | None, model: Artifact) -> int:
     """Number of positions to export. Raises: UsageError if it differs from that of learned
     positions.
     """
     if config.positions == "sinusoidal":
-        return asked or int(model.config["segment_length"])
+        return requested or int(model.config["segment_length"])
     learned = config.max_positions or 0
-    if asked not in (None, learned):
+    if requested not in (None, learned):
         raise UsageError(
             f"{model.reference} has learned {learned} positions: leave --positions out."
         )

@@ -41,12 +41,16 @@ def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
     ]
     if not stacks:
         return None
-    name, stack = min(stacks, key=lambda found: found[0].count("."))
+    name, stack = min(stacks, key=lambda entry: entry[0].count("."))
     inside = dict(stack[-1].named_children())
     part = next((part for part in FEED_FORWARD if part in inside), None)
     if part is None:
         part = next(
-            (one for one, _ in stack[-1].named_modules() if one.endswith(f".{T5_FEED_FORWARD}")),
+            (
+                module_name
+                for module_name, _ in stack[-1].named_modules()
+                if module_name.endswith(f".{T5_FEED_FORWARD}")
+            ),
             None,
         )
     return None if part is None else f"{name}.{layers - 1}.{part}"
@@ -102,8 +106,10 @@ def unfilled(location: Location, settings: Any, kind: str) -> tuple[dict[str, An
 
     Raises: DataError if it is larger than its files can hold, even quantized.
     """
-    found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
-    architecture = {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
+    description: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
+    architecture = {
+        name: value for name, value in sorted(description.items()) if name not in NO_SETTINGS
+    }
     with torch.device("meta"):
         model = model_of_settings(architecture, kind)
     require_parameters(location, sum(weight.numel() for weight in model.parameters()))
@@ -144,9 +150,9 @@ def load(location: Location, kind: str) -> Loaded:
                 **location.loading(),
             )
     for name, *shapes in sorted(info["mismatched_keys"]):
-        found, expected = ("x".join(map(str, shape)) for shape in shapes)
+        stored, expected = ("x".join(map(str, shape)) for shape in shapes)
         raise DataError(
-            f"{location.spec} holds a weight of another shape than its settings ask for: {name} is {found}, expected "
+            f"{location.spec} holds a weight of another shape than its settings ask for: {name} is {stored}, expected "
             f"{expected}. Its config.json is that of another checkpoint, or changed."
         )
     dtype = model.dtype

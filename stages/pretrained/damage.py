@@ -83,24 +83,24 @@ def require_sizes(location: Location, settings: Any) -> None:
                 or f"{location.spec} has files of {size:,} bytes, and its settings have {name} = {value:,}: they are "
                 "those of another model, or changed."
             )
-    held = _weights(location)
+    weights = _weights(location)
     for what, names in (("layers", LAYERS), ("experts", EXPERTS)):
         values = [setting(settings, name) for name in names]
         value = max((value for value in values if isinstance(value, int)), default=0)
-        if held is not None and value > held:
+        if weights is not None and value > weights:
             raise DataError(
-                f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {what}: they are those of "
+                f"{location.spec} holds {weights:,} weights, and its settings ask for {value:,} {what}: they are those of "
                 "another model, or changed."
             )
 
 
 def require_parameters(location: Location, parameters: int) -> None:
     """Raises: DataError for a model larger than its files can hold, even quantized."""
-    held = _weight_bytes(location)
-    if parameters > WEIGHTS_A_BYTE * held:
+    stored_bytes = _weight_bytes(location)
+    if parameters > WEIGHTS_A_BYTE * stored_bytes:
         raise DataError(
             damage(location)
-            or f"{location.spec} has files of {held:,} bytes, and its settings ask for {parameters:,} weights: they "
+            or f"{location.spec} has files of {stored_bytes:,} bytes, and its settings ask for {parameters:,} weights: they "
             "are those of another model, or changed."
         )
 

@@ -59,7 +59,7 @@ def describe_encoder(
     """
     before, after = tokens_around(location)
     with reading(location, "model"):
-        found, model = unfilled(location, settings, ENCODES)
+        description, model = unfilled(location, settings, ENCODES)
         rows, width = model.get_input_embeddings().weight.shape
         if width != settings.hidden_size:
             raise DataError(
@@ -71,8 +71,8 @@ def describe_encoder(
             vocab_size=rows,
             width=width,
             dropout=0.0,
-            architecture=found,
-            scaled_positions=scales_positions(found),
+            architecture=description,
+            scaled_positions=scales_positions(description),
             pooling=sentence.pooling,
             vector_layers=sentence.layers,
             normalize=normalize or sentence.normalize,
@@ -142,7 +142,7 @@ def _probes(config: TextEncoderConfig, length: int) -> list[Tensor]:
     return windows
 
 
-def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
+def _longest(model: nn.Module, requested: int | None, around: int) -> int | None:
     """Maximum tokens of a text: the model's positions, or fewer if requested, minus the special
     tokens around a text."""
     positions = longest_window(model.config)
@@ -155,8 +155,8 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
         )
         # Rows up to padding's are of no input (RoBERTa).
         positions -= 0 if first is None else first + 1
-    known = [length for length in (positions, asked) if length is not None]
-    return min(known) - around if known else None
+    limits = [length for length in (positions, requested) if length is not None]
+    return min(limits) - around if limits else None
 
 
 def dense_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:

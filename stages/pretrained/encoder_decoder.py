@@ -58,10 +58,10 @@ def describe_encoder_decoder(
     """
     prefix, target = _prompts(location, settings, languages)
     with reading(location, "model"):
-        found, model = unfilled(location, settings, TRANSLATES)
+        description, model = unfilled(location, settings, TRANSLATES)
         starts = (
-            getattr(one, "decoder_start_token_id", None)
-            for one in (model.config, model.generation_config)
+            getattr(part, "decoder_start_token_id", None)
+            for part in (model.config, model.generation_config)
         )
         start = next((start for start in starts if start is not None), None)
         if start is None:
@@ -89,7 +89,7 @@ def describe_encoder_decoder(
             tied=bool(getattr(settings, "tie_word_embeddings", False)),
             score_bias=hasattr(model, "final_logits_bias"),
             score_scale=width**-0.5 if getattr(settings, "scale_decoder_outputs", False) else 1.0,
-            architecture=found,
+            architecture=description,
             last_ffn=last_feed_forward(
                 model.base_model.decoder, layers or settings.num_hidden_layers
             ),
@@ -154,13 +154,13 @@ def _prompts(
 
 
 def _language(location: Location, name: str, vocabulary: Mapping[str, int]) -> int:
-    found = next((vocabulary[one] for one in (name, f"__{name}__") if one in vocabulary), None)
-    if found is None:
-        codes = [one for one in vocabulary if "_" in one and not one.startswith("▁")]
+    id = next((vocabulary[token] for token in (name, f"__{name}__") if token in vocabulary), None)
+    if id is None:
+        codes = [token for token in vocabulary if "_" in token and not token.startswith("▁")]
         raise UsageError(
             f"The tokenizer of {location.spec} knows no language {name!r}; {did_you_mean(name, codes)}."
         )
-    return found
+    return id
 
 
 @torch.no_grad()
@@ -182,7 +182,9 @@ def _scores(
     # One sentence is padded, to reveal errors in reading the mask.
     mask = torch.arange(max(sources)) < torch.tensor(sources)[:, None]
     prefixes = (config.source_prefix, config.prompt)
-    before, prompt = (torch.tensor(one, dtype=torch.long).expand(rows, -1) for one in prefixes)
+    before, prompt = (
+        torch.tensor(prefix, dtype=torch.long).expand(rows, -1) for prefix in prefixes
+    )
     logits = model(
         input_ids=torch.cat((before, source), 1),
         attention_mask=torch.cat((torch.ones_like(before), mask.long()), 1),

@@ -189,8 +189,8 @@ class Location:
 
     def loading(self) -> dict[str, Any]:
         """Arguments for transformers: read only these files, and never run code in them."""
-        found: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        return found if self.gguf is None else found | {"gguf_file": self.gguf}
+        options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        return options if self.gguf is None else options | {"gguf_file": self.gguf}
 
 
 def locate(spec: str, *, weights: bool = True) -> Location:
@@ -224,11 +224,13 @@ def is_location(spec: str) -> bool:
     name.
     """
     path = Path(spec)
-    own = (path / "tokenizer.json").is_file() or (path.is_dir() and split_reference(spec) is None)
+    is_memlm_folder = (path / "tokenizer.json").is_file() or (
+        path.is_dir() and split_reference(spec) is None
+    )
     return (
         spec.startswith(HUB)
         or path.suffix == ".gguf"
-        or (own and not (path / "manifest.json").exists())
+        or (is_memlm_folder and not (path / "manifest.json").exists())
     )
 
 
@@ -282,12 +284,12 @@ def _checked(location: Location) -> Location:
 def _json_object(file: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises: DataError if it holds none."""
     try:
-        found = json.loads(file.read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} is no JSON: {error}.") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DataError(f"{file} holds no settings.")
-    return found
+    return content
 
 
 def require_extra() -> None:

@@ -115,7 +115,7 @@ def read_pretrained(location: Location, config: Imported, length: int) -> Pretra
 def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingFaceConfig:
     """The settings of a causal model."""
     with reading(location, "model"):
-        found, causal = unfilled(location, settings, CAUSAL)
+        description, causal = unfilled(location, settings, CAUSAL)
         head = causal.get_output_embeddings()
         if head is None:
             raise DataError(
@@ -134,8 +134,8 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
             width=width,
             dropout=0.0,
             tied=bool(getattr(settings, "tie_word_embeddings", False)),
-            architecture=found,
-            scaled_positions=scales_positions(found),
+            architecture=description,
+            scaled_positions=scales_positions(description),
             # None if g differs from f in width (OPT-350m)
             last_ffn=last_feed_forward(causal.base_model, layers) if inside == width else None,
             max_positions=longest_window(settings),
@@ -169,11 +169,11 @@ def model_size(location: Location, config: Imported) -> ModelSize:
     with reading(location, "model"):
         weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)
-    kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
+    dtypes = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
     parameters = sum(weight.numel() for weight in weights.values())
-    stored = sum(weight.numel() * kept[name].itemsize for name, weight in weights.items())
+    stored = sum(weight.numel() * dtypes[name].itemsize for name, weight in weights.items())
     compared = sum(
-        weight.numel() * FULL.itemsize for name, weight in weights.items() if kept[name] != FULL
+        weight.numel() * FULL.itemsize for name, weight in weights.items() if dtypes[name] != FULL
     )
     return ModelSize(parameters, stored, parameters * FULL.itemsize + stored + compared)
 
@@ -190,5 +190,5 @@ def _stored_type(location: Location, config: Imported) -> torch.dtype:
         with reading(location, "model"), safe_open(file, framework="pt") as opened:
             types = (opened.get_slice(name).get_dtype() for name in opened.keys())  # noqa: SIM118
             named = {"F16": "float16", "BF16": "bfloat16"}.get(next(types, ""), "float32")
-    found = getattr(torch, str(named), FULL)
-    return found if isinstance(found, torch.dtype) else FULL
+    dtype = getattr(torch, str(named), FULL)
+    return dtype if isinstance(dtype, torch.dtype) else FULL

@@ -64,12 +64,12 @@ def checkpoint_of(inputs: Inputs) -> Location:
 
 def _require_own_tokens(model: BackboneConfig, location: Location, tokens: Artifact) -> None:
     """Raises: ArtifactError unless the tokens are those of the model's own tokenizer."""
-    own = tokens.metrics["tokenizer"] == PretrainedTokenizer.kind
-    own = own and tokens.metrics["vocabulary_size"] <= (model.vocab_size or 0)
-    if own:
+    is_same = tokens.metrics["tokenizer"] == PretrainedTokenizer.kind
+    is_same = is_same and tokens.metrics["vocabulary_size"] <= (model.vocab_size or 0)
+    if is_same:
         special = SpecialTokens.read(tokens.file(PretrainedTokenizer.FILE))
-        own = same_tokenizer(location, special, tokens.file("tokenizer.json"))
-    if not own:
+        is_same = same_tokenizer(location, special, tokens.file("tokenizer.json"))
+    if not is_same:
         raise ArtifactError(
             f"{tokens.reference} was not made with the tokenizer of this model, so its ids mean something else: "
             "memlm tokenize --tokenizer FOLDER|FILE.gguf|hf:NAME, the model's own."

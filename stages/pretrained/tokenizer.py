@@ -23,13 +23,15 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     the token.
     """
     with reading(location, "tokenizer"):
-        found = load_pretrained(location)
-        end = _end(found, location, eos)
+        pretrained = load_pretrained(location)
+        end = _end(pretrained, location, eos)
         # A token before every text also begins a split, and precedes every window.
-        begins = found.bos_token_id is not None and found("a").input_ids[:1] == [found.bos_token_id]
-        prefix = int(found.bos_token_id) if begins else None
+        begins = pretrained.bos_token_id is not None and pretrained("a").input_ids[:1] == [
+            pretrained.bos_token_id
+        ]
+        prefix = int(pretrained.bos_token_id) if begins else None
     return PretrainedTokenizer(
-        found.backend_tokenizer, SpecialTokens(end, end if prefix is None else prefix, prefix)
+        pretrained.backend_tokenizer, SpecialTokens(end, end if prefix is None else prefix, prefix)
     )
 
 
@@ -41,8 +43,8 @@ def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bo
         return True
     with reading(location, "tokenizer"):
         backend = load_pretrained(location).backend_tokenizer
-    own: str = PretrainedTokenizer(backend, special).huggingface().to_str(pretty=True)
-    return own == file.read_text("utf-8")
+    content: str = PretrainedTokenizer(backend, special).huggingface().to_str(pretty=True)
+    return content == file.read_text("utf-8")
 
 
 def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -51,9 +53,9 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
     Raises: DataError if there is no tokenizer.
     """
     with reading(location, "tokenizer"):
-        found = load_pretrained(location)
+        pretrained = load_pretrained(location)
         written, text = (
-            found("a", add_special_tokens=special).input_ids for special in (True, False)
+            pretrained("a", add_special_tokens=special).input_ids for special in (True, False)
         )
         first = next(i for i in range(len(written)) if written[i : i + len(text)] == text)
     return tuple(written[:first]), tuple(written[first + len(text) :])
@@ -89,19 +91,21 @@ def load_pretrained(location: Location) -> Any:
             location.folder / "tokenizer.json"
         )  # raises a clear error if the file itself is faulty
     with location.isolated(location.files(TOKENIZER_FILES)) as folder:
-        found: Any = AutoTokenizer.from_pretrained(folder, **location.loading())
-    if not found.is_fast:
+        pretrained: Any = AutoTokenizer.from_pretrained(folder, **location.loading())
+    if not pretrained.is_fast:
         raise DataError(f"The tokenizer of {location.spec} cannot be written as a tokenizer.json.")
-    return found
+    return pretrained
 
 
-def _end(found: Any, location: Location, eos: str | None) -> int:
-    vocabulary: dict[str, int] = found.get_vocab()
+def _end(pretrained: Any, location: Location, eos: str | None) -> int:
+    vocabulary: dict[str, int] = pretrained.get_vocab()
     if eos is not None and eos not in vocabulary:
         raise UsageError(
             f"The tokenizer of {location.spec} has no token {eos!r}: name one that it has with --eos."
         )
-    token = eos or (USUAL_END if USUAL_END in vocabulary else found.eos_token or found.sep_token)
+    token = eos or (
+        USUAL_END if USUAL_END in vocabulary else pretrained.eos_token or pretrained.sep_token
+    )
     if token is None:
         raise UsageError(
             f"The tokenizer of {location.spec} does not say what ends a document: name it with --eos."

@@ -36,8 +36,8 @@ class ImportWork(SerialWork[ImportConfig]):
                 f"{location.spec} has no tokenizer.json: it could not be checked whether {tokens.reference} was made "
                 "with the model's own tokenizer; with another, perplexities mean nothing."
             )
-        made = "keys" if job.config.model.pools else "scores"
-        job.reporter.info(f"reading weights, and comparing {made} with those of transformers")
+        output = "keys" if job.config.model.pools else "scores"
+        job.reporter.info(f"reading weights, and comparing {output} with those of transformers")
         # One more for the prefix of a window.
         length = (job.config.segment_length or 1) + 1
         longest = job.config.model.reads.longest_context
