@@ -36,4 +36,6 @@ def imported_index(
     references = {"source": tokens.reference, "checkpoint": spec}
     importing = ImportConfig(segment_length=context)
     model = make(ImportModel(), importing, references, store, Execution()).artifact
-    return Imported(built_index(store, model), theirs, folder / family)
+    # Half precision rounds queries, too: one that is read beside others may fall to the other side.
+    index = built_index(store, model, {"dtype": "float32"})
+    return Imported(index, theirs, folder / family)
