@@ -40,7 +40,7 @@ Digests = frozenset[tuple[str, str]]
 
 
 class StoredText(Protocol):
-    """What holds the tokens of a text."""
+    """A holder of the tokens of a text."""
 
     def pieces(self) -> Pieces:
         """The known tokens, with their positions in the split."""
@@ -121,7 +121,7 @@ class KnownText:
     tokens: int
     paragraphs: Mapping[str, str] | None
     content: StoredText
-    """What holds its tokens."""
+    """The holder of its tokens."""
     read_by: tuple[str, ...] = ()
     """Roles of the artifacts that read it: `model`, `datastore`, or that of a source's input."""
 
