@@ -1,6 +1,7 @@
 """Handling of Ctrl-C and SIGTERM: an orderly end that saves progress first."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -44,6 +45,9 @@ class Interruption:
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Raise `KeyboardInterrupt` for SIGINT, and `Terminated` for SIGTERM."""
         self.signal = signum
+        # An object whose construction the signal cuts short, such as an event loop of Zarr, may
+        # fail again where it is collected. That would stand behind the message of the end.
+        sys.unraisablehook = lambda _: None
         raise KeyboardInterrupt if signum == signal.SIGINT else Terminated
 
     def cause_of(self, error: BaseException) -> BaseException:

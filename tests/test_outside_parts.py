@@ -247,7 +247,7 @@ from stages.training.config import TrainConfig
 work = prepare("train", {"method": "held", "hold": 0.5, "steps": "7"}, Common())
 print(work.config.memory.hold, work.config.memory.steps, work.config.steps)
 print(options_of(TrainConfig)["hold"].help)
-print(*command_words("train", {"source": "tokens/a"}, work.asked))
+print(*command_words("train", {"source": "tokens/a"}, work.typed))
 """
 
 

@@ -53,7 +53,7 @@ def test_the_reference_has_every_command_and_its_options(site: Path) -> None:
     text = (site / "commands.html").read_text("utf-8")
     for words in (
         "memlm evaluate",
-        "--save-token-scores",
+        "--open-book",
         "memlm artifacts graph",
         "TOKENS|BATCHES|NEIGHBORS",
     ):

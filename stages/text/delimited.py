@@ -58,13 +58,17 @@ def require_named_column(path: str, format: str, digest: str, column: str, large
 
 def _table(path: str, format: str, digest: str, largest: int) -> Iterator[list[str]]:
     """The fields of each row. Raises: DataError for quotes out of place, and fields too long."""
-    csv.field_size_limit(largest)
+    # The limit is that of all readers of the process, so it is raised alone.
+    csv.field_size_limit(max(largest, csv.field_size_limit()))
     lines = _lines(text_blocks(path, digest))
     dialect = {"delimiter": SEPARATORS[format], "strict": True}
     dialect["quoting"] = csv.QUOTE_MINIMAL if format == "csv" else csv.QUOTE_NONE
     rows: Any = csv.reader(lines, **dialect)  # type: ignore[arg-type]
     try:
-        yield from rows
+        for fields in rows:
+            if max(map(len, fields), default=0) > largest:
+                raise csv.Error(f"field larger than {largest:,} characters")
+            yield fields
     except csv.Error as error:
         raise DataError(
             f"{path}, line {rows.line_num}: no {format.upper()} ({error}); is a quote within a text "

@@ -3,6 +3,8 @@
 import _thread
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -57,3 +59,30 @@ def test_a_second_signal_is_not_waited_for():
     with pytest.raises(KeyboardInterrupt):
         stoppable(work)
     forever.set()
+
+
+CUT_SHORT = """
+import signal
+from stages.interrupts import Interruption, Terminated
+
+
+class Loop:
+    def __init__(self):
+        signal.raise_signal(signal.SIGTERM)
+        self.closed = False
+
+    def __del__(self):
+        self.closed
+
+
+signal.signal(signal.SIGTERM, Interruption().handle)
+try:
+    Loop()
+except Terminated:
+    print("ended")
+"""
+
+
+def test_what_a_signal_cut_short_says_nothing_where_it_is_collected():
+    run = subprocess.run([sys.executable, "-c", CUT_SHORT], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("ended\n", "")

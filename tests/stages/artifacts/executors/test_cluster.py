@@ -1,6 +1,7 @@
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -130,7 +131,10 @@ class TestRay(ExecutorContract):
             cluster.end_actor(names[1])
             assert not cluster.left_behind("tokens-")
 
-    def test_a_signal_is_heard_while_all_wait(self, store: Store, trace: Path) -> None:
+    def test_a_signal_is_heard_while_all_wait(
+        self, store: Store, trace: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
         before = signal.signal(signal.SIGTERM, Interruption().handle)
         began, alarm = time.monotonic(), threading.Timer(8, os.kill, [os.getpid(), signal.SIGTERM])
         try:
