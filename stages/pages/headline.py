@@ -19,6 +19,7 @@ from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
 from stages.reports.counting import AgainstCounting, against_counting
 from stages.reports.fields import (
+    SHORTER,
     baseline_name,
     counting,
     counting_on_new_text,
@@ -128,6 +129,11 @@ class Row:
     """Means over seeds; None if there is no other seed."""
 
     @property
+    def is_control(self) -> bool:
+        """Whether it only shows what an open book's room costs: its gain is none of a memory."""
+        return self.name == SHORTER
+
+    @property
     def memories(self) -> Sequence[Mapping[str, Any]]:
         """The readings of memory, as in the report."""
         memories: Sequence[Mapping[str, Any]] = self.reported["memories"]
@@ -169,11 +175,17 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
     for row in (row for source in sources for row in _rows(source)):
         of = None if row.baseline else (means or {}).get((row.source.member.reference, row.name))
         rows.append(row if of is None else replace(row, over_seeds=of, ties=False))
-        measured[row.source.text].append(rows[-1].typical)
+        if not row.is_control:
+            measured[row.source.text].append(rows[-1].typical)
     # a single row is not marked as best
     lowest = {text: min(values) if len(values) > 1 else inf for text, values in measured.items()}
     return [
-        replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text])
+        replace(
+            row,
+            best=isfinite(row.typical)
+            and row.typical == lowest[row.source.text]
+            and not row.is_control,
+        )
         for row in rows
     ]
 
@@ -195,7 +207,7 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
     left out.
     """
     texts: dict[str, dict[str, Row]] = {}
-    for row in (row for row in rows if not row.baseline):
+    for row in (row for row in rows if not (row.baseline or row.is_control)):
         lowest = texts.setdefault(row.source.text, {})
         if row.values["perplexity"] is not None:
             report = row.over_seeds.first if row.over_seeds else row.source.member.reference

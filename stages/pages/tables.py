@@ -41,7 +41,9 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if lowest is None or len({source.text for source in sources}) > 1:
         return f"{reports} on {texts}"
     lower = ""
-    below = [row for row in rows if row.baseline and row.typical < lowest.typical]
+    below = [
+        row for row in rows if (row.baseline or row.is_control) and row.typical < lowest.typical
+    ]
     if below:
         baseline = min(below, key=TYPICAL)
         lower = (
@@ -82,6 +84,8 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties
     )
     compared = f"{gain}{on_new_text}" or lower
+    if below and baseline.is_control and gain:
+        compared += lower
     return (
         f"{lowest.name}: perplexity {text} on {lowest.source.scored}{compared}{unsure}{ties}{flaw}"
     )
@@ -97,7 +101,8 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if control.loses:
         return f"{lowest.name} is no better than counting on {text}"
     change = (lowest.over_seeds or lowest).change
-    if change is None or change >= 0:
+    is_room_better = any(row.is_control and row.typical < lowest.typical for row in rows)
+    if change is None or change >= 0 or is_room_better:
         return f"No memory gains on {text}"
     if control.ties:
         return f"{lowest.name} is not surely better than counting on {text}"
@@ -118,7 +123,11 @@ def _lowest(rows: Sequence[Row]) -> Row | None:
     """The row of the reports themselves with the lowest perplexity; None if no perplexity is
     finite.
     """
-    finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
+    finite = [
+        row
+        for row in rows
+        if not (row.baseline or row.is_control) and row.values["perplexity"] is not None
+    ]
     return min(finite, key=TYPICAL, default=None)
 
 

@@ -12,6 +12,7 @@ from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 from stages.pages.tables import page_title, short_title
 from stages.reports.counting import AgainstCounting
+from stages.reports.fields import SHORTER
 from stages.reports.remarks.table import remark
 from tests.snapshot import same_as
 from tests.stages.pages import made
@@ -93,6 +94,7 @@ class Titles:
         yield from self.of_text_read_before()
         yield from self.of_rows()
         yield from self.beside_a_baseline()
+        yield from self.of_an_open_book()
         yield from self.of_seeds_and_of_text_without_a_name()
 
     def told(self, case: str, *others: Artifact, **changes: object) -> tuple[str, str]:
@@ -180,6 +182,15 @@ class Titles:
         yield self.told("better than a baseline", rows=better, baseline=BASELINE)
         worse = another(self.store, self.report, "", **below)
         yield self.told("several, worse than a baseline", worse, rows=[plain], baseline=BASELINE)
+
+    def of_an_open_book(self) -> Titled:
+        """The shorter window is what a book is compared with, and no gain of its own."""
+        room = made.row(SHORTER, 86.0)
+        for case, perplexity in (("better", 85.0), ("worse", 87.0)):
+            rows = [made.row("open book", perplexity), room]
+            changes = {"rows": rows, "baseline": BASELINE | {"row": made.row("plain", 90.0)}}
+            yield self.told(f"open book, {case} than its window", **changes)
+            yield self.short(f", open book {case} than its window", **changes)
 
     def of_seeds_and_of_text_without_a_name(self) -> Titled:
         small = seeds_of(
