@@ -3,9 +3,8 @@ need.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from torch import Tensor
 
 from stages.adaptation.learner import Learner
-from stages.diagnostics.probe import Probe
+from stages.diagnostics.probe import Probe, RangeProbe
 from stages.encoding.carried_state import CarriedState
-from stages.encoding.encode import HiddenMemory, SplitReader
+from stages.encoding.encode import HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import LMScores, score_blocks
@@ -25,7 +24,7 @@ from stages.examples.examples import Corpus
 from stages.memory.predicted_gain import PredictedGain
 from stages.models.computing import Stopwatch
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.neighbors import ExternalMemory
+from stages.retrieval.neighbors import ExternalMemory, FoundNeighbors
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs, Source
@@ -117,25 +116,12 @@ class RangeReader:
             none.
         """
         counted = self._counted(split, start, stop)
-        find = (
-            None
-            if self.external is None
-            else partial(self.external.retrieval.find, split, start, stop)
-        )
-        stored = (
-            self.external is not None and not self.external.retrieval.needs_keys and where is None
-        )
         watch = Stopwatch(self.split_reader.device)
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden = None if memory is None else memory.begin(background, split, start, stop)
-            # stored neighbours need no keys, so they are read from the disk while the model works
-            early = background.submit(find, None) if find is not None and stored else None
-            probes = {
-                n: p.watch(self.model, hidden, start, counted)
-                for n, p in self.probes.items()
-                if probed
-            }
+            stored = self._stored_neighbors(background, split, start, stop, where)
+            probes = self._probe_watches(hidden, start, counted) if probed else {}
             reads_contexts = contexts and self.needs.context
             watched = {
                 "hidden_rows": counted,
@@ -147,11 +133,12 @@ class RangeReader:
             scored = self._score(split, start, stop, carried, **watched)
             context = self._context(split, scored) if reads_contexts else None
             model = watch.lap()
+
             queries, encoder_state = self._queries(split, scored, carried)
-            searched = None if where is None or context is None else where.worth(context).numpy()
-            neighbors = early.result() if early else None
-            if neighbors is None and find is not None and searches:
-                neighbors = find(queries, searched)
+            neighbors = stored.result() if stored else None
+            if neighbors is None and searches and self.external is not None:
+                worth = None if where is None or context is None else where.worth(context).numpy()
+                neighbors = self.external.retrieval.find(split, start, stop, queries, worth)
             search = watch.lap()
         side = self._read_side_models(split, start, stop, carried, watch)
         after = self._after(scored, carried, encoder_state, side.states)
@@ -164,6 +151,31 @@ class RangeReader:
         # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(observation.seconds for observation in observations.values())
         return RangeResult(scored_range, after, observations, model, search, past, side.seconds)
+
+    def _stored_neighbors(
+        self,
+        background: ThreadPoolExecutor,
+        split: str,
+        start: int,
+        stop: int,
+        where: PredictedGain | None,
+    ) -> Future[FoundNeighbors] | None:
+        """Begin to read neighbours that need no keys, while the model works; None: there are none."""
+        if self.external is None or where is not None:
+            return None
+        retrieval = self.external.retrieval
+        if retrieval.needs_keys:
+            return None
+        return background.submit(retrieval.find, split, start, stop, None)
+
+    def _probe_watches(
+        self, hidden: HiddenReader | None, start: int, counted: Tensor | None
+    ) -> dict[str, RangeProbe]:
+        """A watch of each probe over a range, by the probe's name."""
+        return {
+            name: probe.watch(self.model, hidden, start, counted)
+            for name, probe in self.probes.items()
+        }
 
     def _counted(self, split: str, start: int, stop: int) -> Tensor | None:
         """Which tokens [start, stop) count, bool [n]; None: all of them."""
