@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stages.artifacts.checksums import UNSEALED
 from stages.models import NAMED
 
 GATE_ALONE = ["--set", "memory.only_gate=true"]
@@ -119,10 +120,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 def without_times(value: Any) -> Any:
     """JSON without the fields that tell when, how fast, on what and by which words something was
-    done.
+    done, and without the checksum of these.
     """
     if isinstance(value, dict):
-        dropped = {"created", "producer", "files", "command"}
+        dropped = {"files", *UNSEALED} - {"digest"}
         return {
             name: without_times(inner)
             for name, inner in value.items()
