@@ -34,7 +34,7 @@ def draft_exact(reader: MemoryReader, text: Text, most: int) -> list[int]:
 
     # A short match says little of what follows, and each wrong guess costs a reading.
     size = min(most, DRAFTED, match_length)
-    start = int(contexts.best(located, 1, hidden=memory.hidden).places[0, 0])
+    start = int(contexts.best(located, 1, hidden=memory.hidden).positions[0, 0])
     if start < 0:
         return []
 

@@ -35,7 +35,9 @@ def exact_inputs(config: IndexConfig, references: Mapping[str, Any], store: Stor
     """The text whose contexts are sorted. Raises: ArtifactError for a split without text."""
     text = store.get(references["source"], "tokens")
     split = config.split or "train"
-    with_text = [name for name, figures in text.metrics["splits"].items() if figures["tokens"]]
+
+    figures_by_split = text.metrics["splits"]
+    with_text = [name for name, figures in figures_by_split.items() if figures["tokens"]]
     if split not in with_text:
         raise ArtifactError(
             f"{text.reference} has no text in split {split!r} to sort (it has: {', '.join(with_text)})."
@@ -54,13 +56,19 @@ def resolve_exact(config: IndexConfig) -> IndexConfig:
 
 def opened_bytes(tokens: int) -> int:
     """Most bytes of memory that an opened index of `tokens` tokens takes, without mapped arrays."""
-    arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
-    return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)
+    position_bytes = 8 if tokens >= 2**32 else 4
+    # Ids and lengths of the text, positions and shared symbols of the order.
+    bytes_per_token = [4, 1, position_bytes, 1]
+    arrays = sum(min(size * tokens, IN_MEMORY) for size in bytes_per_token)
+    # While they are read: four int64 arrays of one block.
+    return arrays + 32 * min(tokens, AT_ONCE)
 
 
-def scratch_bytes(rows: int, place: int) -> int:
-    """Most bytes of scratch files; `place`: bytes of a place in the text."""
-    return rows * (3 * place + 3)
+def scratch_bytes(rows: int, position_bytes: int) -> int:
+    """Most bytes of scratch files; `position_bytes`: bytes of a position in the text."""
+    # A new context takes most: a position once grouped; a position, a rank and three counts of
+    # shared symbols once sorted.
+    return rows * (3 * position_bytes + 3)
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:
@@ -68,4 +76,6 @@ def context_arrays(index: Artifact, name: str) -> Expected | None:
     rows = index.metrics["rows"]
     if name == f"{GROUP}/order":
         return Expected((rows,), ("uint32", "uint64"), between(0, rows, "tokens of the text"))
-    return Expected((rows,), ("uint8",), anything) if name == f"{GROUP}/shared" else None
+    if name == f"{GROUP}/shared":
+        return Expected((rows,), ("uint8",), anything)
+    return None

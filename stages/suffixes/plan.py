@@ -27,8 +27,9 @@ class ContextPart(Shard):
 
 @dataclass(frozen=True)
 class ContextPlan(ShardPlan[ContextPart]):
-    """The arrays, both [rows], and the work; `sorted`: tokens to sort, `stay`: documents of the
-    previous index.
+    """The arrays, both [rows], and the work.
+
+    `sorted`: tokens to sort. `stay`: documents that the previous index has, None without one.
     """
 
     order: ArrayLayout
@@ -37,4 +38,5 @@ class ContextPlan(ShardPlan[ContextPart]):
     stay: KeptDocuments | None
 
     def parts(self, phase: str) -> list[ContextPart]:
+        """The parts of one phase, by number."""
         return [part for part in self.shards if part.phase == phase]

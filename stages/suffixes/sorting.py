@@ -1,6 +1,5 @@
 """The phases of making an index of sorted contexts, and opening it; see `work`."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,14 +26,15 @@ from stages.suffixes.shards import (
     match_documents,
     merge_orders,
     new_ranges,
-    places_of_shard,
+    positions_of_shard,
     rank_contexts,
 )
 from stages.suffixes.text import Order, Text, opened, sort_contexts
 from stages.text.tokens import TokenSplit, open_split
 from stages.threads import slices
 
-KEPT_FILES = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
+KEPT_ORDER = Path("scratch", "kept-order.bin")
+KEPT_SHARED = Path("scratch", "kept-shared.bin")
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,27 @@ class SortedParts:
         if not rows:
             # An empty file cannot be mapped.
             return SortedContexts(self.text, np.zeros(0, order_dtype), np.zeros(0, np.uint8))
-        order_path, shared_path = (self.folder / path for path in KEPT_FILES)
-        order = np.memmap(order_path, order_dtype, "r", shape=(rows,))
-        shared = np.memmap(shared_path, np.uint8, "r", shape=(rows,))
+        order = np.memmap(self.folder / KEPT_ORDER, order_dtype, "r", shape=(rows,))
+        shared = np.memmap(self.folder / KEPT_SHARED, np.uint8, "r", shape=(rows,))
         return SortedContexts(self.text, np.asarray(order), np.asarray(shared))
 
     @cached_property
     def cut(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For every part of CUT: places grouped by shard, and the number of places for each shard."""
-        files = (map_arrays(self.folder / _file(part), 2) for part in self.plan.parts(CUT))
-        return [(places, counts) for places, counts in files]
+        """For every part of CUT: positions grouped by shard, and the number of positions for each shard."""
+        groups = []
+        for part in self.plan.parts(CUT):
+            positions, counts = map_arrays(self.folder / _file(part), 2)
+            groups.append((positions, counts))
+        return groups
 
     @cached_property
     def new(self) -> list[RankedContexts]:
         """New contexts in order, one item for each sorted shard."""
-        return [
-            RankedContexts(*map_arrays(self.folder / _file(part), 5))
-            for part in self.plan.parts(SORT)
-        ]
+        ranked = []
+        for part in self.plan.parts(SORT):
+            arrays = map_arrays(self.folder / _file(part), len(RankedContexts._fields))
+            ranked.append(RankedContexts(*arrays))
+        return ranked
 
 
 def _file(part: ContextPart) -> Path:
@@ -79,89 +82,105 @@ def _file(part: ContextPart) -> Path:
 
 def staying_documents(job: ShardJob[IndexConfig]) -> tuple[KeptDocuments | None, DocumentRanges]:
     """The documents that stay from the previous index, and the tokens to sort."""
+    new = job.inputs[TEXT]
     if PREVIOUS not in job.inputs:
-        rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
+        rows = int(new.metrics["splits"][job.config.split]["tokens"])
         return None, DocumentRanges(np.array([0]), np.array([rows]))
 
-    old, new = _both(job)
-    old_offsets = np.asarray(old.doc_offsets[:])
-    new_offsets = np.asarray(new.doc_offsets[:])
-    before = (opened(old.ids), old_offsets)
-    now = (opened(new.ids), new_offsets)
-    stay = match_documents(before, now)
+    old_ids, old_offsets = _documents(_previous_split(job))
+    new_ids, new_offsets = _documents(_new_split(job))
+    stay = match_documents((old_ids, old_offsets), (new_ids, new_offsets))
     return stay, new_ranges(new_offsets, stay.now)
 
 
-def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
-    """The text of the previous index, and the new text."""
+def _previous_split(job: ShardJob[IndexConfig]) -> TokenSplit:
+    """The text of the previous index."""
     previous = job.inputs[PREVIOUS]
-    for tokens, split in (
-        (previous.input(TEXT), previous.config["split"]),
-        (job.inputs[TEXT], job.config.split),
-    ):
-        yield open_split(tokens.zarr("tokens.zarr"), str(split))
+    return open_split(previous.input(TEXT).zarr("tokens.zarr"), str(previous.config["split"]))
+
+
+def _new_split(job: ShardJob[IndexConfig]) -> TokenSplit:
+    return open_split(job.inputs[TEXT].zarr("tokens.zarr"), str(job.config.split))
+
+
+def _documents(split: TokenSplit) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of a split, and the offsets of its documents, int64 [D + 1]."""
+    return opened(split.ids), np.asarray(split.doc_offsets[:])
 
 
 def _keep(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
-    assert parts.plan.stay is not None
+    """Copy the order of kept contexts from the previous index, in the positions of the new text."""
+    plan = parts.plan
+    assert plan.stay is not None
     group = job.inputs[PREVIOUS].zarr(GROUP)
+    old_order = group["order"]
+    old_shared = group["shared"]
     blocks = (
-        (np.asarray(group["order"][rows]), np.asarray(group["shared"][rows]))
-        for rows in slices(group["order"].shape[0], AT_ONCE)
+        (np.asarray(old_order[rows]), np.asarray(old_shared[rows]))
+        for rows in slices(old_order.shape[0], AT_ONCE)
     )
-    offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
-    with (
-        output.add(KEPT_FILES[0]).open("wb") as orders,
-        output.add(KEPT_FILES[1]).open("wb") as links,
-    ):
-        for order, shared in keep_order(blocks, parts.plan.stay, *offsets):
-            orders.write(order.astype(parts.plan.order.dtype).tobytes())
-            links.write(shared.tobytes())
+    old_offsets = np.asarray(_previous_split(job).doc_offsets[:])
+    new_offsets = np.asarray(_new_split(job).doc_offsets[:])
+    kept_blocks = keep_order(blocks, plan.stay, old_offsets, new_offsets)
+
+    order_path = output.add(KEPT_ORDER)
+    shared_path = output.add(KEPT_SHARED)
+    with order_path.open("wb") as order_file, shared_path.open("wb") as shared_file:
+        for order, shared in kept_blocks:
+            order_file.write(order.astype(plan.order.dtype).tobytes())
+            shared_file.write(shared.tobytes())
 
 
 def _cut(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
+    """Group the positions of some new contexts by the shard that sorts them."""
     plan = parts.plan
-    bounds = borders(parts.text, plan.sorted, len(plan.parts(SORT)))
+    num_shards = len(plan.parts(SORT))
+    bounds = borders(parts.text, plan.sorted, num_shards)
+
     contexts = np.arange(part.contexts.start, part.contexts.stop)
-    places, counts = group_by_shard(bounds, plan.sorted.places(contexts))
-    save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
+    positions, counts = group_by_shard(bounds, plan.sorted.positions(contexts))
+    save_arrays(output.add(_file(part)), positions.astype(plan.order.dtype), counts)
 
 
-def _places_to_sort(parts: SortedParts, part: ContextPart) -> np.ndarray:
-    """Places of the new contexts in a sorted shard, int64."""
+def _positions_to_sort(parts: SortedParts, part: ContextPart) -> np.ndarray:
+    """Positions of the new contexts in a sorted shard, int64."""
     if parts.cut:
-        return places_of_shard(parts.cut, part.number)
+        return positions_of_shard(parts.cut, part.number)
     # All new contexts are one shard, which needs no cut.
     new = parts.plan.sorted
-    return new.places(np.arange(len(new)))
+    return new.positions(np.arange(len(new)))
 
 
 def _sort(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
+    """Sort the new contexts of one shard, and rank them among the kept ones."""
     plan = parts.plan
-    contexts = sort_contexts(parts.text, _places_to_sort(parts, part))
+    contexts = sort_contexts(parts.text, _positions_to_sort(parts, part))
     ranked = rank_contexts(parts.text, contexts, parts.kept_order)
 
-    # Places and ranks fit the type of the order, which is narrower than int64 for most texts.
+    # Positions and ranks fit the type of the order, which is narrower than int64 for most texts.
     dtype = plan.order.dtype
-    narrow = ranked._replace(places=ranked.places.astype(dtype), rank=ranked.rank.astype(dtype))
+    positions = ranked.positions.astype(dtype)
+    rank = ranked.rank.astype(dtype)
+    narrow = ranked._replace(positions=positions, rank=rank)
     save_arrays(output.add(_file(part)), *narrow)
 
 
 def _write(
     job: ShardJob[IndexConfig], parts: SortedParts, part: ContextPart, output: ShardOutput
 ) -> None:
+    """Merge new and kept contexts into some rows of the index."""
     plan = parts.plan
     rows = plan.order.rows(part.number)
     kept_order = Order(parts.kept_order.order, parts.kept_order.shared)
-    order, shared = merge_orders(parts.text, rows.start, rows.stop, parts.new, kept_order)
-    output.write(plan.order, part.number, order.astype(plan.order.dtype))
-    output.write(plan.shared, part.number, shared)
+    merged = merge_orders(parts.text, rows.start, rows.stop, parts.new, kept_order)
+    output.write(plan.order, part.number, merged.positions.astype(plan.order.dtype))
+    output.write(plan.shared, part.number, merged.shared)
 
 
 PHASES = {KEEP: _keep, CUT: _cut, SORT: _sort, WRITE: _write}

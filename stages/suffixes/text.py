@@ -42,9 +42,11 @@ class Text:
         """
 
         def context_lengths() -> Iterator[np.ndarray]:
-            for places in ranges(len(ids)):
-                starts = offsets[np.searchsorted(offsets, places, side="right") - 1]
-                yield np.minimum(places - starts, LONGEST).astype(np.uint8)
+            for positions in ranges(len(ids)):
+                # The last document that starts at a position or before it holds it.
+                document = np.searchsorted(offsets, positions, side="right") - 1
+                tokens_before = positions - offsets[document]
+                yield np.minimum(tokens_before, LONGEST).astype(np.uint8)
 
         lengths = collected(context_lengths(), len(ids), np.dtype(np.uint8))
         return cls(opened(ids), lengths, vocabulary)
@@ -68,7 +70,7 @@ class Text:
         """Symbols in a 64-bit word."""
         return 64 // self.bits
 
-    def words(self, places: np.ndarray, depth: int | np.ndarray) -> np.ndarray:
+    def words(self, positions: np.ndarray, depth: int | np.ndarray) -> np.ndarray:
         """Symbols `depth` to `depth + per_word - 1` of the contexts of tokens, packed into uint64
         [n].
 
@@ -76,17 +78,19 @@ class Text:
         >>> [hex(word) for word in text.words(np.array([0, 2]), 0) >> np.uint64(48)]
         ['0x1000', '0x6510']
         """
-        lengths = self.lengths[places]
+        lengths = self.lengths[positions]
         bits = np.uint64(self.bits)
-        words = np.zeros(len(places), np.uint64)
+        words = np.zeros(len(positions), np.uint64)
         for offset in range(self.per_word):
             back = depth + offset
-            tokens = self.ids[np.maximum(places - 1 - back, 0)]
-            symbols = tokens.astype(np.uint64) + np.uint64(2)
+            # Near the start of the text this is before token 0; such a token is not used below.
+            token_positions = np.maximum(positions - 1 - back, 0)
+            tokens = self.ids[token_positions].astype(np.uint64)
 
             # Behind the tokens of the document there is the border, 1, and then nothing, 0.
-            border = (back == lengths).astype(np.uint64)
-            words = (words << bits) | np.where(back < lengths, symbols, border)
+            is_border = back == lengths
+            symbols = np.where(back < lengths, tokens + np.uint64(2), is_border.astype(np.uint64))
+            words = (words << bits) | symbols
         return words
 
     def equal_symbols(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -112,10 +116,10 @@ def opened(array: Any) -> np.ndarray:
     """
     if isinstance(array, np.ndarray):
         return array
-    blocks = (
-        np.asarray(array[start : start + AT_ONCE]) for start in range(0, array.shape[0], AT_ONCE)
-    )
-    return collected(blocks, array.shape[0], np.dtype(array.dtype))
+    length = array.shape[0]
+    starts = range(0, length, AT_ONCE)
+    blocks = (np.asarray(array[start : start + AT_ONCE]) for start in starts)
+    return collected(blocks, length, np.dtype(array.dtype))
 
 
 def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -> np.ndarray:
@@ -123,27 +127,33 @@ def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -
     temporary file.
     """
     if length * dtype.itemsize <= IN_MEMORY:
-        return np.concatenate([np.zeros(0, dtype), *blocks])
-    with TemporaryFile() as file:  # it has no name, so it disappears with the map
+        # An empty array in front, since no blocks at all cannot be joined.
+        empty = np.zeros(0, dtype)
+        return np.concatenate([empty, *blocks])
+
+    # The file has no name, so it disappears with the map.
+    with TemporaryFile() as file:
         for block in blocks:
-            file.write(block.astype(dtype, copy=False).tobytes())
+            narrow = block.astype(dtype, copy=False)
+            file.write(narrow.tobytes())
         file.flush()
-        return np.asarray(np.memmap(file, dtype, mode="r", shape=(length,)))
+        mapped = np.memmap(file, dtype, mode="r", shape=(length,))
+        return np.asarray(mapped)
 
 
 class Order(NamedTuple):
-    """Places of tokens, sorted by their contexts; equal contexts are sorted by place.
+    """Positions of tokens, sorted by their contexts; equal contexts are sorted by position.
 
-    `places` int64 [m]. `shared` uint8 [m]: symbols that each context shares with the one before it,
+    `positions` int64 [m]. `shared` uint8 [m]: symbols that each context shares with the one before it,
     at most LONGEST; the first has 0.
     """
 
-    places: np.ndarray
+    positions: np.ndarray
     shared: np.ndarray
 
 
-def sort_contexts(text: Text, places: np.ndarray) -> Order:
-    """Sort the contexts of some tokens; places int64 [m], rising. It takes 100 bytes for each
+def sort_contexts(text: Text, positions: np.ndarray) -> Order:
+    """Sort the contexts of some tokens; positions int64 [m], rising. It takes 100 bytes for each
     context.
 
     Contexts are compared word by word, and only ties are compared by the next word. The cost of a
@@ -154,32 +164,34 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
     where | is the border.
 
     >>> sort_contexts(Text.of(np.array([1, 0, 1, 0]), np.array([0, 4]), vocabulary=2), np.arange(4))
-    Order(places=array([0, 2, 1, 3]), shared=array([0, 0, 0, 1], dtype=uint8))
+    Order(positions=array([0, 2, 1, 3]), shared=array([0, 0, 0, 1], dtype=uint8))
     """
-    # `rows` are the ranks that ties leave open, and `groups` numbers the contexts that are equal so
-    # far. All contexts are one group at first.
-    places = places.copy()
-    shared = np.zeros(len(places), np.uint8)
-    rows = np.arange(len(places))
-    groups = np.zeros(len(places), np.int64)
+    positions = positions.copy()
+    shared = np.zeros(len(positions), np.uint8)
+    # Ranks that ties leave open [r], and for each the number of its group: the contexts that are
+    # equal so far. All contexts are one group at first.
+    rows = np.arange(len(positions))
+    groups = np.zeros(len(positions), np.int64)
     depth = 0
     while len(rows):
-        # Places rise at first, and stable sorts keep their order, so equal contexts end up sorted
-        # by place.
-        words = text.words(places[rows], depth)
+        # Positions rise at first, and stable sorts keep their order, so equal contexts end up
+        # sorted by position. Of the first word, all rows are one group: one key is enough.
+        words = text.words(positions[rows], depth)
         order = np.argsort(words, kind="stable") if depth == 0 else np.lexsort((words, groups))
-        places[rows] = places[rows[order]]
+        positions[rows] = positions[rows[order]]
         words = words[order]
-        depth += text.per_word
 
         # Compare each context with the one before it in its group.
         followers = np.flatnonzero(groups[1:] == groups[:-1]) + 1
         equal = text.equal_symbols(words[followers - 1], words[followers])
+        reached = depth + equal
+        depth += text.per_word
+
+        # The symbols of a context end with its border, so equal contexts share no more.
         same_word = equal == text.per_word
         ties = followers[same_word]
-        lengths = text.lengths[places[rows[ties]]].astype(np.int64)
-        reached = depth - text.per_word + equal
-        # The symbols of a context end with its border, so equal contexts share no more.
+        tie_positions = positions[rows[ties]]
+        lengths = text.lengths[tie_positions].astype(np.int64)
         reached[same_word] = np.minimum(lengths + 1, depth)
         shared[rows[followers]] = np.minimum(reached, LONGEST)
 
@@ -194,4 +206,4 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
         begins_group[ties] = False
         groups = np.cumsum(begins_group)[is_open]
         rows = rows[is_open]
-    return Order(places, shared)
+    return Order(positions, shared)

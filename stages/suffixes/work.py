@@ -18,6 +18,10 @@ from stages.suffixes.plan import CUT, KEEP, SORT, WRITE, ContextPart, ContextPla
 from stages.suffixes.sorting import PHASES, SortedParts, staying_documents, text_of
 
 
+def _part(phase: str, number: int, contexts: range = range(0)) -> ContextPart:
+    return ContextPart(f"{phase}-{number:06d}", number, contexts, phase=phase)
+
+
 class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextPart]):
     """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is
     updated.
@@ -28,8 +32,8 @@ class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextP
         stay, to_sort = staying_documents(job)
         num_contexts = len(to_sort)
         max_contexts = indexing.CONTEXTS_PER_SHARD
-        # borders from a sample give uneven shards: 1.5 times the number keeps the largest below
-        # `max_contexts`
+        # Borders from a sample give uneven shards: 1.5 times the number keeps the largest below
+        # `max_contexts`.
         unevenness = 1 if num_contexts <= max_contexts else 1.5
         num_sorts = ceil(unevenness * num_contexts / max_contexts)
 
@@ -40,15 +44,13 @@ class ExactIndexWork(ShardedWork[IndexConfig, ContextPlan, SortedParts, ContextP
         parts = []
         if stay is not None:
             parts.append(ContextPart(KEEP, phase=KEEP))
-        # a single shard needs no cut
+        # A single shard needs no cut.
         if num_sorts > 1:
             for number, start in enumerate(range(0, num_contexts, max_contexts)):
-                cut = range(start, min(start + max_contexts, num_contexts))
-                parts.append(ContextPart(f"{CUT}-{number:06d}", number, cut, phase=CUT))
-        for number in range(num_sorts):
-            parts.append(ContextPart(f"{SORT}-{number:06d}", number, phase=SORT))
-        for number in range(order.shards):
-            parts.append(ContextPart(f"{WRITE}-{number:06d}", number, phase=WRITE))
+                stop = min(start + max_contexts, num_contexts)
+                parts.append(_part(CUT, number, range(start, stop)))
+        parts += [_part(SORT, number) for number in range(num_sorts)]
+        parts += [_part(WRITE, number) for number in range(order.shards)]
 
         scratch = scratch_bytes(rows, order.dtype.itemsize)
         return ContextPlan(

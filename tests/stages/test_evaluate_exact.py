@@ -172,7 +172,7 @@ def test_a_short_past_is_left_behind(store: Store, model: Artifact) -> None:
     assert metrics(near)["nll"] != metrics(far)["nll"]
 
 
-def test_the_size_of_the_past_is_tuned(store: Store, model: Artifact) -> None:
+def test_the_size_of_the_past_is_tuned(store: Store, model: Artifact, index: Artifact) -> None:
     sizes, numbers = (1, 5, 25), f"matches=400,temperature={TEMPERATURE},lambda={WEIGHT}"
     tuned = evaluated(store, model, f"exact-stream:size=1/5/25,{numbers}")
     alone = {

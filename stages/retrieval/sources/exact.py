@@ -54,15 +54,15 @@ class MatchSource(Source):
         names.
         """
         targets = block.lm.targets
-        is_missing = matches.places < 0
-        values = matches.places
+        is_missing = matches.positions < 0
+        values = matches.positions
         # Without a token there is no match, and nothing to index.
         if len(ids):
-            values = np.where(is_missing, -1, ids[matches.places].astype(np.int64))
+            values = np.where(is_missing, -1, ids[matches.positions].astype(np.int64))
         scores = torch.from_numpy(matches.shared).to(targets.device).float()
         scores = scores.masked_fill(torch.from_numpy(is_missing).to(targets.device), -torch.inf)
         entries = Entries(scores, torch.from_numpy(values).to(targets.device))
-        places = torch.from_numpy(matches.places).to(targets.device)
+        places = torch.from_numpy(matches.positions).to(targets.device)
         return retrieve(entries, targets[part], places, role, are_lengths=True)
 
 
@@ -181,7 +181,7 @@ class ExactStreamSource(MatchSource):
 
             (entries,) = self._entries(scored_range, part, matches, ids, "").parts
             # Places are positions of past and range; readers count them from the split's start.
-            places = np.where(matches.places < 0, -1, matches.places + lm.stop - len(ids))
+            places = np.where(matches.positions < 0, -1, matches.positions + lm.stop - len(ids))
             rows = torch.from_numpy(places).to(lm.targets.device)
             return Retrieved((entries._replace(ids=rows),))
 

@@ -13,7 +13,7 @@ from stages.suffixes.shards import (
     match_documents,
     merge_orders,
     new_ranges,
-    places_of_shard,
+    positions_of_shard,
     rank_contexts,
 )
 from stages.suffixes.text import Order, Text, sort_contexts
@@ -35,10 +35,10 @@ def sorted_apart(text: Text, held: DocumentRanges, shards: int) -> list[Order]:
         return []
     bounds = borders(text, held, shards)
     parts = [
-        group_by_shard(bounds, held.places(np.arange(n, min(n + 7, len(held)))))
+        group_by_shard(bounds, held.positions(np.arange(n, min(n + 7, len(held)))))
         for n in range(0, len(held), 7)
     ]
-    return [sort_contexts(text, places_of_shard(parts, shard)) for shard in range(shards)]
+    return [sort_contexts(text, positions_of_shard(parts, shard)) for shard in range(shards)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -60,7 +60,7 @@ def test_merging_what_stays_and_what_is_new_is_sorting_all(
         (np.zeros(0, int), np.zeros(0, np.uint8))
     ]
     stays, held = Order(*map(np.concatenate, zip(*left, strict=True))), new_ranges(now[1], stay.now)
-    assert len(stays.places) + len(held) == len(text)
+    assert len(stays.positions) + len(held) == len(text)
 
     parts = [
         rank_contexts(text, part, SortedContexts(text, *stays))

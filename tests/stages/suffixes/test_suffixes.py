@@ -52,7 +52,7 @@ def test_they_are_those_of_comparing_one_by_one(
         asked, tokens
     )
     assert located.longest.tolist() == same.max(1, initial=0).tolist()
-    assert located.place.tolist() == [bisect_left(sorted(known), one) for one in asking]
+    assert located.rank.tolist() == [bisect_left(sorted(known), one) for one in asking]
     within, without = (np.sort(random.integers(0, tokens + 1, (asked, 2)), 1) for _ in range(2))
     best = found.best(located, k, within=within, without=without)
     for row in range(asked):
@@ -62,10 +62,10 @@ def test_they_are_those_of_comparing_one_by_one(
             if not without[row, 0] <= i < without[row, 1] and same[row, i]
         ]
         assert best.shared[row].tolist() == (sorted(same[row, legal], reverse=True) + [0] * k)[:k]
-        places = best.places[row][best.shared[row] > 0].tolist()
+        places = best.positions[row][best.shared[row] > 0].tolist()
         assert set(places) <= set(legal) and len(set(places)) == len(places)
         assert same[row, places].tolist() == best.shared[row][: len(places)].tolist()
-        assert (best.places[row][len(places) :] == -1).all()
+        assert (best.positions[row][len(places) :] == -1).all()
 
 
 @pytest.mark.parametrize("period", [1, 2, 5])
