@@ -8,8 +8,9 @@ layers x 128; a student begins as a copy of it, unless `STUDENTS` says otherwise
 `shuffled-labels` is that of `memory-decoder`, but each position has the labels of another one, drawn
 at random: labels are as smooth, and say nothing about the context. Prints a line of JSON for each
 student: its test perplexity, and with --mixtures that of the base and the student, whose λ is tuned
-on valid. An MLP has its perplexity on valid. Behind them come the changes against `control` and the
-base, over all seeds, with intervals over documents. What was made before is not made again.
+on valid. An MLP has its perplexity on valid. Behind them come the changes against `control`, the
+control at equal time and the base, over all seeds. Intervals are over documents, over documents and
+seeds, and over seeds. What was made before is not made again.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import numpy as np
 import zarr
 
 from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.figures.seed_groups import spread
 from stages.methods import METHODS
 from stages.methods.neighbor_labels import NeighborLabels
 from stages.methods.settings import MemoryDecoderConfig
@@ -107,6 +109,7 @@ STUDENTS = {
     "mlp control": Student(0, method="mlp-memory"),
     "mlp taught": Student(0.5, method="mlp-memory"),
 }
+CONTROLS = ("control", "control, equal time")
 SPLITS = ("test", "valid")
 
 
@@ -204,10 +207,12 @@ def table(store: Store, text: Path, names: list[str], seeds: list[int], mixtures
 
     ends = store.document_ends(prepared.base)
     for name, scores in alone.items():
-        if scores and name != "control" and alone.get("control"):
-            show({"row": name, "against": "control", **change(ends, scores, alone["control"])})
+        for control in CONTROLS:
+            if scores and name not in CONTROLS and alone.get(control):
+                show({"row": name, "against": control, **change(ends, scores, alone[control])})
         if scores:
-            show({"row": name, "against": "base", **change(ends, scores, base[:1])})
+            of_each_seed = base[:1] * len(scores)
+            show({"row": name, "against": "base", **change(ends, scores, of_each_seed)})
 
 
 def mixture(base: list[np.ndarray], own: list[np.ndarray]) -> dict[str, float]:
@@ -224,16 +229,40 @@ def mixed(base: np.ndarray, own: np.ndarray, weight: float) -> np.ndarray:
     return np.logaddexp(np.log(1 - weight) + base, np.log(weight) + own)
 
 
-def change(
-    ends: np.ndarray, scores: list[np.ndarray], others: list[np.ndarray]
-) -> dict[str, float | list[float]]:
-    """Change of perplexity in percent, over seeds, and its interval over documents."""
-    gained = np.mean(scores, axis=0) - np.mean(others, axis=0)
-    totals = -np.add.reduceat(gained, ends[:-1])[:, None]
-    (interval,) = Bootstrap().intervals(totals, np.diff(ends)[:, None].astype(float))
-    assert interval is not None, "there are many documents"
-    low, high = (percent(edge) for edge in interval)
-    return {"percent": percent(-gained.mean()), "interval": [low, high]}
+def change(ends: np.ndarray, scores: list[np.ndarray], others: list[np.ndarray]) -> dict[str, Any]:
+    """Change of perplexity in percent, paired by seed, and its intervals.
+
+    Args:
+        ends: offsets of the documents, then their end.
+        scores, others: log-probabilities of the tokens, an array for each seed.
+    Returns: the mean over seeds; its interval over documents; that over documents and seeds, both
+        drawn anew, and that over seeds by Student's t, None for one seed.
+
+    Source: Owen 2007, The pigeonhole bootstrap (both drawn independently).
+    """
+    losses = np.stack(others) - np.stack(scores)
+    tokens = np.repeat(np.diff(ends)[:, None], len(losses), axis=1).astype(float)
+    of_documents = np.add.reduceat(losses, ends[:-1], axis=1).T
+
+    bootstrap = Bootstrap()
+    of_draws = bootstrap.resampled_means(of_documents, tokens)
+    seeds = np.random.default_rng(0).integers(len(losses), size=of_draws.shape)
+    with_seeds = np.take_along_axis(of_draws, seeds, axis=1)
+    several = len(losses) > 1
+    return {
+        "percent": percent(losses.mean()),
+        "by_seed": [percent(mean) for mean in losses.mean(axis=1)],
+        "over_documents": edges(bootstrap.interval(of_draws.mean(axis=1))),
+        "over_both": edges(bootstrap.interval(with_seeds.mean(axis=1))) if several else None,
+        "over_seeds": edges(spread(losses.mean(axis=1).tolist(), 0.95).interval),
+    }
+
+
+def edges(interval: tuple[float, float] | None) -> list[float] | None:
+    """An interval of nats in percent."""
+    if interval is None:
+        return None
+    return [percent(edge) for edge in interval]
 
 
 def percent(nats: float) -> float:
