@@ -35,6 +35,7 @@ from stages.artifacts.store import Store
 from stages.encoding.window_settings import state_bytes
 from stages.evaluation.figures.seed_groups import spread
 from stages.examples.cutting import WindowSettings
+from tests.benchmarks import earlier_ngrams
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
 MEMORIES = (0, 512, 2048, 8192)
@@ -100,6 +101,8 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "hashed-ngrams-2-slots": Trained(
         ["lookup.name=hashed-ngrams", "lookup.layers=[1]", "lookup.slots=2"]
     ),
+    # As many rows, of n-grams that say nothing about the latest tokens.
+    "earlier-ngrams": Trained([f"lookup.name={earlier_ngrams.NAME}", "lookup.layers=[1]"]),
     "memory-plus": Trained(
         [f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]
     ),
@@ -199,7 +202,7 @@ class Bench:
         began = time.perf_counter()
         process = subprocess.Popen(
             words,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "MEMLM_PARTS": earlier_ngrams.MODULE},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

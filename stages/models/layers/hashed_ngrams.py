@@ -245,7 +245,7 @@ class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
             tokens: tokens of the positions, after the earlier tokens that their n-grams include.
             document_offset: offset of each position within its document; None: one document.
         """
-        positions = tokens.shape[1] - self.settings.before
+        positions = tokens.shape[1] - max(self.settings.orders) + 1
         lagged_tokens = [
             shift_rows(tokens, lag, positions, document_offset, NO_TOKEN)
             for lag in range(max(self.settings.orders))
