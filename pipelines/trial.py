@@ -56,6 +56,8 @@ class Trial:
     """The records that are read; None: the text as it is."""
     is_whole: bool = True
     """Whether all of the text is read."""
+    column: str | None = None
+    """Column or field that holds the text; None: the usual one."""
 
     @property
     def bytes(self) -> int:
@@ -84,7 +86,12 @@ def longest_context() -> int:
 
 
 def plan_trial(
-    survey: Survey, total: int, first: Budget, planner: Planner, part: Part | None = None
+    survey: Survey,
+    total: int,
+    first: Budget,
+    planner: Planner,
+    part: Part | None = None,
+    column: str | None = None,
 ) -> Trial:
     """Plan splits and steps from the survey, which knows how many documents end with `<eos>`.
 
@@ -93,6 +100,7 @@ def plan_trial(
         total: bytes of the whole text.
         first: the planner's budget of bytes and models, without counting `<eos>`.
         part: the records to try; None: the whole text.
+        column: column or field that holds the text; None: the usual one.
     Raises: DataError for a text with too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
@@ -111,7 +119,7 @@ def plan_trial(
     steps = max(1, round(budget.passes * budget.tokens / update_tokens))
     good = with_ends.minutes_for(GOOD_PASSES) if budget.poor else None
     everything = planner.budget(total, inf)
-    return Trial(budget, machine, total, documents, steps, everything, good, part, is_whole)
+    return Trial(budget, machine, total, documents, steps, everything, good, part, is_whole, column)
 
 
 def require_lines(count: int) -> None:

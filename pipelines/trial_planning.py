@@ -15,6 +15,7 @@ from pipelines.trial_recipe import recipe_text
 from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError
 from stages.numbers import size
+from stages.text.config import TEXT
 from stages.text.records import TextFile
 from stages.text.sample import (
     Part,
@@ -40,12 +41,14 @@ class TrialText:
     files: list[TextFile]
     sizes: list[int]
     """Bytes of each record."""
+    column: str | None = None
+    """Column or field that holds the text; None: the usual one."""
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> "TrialText":
+    def of(cls, paths: Sequence[str], column: str | None = None) -> "TrialText":
         """The text of files. Raises: DataError for any fault in them."""
-        files = [TextFile.of(path) for path in paths]
-        return cls(files, record_sizes(files))
+        files = [TextFile.of(path, column or TEXT) for path in paths]
+        return cls(files, record_sizes(files), column)
 
     @property
     def bytes(self) -> int:
@@ -97,7 +100,7 @@ def write_plan(
         planner = replace(planner, token_bytes=read.token_bytes())
     surveyed = survey(read.files)
     planner = replace(planner, machine=_at(planner.machine, began))
-    trial = plan_trial(surveyed, text.bytes, budget, planner, part)
+    trial = plan_trial(surveyed, text.bytes, budget, planner, part, read.column)
     write_atomically(recipe, recipe_text(trial))
 
 

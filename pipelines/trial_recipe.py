@@ -69,8 +69,10 @@ def read_plan(recipe: Path) -> Plan:
 def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     budget = trial.budget
     setting = trial.documents.setting
-    documents = {} if setting is None else {"documents": setting}
-    split = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
+    reading: dict[str, Any] = {} if setting is None else {"documents": setting}
+    if trial.column is not None:
+        reading["column"] = trial.column
+    reading["split"] = [round(1 - budget.valid - budget.test, 6), budget.valid, budget.test]
     training = {"steps": trial.steps, **CHANGES}
     warmup = max(1, round(WARM_UP * trial.steps))
     if (
@@ -81,7 +83,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     memory = {"memory": ["knn-lm", "neural-cache"]}
     yield (
         "tokens",
-        {"command": "tokenize", "from": "{train}", "settings": {**documents, "split": split}},
+        {"command": "tokenize", "from": "{train}", "settings": reading},
     )
     yield "model", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}
     yield "datastore", {"command": "build-datastore", "from": "model"}

@@ -14,8 +14,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="Text files, folders, .jsonl, each also .gz/.xz/.zst, patterns ('FOLDER/**/*.py'), builtin:pydocs; "
-        "-: text on standard input.",
+        help="Text files, folders, .jsonl, .csv, .tsv, each also .gz/.xz/.zst; .parquet, .arrow; patterns "
+        "('FOLDER/**/*.py'); builtin:pydocs; -: text on standard input.",
     ),
 ]
 Seeds = Annotated[
@@ -32,6 +32,13 @@ Split = Annotated[
         metavar="A,B,C",
         help="Shares of train, valid and test (default: valid and test as large as there is time to score, a tenth "
         "each of a whole text).",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Column (.csv, .tsv, .parquet, .arrow) or field (.jsonl) that holds the text (default: text).",
     ),
 ]
 Open = Annotated[
@@ -55,6 +62,7 @@ def try_text(
     minutes: Annotated[float, typer.Option(help="How long it may take, about.")] = 10.0,
     seeds: Seeds = None,
     split: Split = None,
+    column: Column = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE.html", help="Where to write the page.")
     ] = DEFAULT_OUTPUT,

@@ -39,6 +39,8 @@ from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.pages.tables import short_title
 from stages.reports.remarks.table import remark
+from stages.text.config import TEXT
+from stages.text.files import format_of, require_columns
 from stages.text.survey import count_lines
 from stages.tokenization.corpora import find_files
 from stages.web import check_page_file, write_page
@@ -49,6 +51,7 @@ def try_text(
     minutes: float,
     seeds: int | None,
     split: str | None,
+    column: str | None,
     output: Path,
     open_: bool,
     replan: bool,
@@ -64,7 +67,9 @@ def try_text(
     check_settings(settings)
     shares = None if split is None else scored_shares(split.split(","))
     with kept_unless_refused({"files": files}, common.store) as placed:
-        file, texts = planned(placed["files"], minutes, seeds or 1, shares, common, replan=replan)
+        file, texts = planned(
+            placed["files"], column, minutes, seeds or 1, shares, common, replan=replan
+        )
     plan = read_plan(file)
     for line in plan.said:
         _say(line)
@@ -147,6 +152,7 @@ TRIALS = "trials"
 
 def planned(
     files: Sequence[str],
+    column: str | None,
     minutes: float,
     seeds: int,
     shares: Shares | None,
@@ -160,10 +166,11 @@ def planned(
 
     The plan depends on the speed of the machine, which changes from hour to hour. So an earlier
     plan for the same text and minutes is kept and resumed, unless `replan` asks for a new one.
+    `column`: column or field that holds the text; None: the usual one.
     `shares`: of the text, for valid and test; None: as much as there is time to score.
     """
     began = time.monotonic()
-    text = _text(files, common)
+    text = _text(files, column, common)
     # Not earlier: an unusable text should give its error alone.
     if (busy := system_load()) > usable_cores():
         _say(
@@ -189,9 +196,16 @@ def _say(sentence: str) -> None:
     say(f"try: {sentence}")
 
 
-def _text(files: Sequence[str], common: Common) -> TrialText:
-    """The text of a user's files. Raises: DataError for one that is too short, or no text."""
-    text = TrialText.of(find_files(files, common.store, _say))
+def _text(files: Sequence[str], column: str | None, common: Common) -> TrialText:
+    """The text of a user's files.
+
+    Raises: DataError for one that is too short, or no text; UsageError for a column of files that
+        have none.
+    """
+    paths = find_files(files, common.store, _say, column or TEXT)
+    if column is not None:
+        require_columns(map(format_of, paths))
+    text = TrialText.of(paths, column)
     if text.bytes < FEWEST_BYTES:
         # Reads everything: a picture is refused as no text, whatever its size.
         count_lines(text.files, FEWEST_BYTES)
@@ -213,5 +227,6 @@ def _recipe_file(
     texts = [[file.format, file.digest] for file in text.files]
     work = [RULES, texts, minutes, common.device]
     work += [seeds] * (seeds > 1) + [shares] * (shares is not None)
+    work += [text.column] * (text.column is not None)
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     return common.store / TRIALS / f"{name}.toml"

@@ -12,6 +12,7 @@ LOOKED_AT = 2**16
 NAMED_FIELDS = 8
 """Most fields that a message names."""
 PAGES = (".html", ".htm", ".xhtml")
+NOTEBOOK = ".ipynb"
 JSON = ".json"
 
 
@@ -47,10 +48,15 @@ def disguise(path: str, beginning: str) -> str | None:
         return "is a web archive, not text; take the text out first, as trafilatura does"
     if name.endswith(PAGES) or start[:15].lower().startswith(("<!doctype html", "<html")):
         return "is a web page, not text; convert it first, as pandoc -t plain does"
+    if name.endswith(NOTEBOOK) and start.startswith("{"):
+        return "is a notebook, not text; take its cells out first, as jupyter nbconvert --to markdown does"
     fields = _fields_of_lines(start)
     if fields is not None:
         texts = f"--column NAME, of {_listed(fields)}"
-        return f"is JSON lines, not text; read its records with --documents jsonl (and {texts})"
+        return (
+            "is JSON lines, not text; call the file .jsonl, or read its records with "
+            f"tokenize --documents jsonl (and {texts})"
+        )
     if name.endswith(JSON) and is_json_array(start):
         return ARRAY
     return None

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import zstandard
 
-from stages.errors import DataError
+from stages.errors import DataError, UsageError
 
 PYDOCS = "builtin:pydocs"
 """The documentation topics that every CPython ships: real text without a download."""
@@ -26,7 +26,8 @@ ARROW = ".arrow"
 
 Format = Literal["txt", "jsonl", "parquet", "arrow", "csv", "tsv", "pydocs"]
 COLUMNAR = ("parquet", "arrow", "csv", "tsv")
-"""Formats with named columns."""
+WITH_COLUMNS = (*COLUMNAR, "jsonl")
+"""Formats of tables; and all formats whose columns or fields have names."""
 
 
 def is_usable(path: Path) -> bool:
@@ -60,6 +61,14 @@ def format_of(path: str) -> Format:
         return table
     lines: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", LINES: "jsonl"}
     return lines.get(Path(without_compression(path)).suffix.lower(), "txt")
+
+
+def require_columns(formats: Iterable[str]) -> None:
+    """Raises: UsageError for a column that is named, where no format of the text has any."""
+    if not any(format in WITH_COLUMNS for format in formats):
+        raise UsageError(
+            "--column is for Parquet, Arrow, CSV, TSV and .jsonl, none of which is named."
+        )
 
 
 def file_digest(path: str) -> str:

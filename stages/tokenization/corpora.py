@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stages.errors import DataError, UsageError
 from stages.text.config import TEXT, TokenizeConfig
+from stages.text.disguises import disguise
 from stages.text.files import (
     ARROW,
     COMPRESSED,
@@ -74,7 +75,7 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         if spec == PYDOCS or path.is_file():
             return [spec]
         if path.is_dir():
-            return _readable(path, _usable_below(path, store), left_out, column)
+            return _readable(path, _usable_below(path, store, left_out), left_out, column)
         exists = path.exists()
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
@@ -102,7 +103,8 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
-def _usable_below(folder: Path, store: Path | None) -> list[str]:
+def _usable_below(folder: Path, store: Path | None, left_out: LeftOut) -> list[str]:
+    """The files of a folder that are read, by their endings. Raises: DataError if there are none."""
     store_folder = None if store is None else store.resolve()
     named = [
         p
@@ -121,7 +123,12 @@ def _usable_below(folder: Path, store: Path | None) -> list[str]:
         ]
     if not usable:
         formats = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
-        raise DataError(f"{folder} holds no {formats} file{_others(folder, inside)}.")
+        others = _others(folder, inside)
+        raise DataError(f"{folder} holds no {formats} file{others and f'; it has {others}'}.")
+    # A folder of code is no text with some code beside it.
+    others = _others(folder, sorted(set(inside) - set(usable)), more_than=len(usable))
+    if others:
+        left_out(f"{folder} also has {others}, if they are to be read")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
 
 
@@ -161,26 +168,31 @@ def _problem(file: str, column: str) -> str | None:
     return None
 
 
-def _others(folder: Path, inside: list[Path]) -> str:
-    """Part of a message with the most frequent ending of other text files of a folder; empty if
-    there are none.
+def _others(folder: Path, inside: list[Path], more_than: int = 0) -> str:
+    """The most frequent ending of other text files of a folder, and how to have them read; empty if
+    no ending has more than `more_than` files.
     """
     endings = Counter(path.suffix for path in inside if path.suffix and not is_hidden(path))
-    for ending, count in endings.most_common():
+    frequent = [(ending, count) for ending, count in endings.most_common() if count > more_than]
+    for ending, count in frequent:
         files = sorted(path for path in inside if path.suffix == ending and not is_hidden(path))
         # The first one may be empty, or broken.
-        if any(_begins_as_text(folder / path) for path in files[:NAMED]):
+        beginnings = {path: _beginning(folder / path) for path in files[:NAMED]}
+        path = next((path for path, beginning in beginnings.items() if beginning), None)
+        if path is not None:
             pattern = shlex.quote(f"{folder}/**/*{ending}")
-            return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"
+            problem = disguise(str(path), beginnings[path])
+            cure = f"name them ({pattern})" if problem is None else f"{path} {problem}"
+            return f"{count:,} {ending} file{'s'[: count != 1]}: {cure}"
     return ""
 
 
-def _begins_as_text(path: Path) -> bool:
-    """Whether the beginning of a file is plain text, compressed or not."""
+def _beginning(path: Path) -> str:
+    """The beginning of a file of plain text, compressed or not; empty if it is none."""
     try:
-        return bool(next(text_blocks(str(path), ""), ""))
+        return next(text_blocks(str(path), ""), "")
     except DataError:
-        return False
+        return ""
 
 
 Find = Callable[[list[str]], list[str]]

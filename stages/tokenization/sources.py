@@ -21,7 +21,14 @@ from stages.pretrained.location import (
 from stages.reporting import Reporter
 from stages.text.config import DEFAULT_SHARES, GIVEN, TEXT, UNTRAINED, TokenizeConfig
 from stages.text.delimited import SEPARATORS, require_named_column
-from stages.text.files import COLUMNAR, file_digest, format_of
+from stages.text.files import (
+    COLUMNAR,
+    WITH_COLUMNS,
+    Format,
+    file_digest,
+    format_of,
+    require_columns,
+)
 from stages.text.records import TextFile
 from stages.text.survey import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.tables import require_column
@@ -60,12 +67,8 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
             for role, artifact_files in named.items()
             for file in artifact_files
         ]
-        if config.column is not None and not any(
-            _has_columns(format_of(file.path), config) for file in files
-        ):
-            raise UsageError(
-                "--column is for Parquet, Arrow, CSV, TSV and .jsonl, none of which is named."
-            )
+        if config.column is not None:
+            require_columns(_format_read(file.path, config) for file in files)
     if tokenizer is None:
         return Inputs(files=tuple(files), left_out=tuple(left_out))
     artifacts = {}
@@ -96,8 +99,7 @@ def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[Text
     joined = config.documents not in (None, "jsonl")
     for file in inputs.files:
         if file.role.split(".")[0] in roles:
-            format = format_of(file.path)
-            format = "jsonl" if format == "txt" and config.documents == "jsonl" else format
+            format = _format_read(file.path, config)
             column = _column_of(file)
             files_found.append(
                 TextFile(file.path, format, file.digest, config.max_record_bytes, column, joined)
@@ -131,8 +133,10 @@ def _check_vocabulary_source(
         )
 
 
-def _has_columns(format: str, config: TokenizeConfig) -> bool:
-    return format in (*COLUMNAR, "jsonl") or (format == "txt" and config.documents == "jsonl")
+def _format_read(path: str, config: TokenizeConfig) -> Format:
+    """Format as which a file is read: a text file may hold records all the same."""
+    format = format_of(path)
+    return "jsonl" if format == "txt" and config.documents == "jsonl" else format
 
 
 def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile:
@@ -149,7 +153,8 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
         require_named_column(file.path, format, content, column, config.max_record_bytes)
     elif format in COLUMNAR:
         require_column(file.path, column)
-    column_suffix = f".{column}" if column != TEXT and _has_columns(format, config) else ""
+    has_columns = _format_read(file.path, config) in WITH_COLUMNS
+    column_suffix = f".{column}" if column != TEXT and has_columns else ""
     return InputFile(f"{role}.{format}{column_suffix}", file.path, content)
 
 

@@ -340,6 +340,31 @@ def test_a_part_of_a_long_text_is_tried_where_there_is_no_time_for_all(
 
 
 @pytest.mark.usefixtures("small")
+def test_the_text_of_a_table_stands_in_the_column_that_is_named(
+    memlm: Memlm, book: Path, tmp_path: Path
+) -> None:
+    poems = book.read_text("utf-8").split("\n\n")
+    (tmp_path / "poems.csv").write_text(
+        "\n".join(["number,poem", *(f"7,{poem}" for poem in poems)])
+    )
+    refused = memlm("try", tmp_path / "poems.csv", "--minutes", 2)
+    assert refused.code == 3 and "--column NAME" in refused.err
+    refused = memlm("try", book, "--column", "poem", "--minutes", 2)
+    assert refused.code == 2 and "--column is for" in refused.err
+
+    # All of the table, then a part of it, which is a file of its own.
+    named = ["--column", "poem", "--output", "page.html", *QUICK]
+    whole = memlm("try", tmp_path / "poems.csv", "--minutes", 2, *named)
+    assert whole.code == 0, whole.err
+    assert "--column" in said_commands(whole.err)[0]
+    part = memlm("try", tmp_path / "poems.csv", "--minutes", 0.1, *named[:2], "--dry-run")
+    assert part.code == 0, part.err
+    (drawn,) = re.findall(r"--train (\S+)", part.err)
+    texts = [json.loads(line)["text"] for line in Path(drawn).read_text("utf-8").splitlines()]
+    assert texts and all(text in book.read_text("utf-8") for text in texts)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_part_of_several_files_is_from_each(memlm: Memlm, book: Path) -> None:
     other = book.with_name("other.txt")
     other.write_text("\n".join(reversed(book.read_text("utf-8").splitlines())), encoding="utf-8")

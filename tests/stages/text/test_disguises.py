@@ -25,7 +25,7 @@ def read(folder: Path, name: str, content: bytes) -> list[str]:
         (
             "a.json",
             TWO,
-            r"is JSON lines, not text; .* --documents jsonl \(and --column NAME, of body",
+            r"is JSON lines, not text; call the file .jsonl, .* --documents jsonl \(and --column NAME, of body",
         ),
         ("a.txt", b"\n" + TWO, "is JSON lines, not text"),
         ("a.json.gz", gzip.compress(TWO, mtime=0), "is JSON lines, not text"),
@@ -33,6 +33,7 @@ def read(folder: Path, name: str, content: bytes) -> list[str]:
         ("a.jsonl", b'[{"body": "hi"}]', "is one JSON array, not a record a line; .* jq -c"),
         ("a.jsonl", b'[\n{"body": "hi"}]', "is one JSON array"),
         ("a.jsonl", TWO, r"line 1: .*; fields of text there: body \(--column NAME\)"),
+        ("a.ipynb", b'{"cells": []}', "is a notebook, not text; .* jupyter nbconvert"),
         ("a.html", b"<p>yes", "is a web page, not text; .* pandoc -t plain"),
         ("a.txt", b"\n<!DOCTYPE html><p>yes", "is a web page, not text"),
         ("a.warc", b"WARC/1.0\r\nWARC-Type: warcinfo\r\n", "is a web archive, not text"),

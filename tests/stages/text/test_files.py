@@ -98,6 +98,27 @@ def test_a_bad_file_among_others_is_left_out_and_named(tmp_path: Path) -> None:
         find_files([str(tmp_path)])
 
 
+def test_a_folder_of_other_files_is_told_with_their_pattern(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("text\n")
+    (tmp_path / "a.py").write_text("a = 1\n")
+    heard: list[str] = []
+    find_files([str(tmp_path)], left_out=heard.append)
+    assert heard == [], "no more code than text"
+    (tmp_path / "b.py").write_text("b = 1\n")
+    (read,) = find_files([str(tmp_path)], left_out=heard.append)
+    (sentence,) = heard
+    assert Path(read).name == "README.md"
+    assert "also has 2 .py files" in sentence and f"{tmp_path}/**/*.py" in sentence
+
+
+def test_notebooks_of_a_folder_are_not_advised_as_text(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text('{"cells": []}')
+    with pytest.raises(
+        DataError, match=r"1 \.ipynb file: a\.ipynb is a notebook, not text; .*nbconvert"
+    ):
+        find_files([str(tmp_path)])
+
+
 def test_bad_records_and_damaged_files_among_others_are_left_out_and_named(tmp_path: Path) -> None:
     good = gzip.compress(b"text\n" * 100)
     wrong = {
