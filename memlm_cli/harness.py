@@ -120,6 +120,33 @@ class MemlmLM(TemplateLM):
     ) -> list[int]:
         return self._reader.loaded.text.ids(string)
 
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """Log-probabilities of continuations behind contexts, either of which may be empty.
+
+        An empty continuation is certain: 0 nats, and the likeliest.
+        """
+        encoded = [(request.args, *self._encode_request(*request.args)) for request in requests]
+        return self._loglikelihood_tokens(encoded, disable_tqdm)
+
+    def _encode_request(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Token ids of a context and of its continuation, which is cut as the harness cuts it.
+
+        The harness cuts the ids of the whole text where those of the context end. A continuation
+        that melts into the last token of its context has no ids then: its own are scored.
+        """
+        if context:
+            context_ids, ids = self._encode_pair(context, continuation)
+        else:
+            # Every stream begins with `<eos>` in any case.
+            context_ids, ids = [], self.tok_encode(continuation)
+            if ids[:1] == [self.eot_token_id]:
+                ids = ids[1:]
+        if not ids and continuation:
+            ids = self.tok_encode(continuation)
+        return context_ids, ids
+
     def _loglikelihood_tokens(
         self,
         requests: list[tuple[tuple[str, str], list[int], list[int]]],
@@ -130,10 +157,7 @@ class MemlmLM(TemplateLM):
         for pair, context, continuation in tqdm(
             requests, desc="memlm: loglikelihood", disable=disable_tqdm
         ):
-            behind = (
-                [] if not pair[0] else context
-            )  # an empty context is a lone <eos>, which is there in any case
-            log_p, best = self._continuations.score(behind, continuation)
+            log_p, best = self._continuations.score(context, continuation)
             answers.append((float(log_p.sum()), bool(best.all())))
             self.cache_hook.add_partial("loglikelihood", pair, answers[-1])
         return answers

@@ -31,11 +31,13 @@ class ContinuationScorer:
     def score(
         self, context: Sequence[int], continuation: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Score a continuation of at least one token; a text begins as in a `TextSession`.
+        """Score a continuation; a text begins as in a `TextSession`. Nothing is read for no tokens.
 
         Longer texts than a window are read as `continuation_scores` does.
         Returns: log-probabilities, nats, float [c]; whether each token is the argmax, bool [c].
         """
+        if not continuation:
+            return np.zeros(0), np.zeros(0, bool)
         of_range = self._reader.range_reader
         length = len(context) + len(continuation)
         is_longer = length > of_range.split_reader.windows.context and not of_range.carries_state

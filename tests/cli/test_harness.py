@@ -129,6 +129,83 @@ def test_rolling_windows_of_hf_are_those_of_hf(
     assert (default == pytest.approx(expected, rel=1e-6)) == same_windows
 
 
+END = "<|endoftext|>"
+SENTENCES = "The cat sat on the mat.\n" * 9
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("", " cat"),
+        ("The cat", " sat"),
+        ("The cat ", "sat"),
+        (END, " cat"),
+        (END, END),
+        (END + END, " cat"),
+        ("", END + "The"),
+        ("The cat", END),
+        (SENTENCES, " cat"),
+        (SENTENCES, "sat on"),
+        ("\x00", "\x00"),
+        ("é", "\u0301"),
+    ],
+)
+def test_unusual_requests_are_scored_as_by_hf(
+    pretrained: tuple[Artifact, Path], pair: tuple[str, str]
+) -> None:
+    """Special tokens alone, contexts longer than the window, half a character."""
+    from lm_eval.models.huggingface import HFLM
+
+    model, folder = pretrained
+    theirs = HFLM(str(folder), device="cpu", dtype="float32", max_length=CONTEXT)
+    ((expected, likeliest),) = theirs.loglikelihood([request(*pair)], disable_tqdm=True)
+    ((log_p, best),) = opened(model).loglikelihood([request(*pair)], disable_tqdm=True)
+    assert log_p == pytest.approx(expected, rel=1e-5)
+    assert best == likeliest
+
+
+@pytest.mark.parametrize("context", ["", "The cat", END, SENTENCES.strip()])
+@pytest.mark.parametrize("memory", ["none", "long:size=100,theta=0.5,lambda=0.3"])
+def test_an_empty_continuation_is_certain(
+    pretrained: tuple[Artifact, Path], context: str, memory: str
+) -> None:
+    """Hf ends with an IndexError or an AssertionError."""
+    lm = opened(pretrained[0], memory=memory)
+    answers = lm.loglikelihood([request(context, ""), request("The cat", " sat")], True)
+    assert answers[0] == (0.0, True)
+    assert answers[1] == lm.loglikelihood([request("The cat", " sat")], True)[0]
+
+
+@pytest.mark.parametrize(
+    ("context", "inputs", "continuation"), [("The c", "The c", "at"), ("", END, END)]
+)
+def test_a_continuation_without_ids_of_its_own_is_scored_by_itself(
+    pretrained: tuple[Artifact, Path], context: str, inputs: str, continuation: str
+) -> None:
+    """`cat` is one token, in which the context melts; a lone `<eos>` is scored behind `<eos>`."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    lm = opened(pretrained[0])
+    ((log_p, _),) = lm.loglikelihood([request(context, continuation)], True)
+    ids, targets = lm.tok_encode(inputs), lm.tok_encode(continuation)
+    theirs = AutoModelForCausalLM.from_pretrained(pretrained[1], dtype=torch.float32).eval()
+    with torch.no_grad():
+        scores = theirs(torch.tensor([ids + targets[:-1]])).logits[0].log_softmax(-1)
+    expected = sum(float(scores[len(ids) - 1 + i, id]) for i, id in enumerate(targets))
+    assert log_p == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_continuation_longer_than_the_window_has_all_its_tokens(
+    pretrained: tuple[Artifact, Path],
+) -> None:
+    lm = opened(pretrained[0])
+    ((log_p, _),) = lm.loglikelihood([request("", SENTENCES)], True)
+    assert len(lm.tok_encode(SENTENCES)) > 2 * CONTEXT
+    (rolled,) = lm.loglikelihood_rolling([request(SENTENCES)], True)
+    assert log_p == pytest.approx(rolled, rel=1e-5)
+
+
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, Path]:
     """A GPT-2 with random weights, which reads windows of `CONTEXT` tokens; and its folder."""

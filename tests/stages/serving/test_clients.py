@@ -66,7 +66,11 @@ def test_the_harness_reads_here_what_it_reads_in_process(address: Address, index
         batch_size=2,
     )
     pairs = requests(
-        ("the cat", " sees the hen"), ("", "the cat runs"), ("a dog ", "and"), ("the pig", " a cat")
+        ("the cat", " sees the hen"),
+        ("", "the cat runs"),
+        ("a dog ", "and"),
+        ("the pig", " a cat"),
+        ("the pig", ""),
     )
     for pair, one, other in zip(
         pairs, here.loglikelihood(pairs, True), there.loglikelihood(pairs, True), strict=True
