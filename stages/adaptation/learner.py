@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import isfinite, log
+from math import isnan, log
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from stages.encoding.encode import EncodedBlock, SplitReader, encode
 from stages.errors import UsageError
 from stages.examples.examples import Block
 from stages.models.backbone import each
-from stages.models.language_model import Encoding, LanguageModel, State
+from stages.models.language_model import Encoding, State
 
 
 @dataclass
@@ -48,15 +49,14 @@ class Learner:
 
         The model learns from a segment when the next one is asked for. So whoever scores a block
         scores it with the weights before. Where learning diverges, it begins anew with slower
-        numbers behind the segment that showed it.
+        numbers behind the segment that showed it. Where the weights give no distribution any more,
+        it begins anew before that segment.
 
         Args:
             state: state of the backbone before the range.
             learned: result of `learned` after the range before; None: nothing was learned yet.
-        Raises: UsageError if learning diverges and there are no slower numbers, or if the loss is no
-            number.
+        Raises: UsageError if learning diverges and there are no slower numbers.
         """
-        model = self.rule.model
         if learned is None:
             self.course = Course()
             self.rule.begin(self._pace)
@@ -67,13 +67,14 @@ class Learner:
             if first != start or self._begins_document(reader, split, first):
                 self.rule.begin(self._pace)
             for block in self._blocks(reader, split, first, last):
-                # One block at a time: the weights of the next are not known yet. cuDNN's LSTM has
-                # no gradients without dropout's mode.
-                with torch.backends.cudnn.flags(enabled=False):
-                    (encoded,) = encode(model, [block], state, reader.precision, gradients=True)
-                state = each(encoded.state, Tensor.detach)
-                yield replace(encoded, encoding=_detached(encoded.encoding, state))
-                self._learn(model, encoded, split)
+                scored = self._score(block, state, reader.precision)
+                if isnan(scored.value) and self._pace.rate:
+                    # NaN stands for every token alike, so the targets did not decide this.
+                    self._begin_slower(scored, split)
+                    scored = self._score(block, state, reader.precision)
+                state = each(scored.encoded.state, Tensor.detach)
+                yield replace(scored.encoded, encoding=_detached(scored.encoded.encoding, state))
+                self._learn(scored, split)
 
     @property
     def learned(self) -> dict[str, Tensor]:
@@ -85,26 +86,40 @@ class Learner:
         """The numbers of the moment."""
         return (self.numbers, *self.slower)[len(self.course.diverged_at)]
 
-    def _learn(self, model: LanguageModel, block: EncodedBlock, split: str) -> None:
-        """Update the weights by a block that was scored."""
+    def _score(self, block: Block, state: State, precision: str) -> "_ScoredBlock":
+        """Score one block: the weights of the next are not known yet."""
+        model = self.rule.model
+        # cuDNN's LSTM has no gradients without dropout's mode.
+        with torch.backends.cudnn.flags(enabled=False):
+            (encoded,) = encode(model, [block], state, precision, gradients=True)
         with torch.enable_grad():
-            loss = model.loss(block.hidden, block.targets)
-            gradients = torch.autograd.grad(loss, list(self.rule.learning), allow_unused=True)
-        value = float(loss.detach())
-        self.course.add(value, len(block.targets))
-        if not self.course.diverges(log(model.config.vocab_size or 2)):
-            self.rule.update(gradients)
-            return
+            loss = model.loss(encoded.hidden, encoded.targets)
+        return _ScoredBlock(encoded, loss)
 
-        slowest = len(self.course.diverged_at) == len(self.slower)
-        # Of a loss that is no number there are no scores either: the run cannot go on.
-        if slowest or not isfinite(value):
+    def _learn(self, scored: "_ScoredBlock", split: str) -> None:
+        """Update the weights by a block that was scored."""
+        if not self._pace.rate:
+            return
+        self.course.add(scored.value, len(scored.encoded.targets))
+        if self.course.diverges(log(self.rule.model.config.vocab_size or 2)):
+            self._begin_slower(scored, split)
+            return
+        gradients = torch.autograd.grad(scored.loss, list(self.rule.learning), allow_unused=True)
+        self.rule.update(gradients)
+
+    def _begin_slower(self, scored: "_ScoredBlock", split: str) -> None:
+        """Put the weights back to those of training, which learn on with the next slower numbers.
+
+        Raises: DivergedError if there are none.
+        """
+        place = scored.encoded.start
+        if len(self.course.diverged_at) == len(self.slower):
             raise DivergedError(
                 f"--memory dynamic: with rate={self._pace.rate:g} learning diverges at token "
-                f"{block.start:,} of {split} (loss {value:.3g}): give a smaller rate, or a larger "
-                "decay."
+                f"{place:,} of {split} (loss {scored.value:.3g}): give a smaller rate, or a "
+                "larger decay."
             )
-        self.course.begin_again(block.start)
+        self.course.begin_again(place)
         self.rule.begin(self._pace)
 
     def _blocks(self, reader: SplitReader, split: str, start: int, stop: int) -> Iterator[Block]:
@@ -131,6 +146,18 @@ class Learner:
         return self.settings.scope == "document" and bool(
             np.isin(place, reader.documents(split)).item()
         )
+
+
+class _ScoredBlock(NamedTuple):
+    """A block, and its mean loss in nats with the graph of both."""
+
+    encoded: EncodedBlock
+    loss: Tensor
+
+    @property
+    def value(self) -> float:
+        """The loss without its graph."""
+        return float(self.loss.detach())
 
 
 class DivergedError(UsageError):

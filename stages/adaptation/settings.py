@@ -110,10 +110,15 @@ class Dynamic(ReadingOptions):
         ]
 
     def slower(self, numbers: Numbers) -> list[Numbers]:
-        """Numbers of a complete instance with a smaller rate and the same decay, the largest first."""
+        """Numbers of a complete instance with a smaller rate and the same decay, the largest first.
+
+        The last rate is 0, with which the weights of training stay. One combination has none.
+        """
         assert not isinstance(self.rate, str)
-        rates = [rate for rate in self.rate if rate < numbers.rate]
-        return [Numbers(rate=rate, decay=numbers.decay) for rate in reversed(rates)]
+        if len(self.candidates) == 1 or not numbers.rate:
+            return []
+        rates = [rate for rate in self.rate if 0 < rate < numbers.rate]
+        return [Numbers(rate=rate, decay=numbers.decay) for rate in (*reversed(rates), 0.0)]
 
     @property
     def spelled(self) -> str:

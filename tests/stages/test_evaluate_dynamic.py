@@ -296,6 +296,41 @@ def test_where_a_tuned_rate_diverges_the_weights_begin_again_with_a_smaller_one(
     assert "learning-diverged" in found["remarks"]
 
 
+@pytest.mark.usefixtures("short_shards")
+@pytest.mark.parametrize("memory", [(), ("long:size=20,theta=0.5,lambda=0.1",)])
+def test_where_a_tuned_rate_leaves_no_distribution_the_weights_of_training_score(
+    store: Store, monkeypatch: pytest.MonkeyPatch, memory: tuple[str, ...]
+) -> None:
+    """One update overflows all weights: the segment behind it is read again, and no row is lost."""
+    model = small_model(store, small_tokens(store))
+    plain = log_p(evaluated(store, model, "none"))
+    monkeypatch.setattr("stages.evaluation.phases.choose_numbers", _largest)
+    report = evaluated(store, model, "dynamic:rate=1e37/1e38,decay=0.1", *memory)
+    found = metrics(report)
+    falls = found["adaptation"]["diverged"]
+    assert [(fall["rate"], fall["then"]) for fall in falls] == [(1e38, 1e37), (1e37, 0)]
+
+    np.testing.assert_allclose(log_p(report), plain, atol=1e-6)
+    assert len(found["rows"]) == 1 + len(memory)
+    assert all(row["perplexity"] is not None for row in found["rows"])
+    assert "learning-diverged" in found["remarks"]
+
+
+def test_a_text_that_is_worse_than_a_guess_does_not_diverge_without_learning(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate of 0 behind one that diverged: nothing learns, so no loss ends the run."""
+    model = small_model(store, small_tokens(store))
+    plain = log_p(evaluated(store, model, "none"))
+    monkeypatch.setattr("stages.adaptation.course.RECENT", 8)
+    monkeypatch.setattr("stages.adaptation.course.DIVERGED", 0.1)
+    monkeypatch.setattr("stages.evaluation.phases.choose_numbers", _largest)
+    report = evaluated(store, model, "dynamic:rate=0.1/0.2,decay=0.1")
+    falls = metrics(report)["adaptation"]["diverged"]
+    assert [(fall["rate"], fall["then"]) for fall in falls] == [(0.2, 0.1), (0.1, 0)]
+    np.testing.assert_allclose(log_p(report), plain, atol=1e-6)
+
+
 def _largest(settings: Dynamic, record: object) -> dict[str, float]:
     """The choice of the largest rate, as if the tuning split were easier."""
     return settings.candidates[-1].model_dump()

@@ -82,8 +82,8 @@ SENTENCES = {
             "Learning from what was scored does not help: on {split} a rate of 0 is best, so nothing is learned."
         ),
         "learning-diverged": (
-            "With rate {rate} learning diverged at token {token} of {split}, whose cost is in the figures. Behind it "
-            "the weights of training learn with rate {slower}."
+            "With rate {rate} learning diverged at token {token} of {split}; what was scored until then is in the "
+            "figures. From there the weights of training go on with rate {slower}."
         ),
         "memory-costs": "{name} does not help on {split}: perplexity is {with} with it and {without} without.",
         "memory-hardly-needed": (
