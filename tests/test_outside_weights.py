@@ -21,7 +21,7 @@ from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.memory import weight_network
 from stages.memory.readers.settings import GRID
-from stages.memory.weight_network import Positions
+from stages.memory.weight_network import WeightPositions
 from stages.registry import Part
 from stages.retrieval.reading import Reading, WeightRule
 from stages.retrieval.registries import WEIGHTS
@@ -83,7 +83,7 @@ class MatchLength(PerContext):
             length += same
         return length[:, None].double()
 
-    def fit(self, positions: Positions, weight: float) -> MatchWeights:
+    def fit(self, positions: WeightPositions, weight: float) -> MatchWeights:
         tried = [MatchWeights(math.log(weight / (1 - weight)), slope) for slope in SLOPES]
         return max(
             tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum())

@@ -108,15 +108,17 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
     >>> find_matches(entries, torch.tensor([7, 5]))
     Matches(rows=tensor([0, 0]), columns=tensor([0, 2]))
     """
-    is_target = entries.values == targets[:, None].to(entries.values.dtype)
-    if is_target.device.type == "cpu":
+    values = entries.values
+    # One dtype for both sides: else torch would make a wider copy of all values.
+    is_target = values == targets[:, None].to(values.dtype)  # [n, k]
+    if values.device.type == "cpu":
         # NumPy takes a tenth of the time of torch.
         cells = torch.from_numpy(np.flatnonzero(is_target.numpy()))
     else:
         cells = is_target.flatten().nonzero()[:, 0]
 
-    k = is_target.shape[1]
-    return Matches(cells // k, cells % k)
+    k = values.shape[1]
+    return Matches(rows=cells // k, columns=cells % k)
 
 
 def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
@@ -180,22 +182,27 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    scores = entries.read(cutoff)
+    scores = entries.read(cutoff)  # [n, k]
+    # A missing entry becomes token 0; its score, -inf, adds nothing there.
     tokens = entries.values.long().clamp(min=0)
-    absent = scores.new_full((len(scores), vocabulary), -torch.inf)
+    absent = scores.new_full((len(scores), vocabulary), -torch.inf)  # [n, V]
 
-    # The best score of each entry's token, and the sum of the token's entries relative to it: both
-    # [n, k], equal at all entries of a token.
+    # The best score of each entry's token [n, k], equal at all entries of a token. The gather ends
+    # the statement, here and below, so that no further [n, V] stays in memory.
     peaks = absent.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
-    weights = times_counts(exponentials(scores - finite(peaks), scale), entries.counts)
+
+    # The sum of the token's entries relative to that score, likewise.
+    weights = exponentials(scores - finite(peaks), scale)
+    times_counts(weights, entries.counts)
     sums = torch.zeros_like(absent).scatter_add_(1, tokens, weights).gather(1, tokens)
 
     # Sums become relative to the best score of the position. Logarithms and powers are only taken
     # of the few tokens that entries hold, not of the vocabulary.
-    best = finite(peaks.amax(-1, keepdim=True))
+    best = finite(peaks.amax(-1, keepdim=True))  # [n, 1]
     shift = finite(peaks - best) * scale
-    masses = torch.zeros_like(absent).scatter_(1, tokens, sums * shift.exp())
-    total = masses.sum(-1, keepdim=True)
+    masses = sums * shift.exp()
+    # Entries of one token all write the same mass, so that it counts once.
+    total = torch.zeros_like(absent).scatter_(1, tokens, masses).sum(-1, keepdim=True)
     target = absent.scatter_(1, tokens, sums.log() + shift)
     return LogSums(target, total.log(), best * scale)
 
@@ -222,15 +229,17 @@ def log_sums_of_stored_tokens(entries: Entries, scale: float, cutoff: int) -> St
     >>> log_sums_of_stored_tokens(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
     tensor([[0.5000, 0.5000, 0.5000]])
     """
-    tokens = entries.values.long().clamp(min=0)
+    tokens = entries.values.long().clamp(min=0)  # [n, k]
 
     # The tokens of a position are numbered from 0, equal tokens alike. So at most k numbers take
     # the place of the vocabulary.
     ordered, order = tokens.sort(dim=-1, stable=True)
-    numbers_in_order = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
+    is_new = ordered[:, 1:] != ordered[:, :-1]
+    numbers_in_order = is_new.long().cumsum(-1)  # [n, k - 1]: the first token has number 0
     numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], numbers_in_order)
 
-    sums = dense_log_sums(replace(entries, values=numbers), scale, cutoff, tokens.shape[1])
+    numbered_entries = replace(entries, values=numbers)
+    sums = dense_log_sums(numbered_entries, scale, cutoff, vocabulary=tokens.shape[1])
     target = sums.target.gather(1, numbers)
     return StoredTokens(tokens, LogSums(target, sums.total, sums.max_score))
 
@@ -254,15 +263,20 @@ def join_log_sums(parts: Sequence[LogSums]) -> LogSums:
         return parts[0]
 
     # All parts are relative to one peak: otherwise a part with much larger scores would overflow.
+    # The peak of an empty part says nothing.
     peaks = [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]
     best = finite(reduce(torch.maximum, peaks))
+
     targets = []
     totals = []
     for part in parts:
         shift = part.max_score - best
         targets.append(part.target + shift)
         totals.append(part.total + shift)
-    return LogSums(reduce(torch.logaddexp, targets), reduce(torch.logaddexp, totals), best)
+
+    target = reduce(torch.logaddexp, targets)
+    total = reduce(torch.logaddexp, totals)
+    return LogSums(target, total, best)
 
 
 def _with_minimum(
@@ -274,17 +288,20 @@ def _with_minimum(
     cutoffs: Sequence[int],
 ) -> LogSums:
     """LogSums in which every cut-off reads at least the first `min_entries` entries of a position."""
-    too_short = min_entries > torch.tensor(cutoffs, device=min_entries.device)[:, None]
+    cutoff_column = torch.tensor(cutoffs, device=min_entries.device)[:, None]
+    too_short = min_entries > cutoff_column  # [C, n]
     if not too_short.any():
         return log_sums
 
+    # Scores beyond a position's minimum are masked, and its matches there left out.
     width = int(min_entries.max())
     columns = torch.arange(entries.scores.shape[1], device=min_entries.device)[:width]
-    scores = entries.scores[:, :width].masked_fill(columns >= min_entries[:, None], -torch.inf)
+    is_beyond = columns >= min_entries[:, None]
+    scores = entries.scores[:, :width].masked_fill(is_beyond, -torch.inf)
     in_reach = matches.columns < min_entries[matches.rows]
     matches_in_reach = Matches(matches.rows[in_reach], matches.columns[in_reach])
 
-    # One cut-off at `width`: scores beyond a position's minimum are masked.
+    # So one cut-off, at `width`, is that of every position.
     minimum = _prefix_log_sums(scores, entries.counts, matches_in_reach, scales, [width])
     return LogSums(
         torch.where(too_short, minimum.target, log_sums.target),
@@ -303,25 +320,29 @@ def _prefix_log_sums(
     """LogSums [S, C, n] over the first c entries for every cut-off c, without regard to
     `min_entries`.
     """
-    k = scores.shape[1]
     # Cut-offs above k all read k entries, whose sums are computed once.
-    distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
+    k = scores.shape[1]
+    lengths = [min(cutoff, k) for cutoff in cutoffs]
+    distinct = sorted(set(lengths))
+
+    # Sums over the spans between cut-offs are added up to sums before each cut-off.
     scores = scores[:, : distinct[-1]].float()
-    factors = scores.new_tensor(scales)[:, None]
-    total = sums_of_entries(scores, counts, scales, distinct).running(factors)
-    target = sums_of_matches(
-        scores, counts, matches.rows, matches.columns, factors, distinct
-    ).running(factors)
+    factors = scores.new_tensor(scales)[:, None]  # [S, 1]
+    entry_spans = sums_of_entries(scores, counts, scales, distinct)
+    match_spans = sums_of_matches(scores, counts, *matches, factors, distinct)
+    total = entry_spans.running(factors)  # [S, C, n]
+    target = match_spans.running(factors)
 
     # The target's sum is relative to the best score of its own entries, the total to that of all.
-    shift = finite(target.peaks - total.peaks) * factors[..., None]
-    max_score = finite(total.peaks) * factors[..., None]
+    factors = factors[..., None]  # [S, 1, 1]
+    shift = finite(target.peaks - total.peaks) * factors
+    max_score = finite(total.peaks) * factors
     log_sums = LogSums(target.sums.log() + shift, total.sums.log(), max_score)
     if len(distinct) == len(cutoffs):
         return log_sums
 
-    places = [distinct.index(min(cutoff, k)) for cutoff in cutoffs]
-    indices = torch.tensor(places, device=scores.device)
+    # The sums of each distinct length, for all cut-offs that read so many.
+    indices = torch.tensor([distinct.index(length) for length in lengths], device=scores.device)
     return LogSums(
         log_sums.target.index_select(1, indices),
         log_sums.total.index_select(1, indices),

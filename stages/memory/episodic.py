@@ -81,11 +81,12 @@ def squared_distances(
     >>> squared_distances(np.array([0.0, 1.0]), np.array([[3.0, 1.0], [0.0, 0.0]]))
     array([9., 1.])
     """
-    parts = [np.zeros(0)]
+    distances = np.zeros(len(keys))
     for start in range(0, len(keys), KEYS_AT_ONCE):
-        part = keys[start : start + KEYS_AT_ONCE].astype(np.float64)
-        parts.append(((part - query) ** 2).sum(1))
-    return np.concatenate(parts)
+        part = slice(start, start + KEYS_AT_ONCE)
+        differences = keys[part].astype(np.float64) - query
+        distances[part] = (differences**2).sum(1)
+    return distances
 
 
 def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:
@@ -140,4 +141,9 @@ def _distances(
     points: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "c d"]
 ) -> Float[np.ndarray, "n c"]:
     """Squared Euclidean distances."""
-    return np.stack([((points - centre) ** 2).sum(1) for centre in centres], 1)
+    columns = []
+    for centre in centres:
+        # One centre at a time: all differences at once would be [n, c, d].
+        differences = points - centre
+        columns.append((differences**2).sum(1))
+    return np.stack(columns, 1)

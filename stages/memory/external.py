@@ -10,7 +10,7 @@ from stages.memory.entries import Entries
 
 
 @dataclass(frozen=True)
-class Neighbors:
+class NearestRows:
     """Results of a search for n queries in a datastore of N rows.
 
     `ids` int64 [n, k]: rows, best first; missing ones are -1, at the end.
@@ -26,14 +26,14 @@ class Neighbors:
     counts: Integer[Tensor, " rows"] | None = None
 
 
-def external_entries(neighbors: Neighbors) -> Entries:
+def external_entries(neighbors: NearestRows) -> Entries:
     """Convert neighbours to entries [n, k].
 
     The rows of a datastore hold tokens 5, 6 and 7. A search found rows 2 and 0, and no third one:
 
     >>> import torch
     >>> ids, scores = torch.tensor([[2, 0, -1]]), torch.tensor([[1.0, 0.5, -torch.inf]])
-    >>> external_entries(Neighbors(ids, scores, torch.tensor([5, 6, 7, -1]))).values
+    >>> external_entries(NearestRows(ids, scores, torch.tensor([5, 6, 7, -1]))).values
     tensor([[ 7,  5, -1]])
     """
     ids = neighbors.ids

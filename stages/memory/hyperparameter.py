@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, repeat
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
@@ -113,6 +112,10 @@ def spelled_value(value: Any) -> str:
 
 
 def doubling_cutoffs(k: int) -> tuple[int, ...]:
-    """1, 2, 4, … up to k, and k itself."""
-    powers = accumulate(repeat(2, k.bit_length() - 1), int.__mul__, initial=1)
+    """1, 2, 4, … up to k, and k itself.
+
+    >>> doubling_cutoffs(6)
+    (1, 2, 4, 6)
+    """
+    powers = [2**exponent for exponent in range(k.bit_length())]
     return tuple(sorted({*powers, k}))

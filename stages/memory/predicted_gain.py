@@ -64,12 +64,14 @@ class PredictedGain:
         Args:
             log_p, alone: log p of the targets, with the memory, and by the model alone.
         """
-        predicted = self.network.outputs(contexts)[:, None].to(log_p.device)
-        thresholds = torch.tensor(self.thresholds, dtype=torch.float64, device=log_p.device)
-        searched = predicted >= thresholds
-        read = torch.where(searched, log_p[:, None], alone[:, None])
-        losses = -read.sum(0, dtype=torch.float64)
-        return torch.stack((searched.sum(0), losses), -1)
+        device = log_p.device
+        predicted = self.network.outputs(contexts).to(device)
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float64, device=device)
+
+        is_searched = predicted[:, None] >= thresholds  # [n, shares]
+        log_p_of_share = torch.where(is_searched, log_p[:, None], alone[:, None])
+        losses = -log_p_of_share.sum(0, dtype=torch.float64)
+        return torch.stack((is_searched.sum(0), losses), -1)
 
 
 def fit_gain(

@@ -89,20 +89,28 @@ def recent_entries(at: Recent) -> Entries:
     (tensor([[6., 3.]]), tensor([[8, 7]]))
     """
     positions = len(at.first)
+    width = at.columns
+
+    # At least one column of padding: the last row may be read one column past the last key.
     padding = ALIGNED - len(at.keys) % ALIGNED
     latest_first = pad(at.keys.float().flip(0), (0, 0, 0, padding))
-    product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
+    queries = at.keys[at.before :].float()
+    product = _similarities(queries, latest_first, at.similarity)  # [n, m + n + padding]
+
     # Row i begins at column n - i, which is one step less than a row further on in memory.
-    scores = product.as_strided((positions, at.columns), (product.shape[1] - 1, 1), positions)
+    strides = (product.shape[1] - 1, 1)
+    scores = product.as_strided((positions, width), strides, storage_offset=positions)
 
     # `unfold` makes overlapping views: the gather below is the only copy.
-    windows = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
+    tokens_latest_first = pad(at.tokens.flip(0), (0, width), value=-1)
+    windows = tokens_latest_first.unfold(0, width, 1)
     window_of_position = torch.arange(positions, 0, -1, device=windows.device)
     values = windows.index_select(0, window_of_position)
 
+    # Columns that a position may not read hold a key before its stream, or a part of the next row.
     reach = at.reach[:, None]
-    if (reach < at.columns).any():
-        missing = torch.arange(at.columns, device=scores.device) >= reach
+    if (reach < width).any():
+        missing = torch.arange(width, device=scores.device) >= reach
         scores = scores.masked_fill(missing, -torch.inf)
         values = values.masked_fill(missing, -1)
     return Entries(scores, values, at.min_entries)
@@ -121,25 +129,29 @@ def recent_matches(at: Recent) -> Matches:
     >>> recent_matches(at)
     Matches(rows=tensor([0]), columns=tensor([1]))
     """
-    # Ranks in the order of tokens, and the rank at which each token's group begins.
+    # Ranks in the order of tokens [m + n], and the rank at which each token's group begins.
     order = at.tokens.argsort(stable=True)
     ascending = torch.arange(len(order), device=order.device)
     ranks = torch.empty_like(order).scatter_(0, order, ascending)
     _, group_sizes = at.tokens[order].unique_consecutive(return_counts=True)
-    group_starts = (group_sizes.cumsum(0) - group_sizes).repeat_interleave(group_sizes)
+    starts = group_sizes.cumsum(0) - group_sizes
+    group_starts = starts.repeat_interleave(group_sizes)
 
-    # Each position has one match for each earlier member of its group.
+    # Each of the n positions has one match for each earlier member of its group.
     query_ranks = ranks[at.before :]
     counts = query_ranks - group_starts[query_ranks]
     positions = torch.arange(len(counts), device=counts.device)
-    rows = positions.repeat_interleave(counts)
+    rows = positions.repeat_interleave(counts)  # [h]
 
     # The matches of a row are numbered from 0, the nearest first: one rank back, two, and so on.
-    first_of_row = (counts.cumsum(0) - counts)[rows]
-    numbers = torch.arange(len(rows), device=counts.device) - first_of_row
+    matches_before = counts.cumsum(0) - counts
+    numbers = torch.arange(len(rows), device=counts.device) - matches_before[rows]
     keys = order[query_ranks[rows] - 1 - numbers]
+
+    # Column 0 is the key just before the position.
     columns = at.before + rows - 1 - keys
-    readable = columns < at.reach.clamp(max=at.columns)[rows]
+    max_columns = at.reach.clamp(max=at.columns)
+    readable = columns < max_columns[rows]
     return Matches(rows[readable], columns[readable])
 
 

@@ -81,21 +81,29 @@ class SmallNetwork:
         set to 1.
         """
         output = torch.as_tensor(offset, dtype=torch.float64)
-        spread = inputs.std(0, correction=0)
+        deviation = inputs.std(0, correction=0)
         # A constant feature is 0 after standardization, whatever it is divided by.
-        spread = torch.where(spread > 0, spread, 1.0)
+        spread = torch.where(deviation > 0, deviation, 1.0)
 
+        # W is drawn in float32, then widened: the same numbers as ever for a seed.
         width = inputs.shape[1]
         generator = torch.Generator().manual_seed(seed)
-        inner = torch.randn(HIDDEN, width, generator=generator).double() / math.sqrt(width)
-        bias = torch.zeros(HIDDEN).double()
-        outer = torch.zeros(*output.shape, HIDDEN).double()
-        return cls(inputs.mean(0), spread, inner, bias, outer, output)
+        weights = torch.randn(HIDDEN, width, generator=generator).double()
+        return cls(
+            mean=inputs.mean(0),
+            spread=spread,
+            inner=weights / math.sqrt(width),
+            bias=torch.zeros(HIDDEN, dtype=torch.float64),
+            outer=torch.zeros(*output.shape, HIDDEN, dtype=torch.float64),
+            offset=output,
+        )
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n ..."]:
         """Outputs o(x) of positions, float64 on the CPU."""
         standard = (inputs.double().cpu() - self.mean) / self.spread
-        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.t()
+        hidden = torch.tanh(standard @ self.inner.T + self.bias)  # [n, H]
+        # `t`, since `outer` may be a vector, which it leaves as it is.
+        return self.offset + hidden @ self.outer.t()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -130,18 +138,25 @@ def fit_network(
     with torch.inference_mode(False), torch.enable_grad():
         # Clones, since tensors made in inference mode stay without gradients.
         parameters = {field.name: getattr(network, field.name).clone() for field in fields(network)}
-        learned = [parameters[name].requires_grad_() for name in ("inner", "bias", "outer")]
         result = type(network)(**parameters)
-        optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
+        trained = [result.inner, result.bias, result.outer]
+        for parameter in trained:
+            parameter.requires_grad_()
+        optimizer = torch.optim.AdamW(trained, RATE, weight_decay=DECAY)
 
         generator = torch.Generator().manual_seed(seed)
         batches = list[Tensor]()
         for _ in range(PASSES):
-            batches += torch.randperm(len(inputs), generator=generator).split(BATCH)
+            shuffled = torch.randperm(len(inputs), generator=generator)
+            batches += shuffled.split(BATCH)
 
         for step, rows in enumerate(batches):
             optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(batches))
             optimizer.zero_grad()
-            loss(rows, result.outputs(inputs[rows])).backward()
+            outputs = result.outputs(inputs[rows])
+            loss(rows, outputs).backward()
             optimizer.step()
-        return type(network)(**{name: tensor.detach() for name, tensor in parameters.items()})
+
+        # The parameters were updated in place.
+        detached = {name: parameter.detach() for name, parameter in parameters.items()}
+        return type(network)(**detached)

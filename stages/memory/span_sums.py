@@ -18,15 +18,34 @@ class SpanSums(NamedTuple):
     peaks: Tensor
 
     def running(self, scales: Tensor) -> "SpanSums":
-        """Turn sums over the spans between cut-offs into sums over all entries before each cut-off."""
-        sums = [self.sums[:, 0]]
-        peaks = [self.peaks[0]]
-        for span_sum, span_peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
-            peak = torch.maximum(peaks[-1], span_peak)
-            # Both sums are relative to peaks of their own: the factors make them relative to `peak`.
-            factor = torch.exp(finite(peaks[-1] - peak) * scales)
-            span_factor = torch.exp(finite(span_peak - peak) * scales)
-            sums.append(sums[-1] * factor + span_sum * span_factor)
+        """Turn sums over the spans between cut-offs into sums over all entries before each cut-off.
+
+        Args:
+            scales: those of the sums, [S, 1].
+
+        Two spans of one position: two entries of score 0, then one of score log 3.
+
+        >>> sums = torch.tensor([[[2.0], [1.0]]])
+        >>> peaks = torch.tensor([[0.0], [math.log(3)]])
+        >>> total = SpanSums(sums, peaks).running(torch.ones(1, 1))
+        >>> (total.sums * total.peaks.exp()).flatten()  # 2, and 2 + 3
+        tensor([2., 5.])
+        """
+        total = self.sums[:, 0]  # [S, n]
+        peak = self.peaks[0]  # [n]
+        sums = [total]
+        peaks = [peak]
+        for span in range(1, len(self.peaks)):
+            # Both sums are relative to peaks of their own: the factors make them relative to the
+            # larger one.
+            span_peak = self.peaks[span]
+            new_peak = torch.maximum(peak, span_peak)
+            factor = torch.exp(finite(peak - new_peak) * scales)
+            span_factor = torch.exp(finite(span_peak - new_peak) * scales)
+
+            total = total * factor + self.sums[:, span] * span_factor
+            peak = new_peak
+            sums.append(total)
             peaks.append(peak)
         return SpanSums(torch.stack(sums, dim=1), torch.stack(peaks))
 
@@ -34,9 +53,18 @@ class SpanSums(NamedTuple):
 def sums_of_entries(
     scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]
 ) -> SpanSums:
-    """Sums over the entries of each span between cut-offs; scores [n, k]."""
+    """Sums over the entries of each span between cut-offs.
+
+    Args:
+        scores: [n, k], where k is the last cut-off.
+        counts: [n, k or more] of each entry; None: each counts once.
+        scales: S of them.
+        cutoffs: C of them, rising.
+    """
     spans = [slice(start, stop) for start, stop in pairwise((0, *cutoffs))]
-    peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
+    peaks = torch.stack([scores[:, span].amax(-1) for span in spans])  # [C, n]
+
+    # Written span by span into one array [n, k], so that all are exponentiated at once.
     differences = torch.empty(scores.shape, device=scores.device)
     for span, peak in zip(spans, finite(peaks), strict=True):
         torch.sub(scores[:, span], peak[:, None], out=differences[:, span])
@@ -47,8 +75,10 @@ def sums_of_entries(
         counts = counts[:, : cutoffs[-1]]
     sums = []
     for scale in scales:
-        times_counts(exponentials(differences, scale, out=weights), counts)
-        sums.append(torch.stack([weights[:, span].sum(-1) for span in spans]))
+        exponentials(differences, scale, out=weights)
+        times_counts(weights, counts)
+        span_sums = [weights[:, span].sum(-1) for span in spans]
+        sums.append(torch.stack(span_sums))
     return SpanSums(torch.stack(sums), peaks)
 
 
@@ -68,7 +98,7 @@ def sums_of_matches(
     Args:
         scores: [n, k].
         counts: [n, k] of each entry; None: each counts once.
-        rows, columns: [h] places of the matches in `scores`.
+        rows, columns: of the matches in `scores`, [h] each.
         scales: [S, 1].
         cutoffs: C of them, rising.
     """
@@ -78,15 +108,19 @@ def sums_of_matches(
     match_scores = scores[rows, columns]
 
     # Each span of each position is a cell; its matches are reduced to one number.
-    spans = torch.bucketize(columns, torch.tensor(cutoffs, device=columns.device), right=True)
+    bounds = torch.tensor(cutoffs, device=columns.device)
+    spans = torch.bucketize(columns, bounds, right=True)
     cells = spans * len(scores) + rows
-    empty = scores.new_full((len(cutoffs) * len(scores),), -torch.inf)
-    peaks = empty.scatter_reduce_(0, cells, match_scores, "amax")
+    num_cells = len(cutoffs) * len(scores)
+    peaks = scores.new_full((num_cells,), -torch.inf)
+    peaks.scatter_reduce_(0, cells, match_scores, "amax")
 
-    weights = ((match_scores - peaks[cells])[:, None] * scales.T).exp_()
-    match_counts = None if counts is None else counts[rows, columns][:, None]
-    times_counts(weights, match_counts)
-    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, cells, weights)
+    differences = match_scores - peaks[cells]
+    weights = (differences[:, None] * scales.T).exp_()  # [h, S]
+    if counts is not None:
+        times_counts(weights, counts[rows, columns][:, None])
+    sums = scores.new_zeros(num_cells, len(scales))
+    sums.index_add_(0, cells, weights)
 
     shape = (len(cutoffs), len(scores))
     return SpanSums(sums.T.reshape(-1, *shape), peaks.view(shape))

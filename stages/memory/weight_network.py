@@ -58,7 +58,7 @@ class WeightNetwork(SmallNetwork):
 
 
 @dataclass(frozen=True)
-class Positions(Observations):
+class WeightPositions(Observations):
     """Features of n positions, and log p of their targets by the model and by the memory (−inf:
     absent).
     """
@@ -78,7 +78,7 @@ class Positions(Observations):
         return torch.logaddexp(log_p, log_p_mem)
 
 
-def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
+def fit_weight(positions: WeightPositions, weight: float, seed: int = 0) -> WeightNetwork:
     """Fit a network, starting from one weight for all contexts; deterministic for a seed."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ Fit = Callable[[Any, float], Any]
 """Fits weights that have a method `logits` to positions, starting from one weight for all."""
 
 
-class Learned(NamedTuple):
+class FittedWeights(NamedTuple):
     """Weights fitted on all positions, and their held-out gain in each fold, in nats per token."""
 
     network: Any
@@ -123,7 +123,7 @@ def learn(
     weight: float,
     log_p_one_weight: Float[Tensor, " n"],
     fit: Fit = fit_weight,
-) -> Learned | None:
+) -> FittedWeights | None:
     """Fit weights, and measure by cross-validation what they gain over the best single weight.
 
     The positions are cut into consecutive runs. Each run is evaluated with weights fitted on the
@@ -146,17 +146,22 @@ def learn(
         held_out = positions.select(fold)
         log_p = held_out.read(weights.logits(held_out.inputs))
         gains.append(float((log_p - log_p_one_weight[fold]).mean()))
-    return Learned(fit(positions, weight), gains)
+    return FittedWeights(fit(positions, weight), gains)
 
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 24, 32, 64)
 COUNTS = (1, 2, 4, 16)
 AGREEMENTS = (0.5, 0.75, 1.0)
+EDGES = (LENGTHS, COUNTS, AGREEMENTS)
 """Lower edges of bins: length of the longest match, its count, and the share of its most frequent
 next token.
 """
+BINS = math.prod(len(edges) + 1 for edges in EDGES)
+"""Number of bins: edges cut a column into one part more."""
 PRIOR = 10.0
+"""P, the number of positions that the prior counts for in each bin."""
 HALVINGS = 30
+"""Steps of bisection: λ is known to 2^-31."""
 
 
 def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
@@ -167,9 +172,10 @@ def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
     """
     # Digits of a number whose base differs by column: edges cut a column into one part more.
     result = torch.zeros(len(inputs), dtype=torch.int64)
-    for column, edges in enumerate((LENGTHS, COUNTS, AGREEMENTS)):
+    for column, edges in enumerate(EDGES):
         values = inputs[:, column].double().contiguous()
         boundaries = torch.tensor(edges, dtype=torch.float64)
+        # A value at an edge belongs to the bin above it.
         digit = torch.bucketize(values, boundaries, right=True)
         result = result * (len(edges) + 1) + digit
     return result
@@ -190,21 +196,23 @@ class LengthWeights:
     weights: Tensor
 
     @classmethod
-    def fit(cls, positions: Positions, weight: float) -> Self:
+    def fit(cls, positions: WeightPositions, weight: float) -> Self:
         """Fit the weights by bisection; bins with few positions stay near `weight`."""
-        number = (len(LENGTHS) + 1) * (len(COUNTS) + 1) * (len(AGREEMENTS) + 1)
-        index = bins(positions.inputs)
+        index = bins(positions.inputs)  # [n]
+        # p_mem / p_lm of each target, less 1.
         ratio = (positions.log_p_mem - positions.log_p).double().exp()
-        low = torch.zeros(number, dtype=torch.float64)
-        high = torch.ones(number, dtype=torch.float64)
+        excess = ratio - 1
+
+        low = torch.zeros(BINS, dtype=torch.float64)
+        high = torch.ones(BINS, dtype=torch.float64)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            at_position = middle[index]
-            # If the model gives a token no probability, its ratio is infinite; the limit of its
-            # slope is 1 / λ.
-            slopes = torch.where(
-                ratio.isinf(), 1 / at_position, (ratio - 1) / (1 + at_position * (ratio - 1))
-            )
+
+            # The derivative of log((1 − λ) + λ ratio). If the model gives a token no probability,
+            # its ratio is infinite; the limit is 1 / λ.
+            weight_at = middle[index]
+            finite_slopes = excess / (1 + weight_at * excess)
+            slopes = torch.where(ratio.isinf(), 1 / weight_at, finite_slopes)
             slope = torch.zeros_like(middle).index_add_(0, index, slopes)
             slope += PRIOR * (weight / middle - (1 - weight) / (1 - middle))
 

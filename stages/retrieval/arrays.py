@@ -145,12 +145,12 @@ class Index:
         """
         import torch
 
-        from stages.memory.external import Neighbors, external_entries, scores_from_distances
+        from stages.memory.external import NearestRows, external_entries, scores_from_distances
 
         ids, distances = self.search(queries, k, exclude_ranges)
         scores = scores_from_distances(torch.from_numpy(distances), self.searcher.metric)
         values = torch.from_numpy(np.append(np.asarray(self.datastore.values[:], np.int64), -1))
-        return external_entries(Neighbors(torch.from_numpy(ids), scores, values))
+        return external_entries(NearestRows(torch.from_numpy(ids), scores, values))
 
 
 def require_searchable(keys: Any, name: str) -> None:

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from stages.memory.in_batch.blocks import Block
+from stages.memory.in_batch.blocks import ScoreBlock
 from stages.memory.in_batch.visible import Visible
 
 
@@ -40,7 +40,7 @@ class BlockScores:
         queries: Tensor,
         keys: Tensor | None,
         visible: Visible,
-        blocks: Sequence[Block],
+        blocks: Sequence[ScoreBlock],
         scale: float,
         dtype: torch.dtype,
     ) -> None:
@@ -55,63 +55,70 @@ class BlockScores:
         self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
         self.queries = queries.to(dtype)
         self.keys = self.queries if keys is None else keys.to(dtype)
-        # The scale goes into [N, d], which costs less than scaling [n, m] of each block.
-        self._scaled = (queries.to(self.sums) * (scale * math.log2(math.e))).to(dtype)
+        # The scale goes into [N, d], which costs less than scaling [n, m] of each block. It is
+        # multiplied before products are narrowed, so that it costs no digits.
+        base_2_scale = scale * math.log2(math.e)
+        self._scaled = (queries.to(self.sums) * base_2_scale).to(dtype)
         self._visible = visible
-        cells = max((block.cells for block in blocks), default=0)
-        has_mirror = any(block.mirror for block in blocks)
-        self._scores = queries.new_empty(cells, dtype=self.sums)
-        self._mirrored = queries.new_empty(cells if has_mirror else 0, dtype=self.sums)
-        self._products = (
-            self._scores if dtype == self.sums else queries.new_empty(cells, dtype=dtype)
-        )
 
-    def sides(self, block: Block) -> list[tuple[Block, Tensor]]:
+        max_cells = max((block.cells for block in blocks), default=0)
+        mirrored_cells = max_cells if any(block.mirror for block in blocks) else 0
+        self._scores = queries.new_empty(max_cells, dtype=self.sums)
+        self._mirrored = queries.new_empty(mirrored_cells, dtype=self.sums)
+        self._products = self._scores
+        if dtype != self.sums:
+            self._products = queries.new_empty(max_cells, dtype=dtype)
+
+    def sides(self, block: ScoreBlock) -> list[tuple[ScoreBlock, Tensor]]:
         """The block and its mirror, if it has one, each with its scores [n, m]; -inf where not
         visible.
 
         The scores of a mirror are a transposed view.
         """
-        queries = self._scaled[block.rows]
-        keys = self.keys[block.keys]
-        products = torch.mm(queries, keys.T, out=_matrix(self._products, len(queries), len(keys)))
+        queries = self._scaled[block.rows]  # [n, d]
+        keys = self.keys[block.keys]  # [m, d]
+        products = _matrix(self._products, len(queries), len(keys))
+        torch.mm(queries, keys.T, out=products)
 
         # The mirror is copied before the scores are masked in place.
-        matrices: list[Tensor] = []
+        mirror_scores = None
         if block.mirror is not None:
-            matrices.append(_copied(products, self._mirrored).T)
+            mirror_scores = _copied(products, self._mirrored).T
         in_place = self._products is self._scores
-        matrices.insert(0, products if in_place else _copied(products, self._scores))
-        return [
-            (side, self._masked(side, matrix))
-            for side, matrix in zip(block.sides, matrices, strict=True)
-        ]
+        scores = products if in_place else _copied(products, self._scores)
+
+        sides = [(block, self._masked(block, scores))]
+        if block.mirror is not None and mirror_scores is not None:
+            sides.append((block.mirror, self._masked(block.mirror, mirror_scores)))
+        return sides
 
     def narrowed(self, gradient: Tensor) -> Tensor:
         """The gradient [n, m] of a block's scores, in the dtype of products."""
         return gradient if self._products is self._scores else _copied(gradient, self._products)
 
-    def _masked(self, block: Block, scores: Tensor) -> Tensor:
+    def _masked(self, block: ScoreBlock, scores: Tensor) -> Tensor:
+        """Write -inf into the cells that are not visible."""
         if block.whole:
             return scores
         hidden = self._visible[block.rows].hides(block.keys)
         return scores.masked_fill_(hidden, -torch.inf)
 
 
-def _copied(matrix: Tensor, room: Tensor) -> Tensor:
-    return _matrix(room, *matrix.shape).copy_(matrix)
+def _copied(matrix: Tensor, buffer: Tensor) -> Tensor:
+    """Copy a matrix into the beginning of a buffer, in the dtype of the buffer."""
+    return _matrix(buffer, *matrix.shape).copy_(matrix)
 
 
-def _matrix(room: Tensor, rows: int, columns: int) -> Tensor:
+def _matrix(buffer: Tensor, rows: int, columns: int) -> Tensor:
     """The beginning of a buffer as a matrix."""
-    return room[: rows * columns].view(rows, columns)
+    return buffer[: rows * columns].view(rows, columns)
 
 
-class Matches(NamedTuple):
+class TargetCells(NamedTuple):
     """The cells in a block that hold their row's target, visible or not, int64 [h] each."""
 
     rows: Tensor
-    cells: Tensor
+    offsets: Tensor
     """Memory offset of each cell in the block's scores, since a mirror's are transposed."""
 
 
@@ -122,7 +129,7 @@ class _Runs(NamedTuple):
 
     first: Tensor
     counts: Tensor
-    matches: int
+    total: int
 
 
 class TargetMatches:
@@ -135,41 +142,55 @@ class TargetMatches:
     """
 
     def __init__(
-        self, targets: Int64[Tensor, " N"], values: Int64[Tensor, " K"], blocks: Sequence[Block]
+        self,
+        targets: Int64[Tensor, " N"],
+        values: Int64[Tensor, " K"],
+        blocks: Sequence[ScoreBlock],
     ) -> None:
         """Args:
         targets: the token that each query predicts, int64 [N].
         values: the token that followed each key, int64 [K].
         blocks: all blocks that `matches` will get; their mirrors are included.
         """
-        # A key's token and index as one number: sorted by token, then by index.
-        indices = torch.arange(len(values), device=values.device)
-        ordered, self._order = (values * len(values) + indices).sort()
-        first_of_target = targets * len(values)
+        # A key's token and index as one number: sorted by token, then by index. A target's keys
+        # begin at the number that it has with index 0.
+        num_keys = len(values)
+        indices = torch.arange(num_keys, device=values.device)
+        ordered, self._order = (values * num_keys + indices).sort()
+        first_of_target = targets * num_keys
 
-        sides = [side for block in blocks for side in block.sides]
-        bounds = [_run(ordered, first_of_target[side.rows], side.keys) for side in sides]
+        sides: list[ScoreBlock] = []
+        for block in blocks:
+            sides += block.sides
+        firsts = []
+        counts = []
+        for side in sides:
+            first, count = _run(ordered, first_of_target[side.rows], side.keys)
+            firsts.append(first)
+            counts.append(count)
+
         # One transfer to the host for all blocks.
-        matches = torch.stack([counts.sum() for _, counts in bounds]).tolist() if bounds else []
-
+        totals = torch.stack([count.sum() for count in counts]).tolist() if counts else []
         self._runs = dict[tuple[int, int], _Runs]()
-        for side, (first, counts), number in zip(sides, bounds, matches, strict=True):
-            self._runs[_corner(side)] = _Runs(first, counts, number)
+        for side, *run in zip(sides, firsts, counts, totals, strict=True):
+            self._runs[_corner(side)] = _Runs(*run)
 
-    def matches(self, block: Block, strides: tuple[int, ...]) -> Matches:
+    def matches(self, block: ScoreBlock, strides: tuple[int, ...]) -> TargetCells:
         """Matches of a block in order of row; `strides` are those of its matrix of scores."""
-        first, counts, number = self._runs[_corner(block)]
-        rows = torch.repeat_interleave(counts, output_size=number)
+        first, counts, total = self._runs[_corner(block)]
+        # `output_size` spares the wait for the device.
+        rows = torch.repeat_interleave(counts, output_size=total)  # [h]
 
         # The matches of a row are consecutive, from the start of its run among the sorted keys.
         matches_before = counts.cumsum(0) - counts
-        offset = (first - matches_before).index_select(0, rows)
-        ranks = torch.arange(number, device=rows.device) + offset
-        columns = self._order.index_select(0, ranks).sub_(block.keys.start)
+        rank_of_row = first - matches_before
+        ranks = torch.arange(total, device=rows.device) + rank_of_row.index_select(0, rows)
+        keys = self._order.index_select(0, ranks)
+        columns = keys.sub_(block.keys.start)
 
         row_stride, column_stride = strides
-        cells = columns.mul_(column_stride).add_(rows, alpha=row_stride)
-        return Matches(rows, cells)
+        offsets = columns.mul_(column_stride).add_(rows, alpha=row_stride)
+        return TargetCells(rows, offsets)
 
 
 def _run(
@@ -183,5 +204,6 @@ def _run(
     return first, stop - first
 
 
-def _corner(block: Block) -> tuple[int, int]:
+def _corner(block: ScoreBlock) -> tuple[int, int]:
+    """What identifies a block: its first row and its first key."""
     return block.rows.start, block.keys.start

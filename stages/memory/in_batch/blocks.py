@@ -4,6 +4,7 @@ computed.
 Shapes: N queries, K keys; n rows (queries) and m keys a block.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,7 +21,7 @@ SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
 """Rows and keys of a block that has a mirror."""
 
 
-class Block(NamedTuple):
+class ScoreBlock(NamedTuple):
     """A range of queries and a range of keys with at least one visible cell; `whole`: all cells are
     visible.
 
@@ -30,20 +31,22 @@ class Block(NamedTuple):
     rows: slice
     keys: slice
     whole: bool
-    mirror: "Block | None" = None
+    mirror: "ScoreBlock | None" = None
 
     @property
-    def sides(self) -> "tuple[Block, ...]":
+    def sides(self) -> "tuple[ScoreBlock, ...]":
         """The block, and its mirror if it has one."""
         return (self,) if self.mirror is None else (self, self.mirror)
 
     @property
     def cells(self) -> int:
         """Number of cells, and so of inner products."""
-        return (self.rows.stop - self.rows.start) * (self.keys.stop - self.keys.start)
+        num_rows = self.rows.stop - self.rows.start
+        num_keys = self.keys.stop - self.keys.start
+        return num_rows * num_keys
 
 
-def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) -> list[Block]:
+def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) -> list[ScoreBlock]:
     """The blocks that hold all visible cells, cut so that they take the fewest products.
 
     Args:
@@ -59,18 +62,26 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
     6
     """
     kind = device if device in ROWS_AT_ONCE else "cpu"
+    # Blocks are cut by the host, whatever device computes them.
     visible = visible.to("cpu")
+    blocks = visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])
+    if not own_keys:
+        return blocks
+
     # Mirrors halve the products, but squares hold more invisible cells: it depends on the batch
     # which takes fewer.
-    candidates = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
-    if own_keys:
-        candidates.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
-    return min(candidates, key=lambda blocks: sum(block.cells for block in blocks))
+    squares = mirrored_blocks(visible, SQUARE_AT_ONCE[kind])
+    return min(blocks, squares, key=_num_products)
+
+
+def _num_products(blocks: list[ScoreBlock]) -> int:
+    """Inner products that blocks take; a mirror takes none."""
+    return sum(block.cells for block in blocks)
 
 
 def visible_blocks(
     visible: Visible, keys: int, rows_at_once: int, keys_at_once: int
-) -> list[Block]:
+) -> list[ScoreBlock]:
     """The blocks that hold all visible cells, at most rows_at_once x keys_at_once each, in the
     order of their rows.
 
@@ -92,7 +103,7 @@ def visible_blocks(
     return blocks
 
 
-def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
+def mirrored_blocks(visible: Visible, at_once: int) -> list[ScoreBlock]:
     """Square blocks that hold all visible cells, if the queries are the keys; of two mirrors, one
     is multiplied.
 
@@ -110,23 +121,29 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
     # Visible cells of each tile of rows, by tile of keys.
     counts = [visible[tile].counts(starts, stops).sum(0).tolist() for tile in tiles]
 
-    def block(row: int, column: int) -> Block | None:
+    def visible_block(row: int, column: int) -> ScoreBlock | None:
         count = counts[row][column]
         if not count:
             return None
-        result = Block(tiles[row], tiles[column], False)
-        return result._replace(whole=count == result.cells)
+        block = ScoreBlock(tiles[row], tiles[column], whole=False)
+        return block._replace(whole=count == block.cells)
 
-    blocks: list[Block] = []
+    blocks: list[ScoreBlock] = []
     for row in range(len(tiles)):
-        for column in range(row + 1):
-            below = block(row, column)
-            # A tile on the diagonal is its own mirror, and is multiplied once.
-            above = block(column, row) if column < row else None
+        for column in range(row):
+            below = visible_block(row, column)
+            above = visible_block(column, row)
             if below and above:
                 blocks.append(below._replace(mirror=above))
-            elif below or above:
-                blocks += [side for side in (below, above) if side]
+            elif below:
+                blocks.append(below)
+            elif above:
+                blocks.append(above)
+
+        # A tile on the diagonal is its own mirror, and is multiplied once.
+        diagonal = visible_block(row, row)
+        if diagonal:
+            blocks.append(diagonal)
     return blocks
 
 
@@ -134,29 +151,34 @@ def _row_cuts(start: Tensor, at_once: int) -> list[int]:
     """Bounds of blocks of rows: where `start` changes, unless a block would have less than half the
     maximum size.
     """
-    changes = (start.diff() != 0).nonzero().squeeze(1).add(1).tolist()
+    # Row i differs from the row before it.
+    changes = (start.diff() != 0).nonzero().squeeze(1) + 1
     cuts = [0]
-    for change in (*changes, len(start)):
+    for change in (*changes.tolist(), len(start)):
         first = cuts[-1]
-        rows = change - first
-        if 2 * rows >= at_once or change == len(start):
+        num_rows = change - first
+        is_last = change == len(start)
+        if 2 * num_rows >= at_once or is_last:
             # As many parts as needed, all of nearly the same size.
-            parts = -(-rows // at_once)
-            cuts += [first + rows * part // parts for part in range(1, parts + 1)]
+            num_parts = math.ceil(num_rows / at_once)
+            for part in range(1, num_parts + 1):
+                cuts.append(first + num_rows * part // num_parts)
     return cuts
 
 
-def _blocks_of_rows(visible: Visible, rows: slice, keys: int, keys_at_once: int) -> Iterator[Block]:
-    pieces: list[tuple[int, int]] = []
+def _blocks_of_rows(
+    visible: Visible, rows: slice, keys: int, keys_at_once: int
+) -> Iterator[ScoreBlock]:
+    """The blocks of some rows that have visible cells, in order of keys; `visible`: of these rows."""
+    ranges: list[slice] = []
     for begin, end in pairwise(visible.cuts(keys)):
         for start in range(begin, end, keys_at_once):
-            pieces.append((start, min(start + keys_at_once, end)))
-    if not pieces:
-        return
+            ranges.append(slice(start, min(start + keys_at_once, end)))
 
-    starts, stops = torch.tensor(pieces).T
+    starts = torch.tensor([key_range.start for key_range in ranges], dtype=torch.int64)
+    stops = torch.tensor([key_range.stop for key_range in ranges], dtype=torch.int64)
     counts = visible.counts(starts, stops).sum(0).tolist()
-    for (start, stop), count in zip(pieces, counts, strict=True):
+    for key_range, count in zip(ranges, counts, strict=True):
         if count:
-            cells = len(visible) * (stop - start)
-            yield Block(rows, slice(start, stop), whole=count == cells)
+            block = ScoreBlock(rows, key_range, whole=False)
+            yield block._replace(whole=count == block.cells)

@@ -6,6 +6,11 @@ columns of d at a time, and writes OUT of them. Scores and log-sums use base 2, 
 with respect to natural scores. Besides arguments and results, a call stores only a few numbers for
 each query: scores never leave the kernel.
 
+A kernel takes up to 17 arguments, and hands them on: Triton compiles pointers, numbers and constants,
+not objects that could hold several of these. The order is the same everywhere. `queries` [N, d],
+`keys` [K, d], `targets` [N], `values` [K], `bounds` [4, N] and `sums` [2, N] are pointers; n is N,
+and m is K.
+
 Imported only if Triton is installed. `TRITON_INTERPRET=1` runs the kernels on a CPU, as in the
 tests.
 """
@@ -51,6 +56,8 @@ def fused_log_sums(
 
 
 class _FusedLogSums(torch.autograd.Function):
+    """The log-sums of `fused_log_sums`."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -62,6 +69,9 @@ class _FusedLogSums(torch.autograd.Function):
         scale: float,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
+        """queries [N, d], keys [K, d], targets [N], values [K] -> log-sums of targets and of all
+        keys, float32 [N] each.
+        """
         bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
         # int32 holds every position of a batch, in half the bytes.
         bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
@@ -88,31 +98,35 @@ class _FusedLogSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the log-sums, [N] each -> those of queries [N, d] and of keys [K, d]."""
         *inputs, sums = ctx.saved_tensors
         # An empty sum has no gradient, whatever the incoming gradient is.
-        upstream = torch.stack((grad_target, grad_total)).float()
-        upstream = upstream.masked_fill_(sums.isneginf(), 0).contiguous()
+        grad_sums = torch.stack((grad_target, grad_total)).float()  # [2, N]
+        grad_sums = grad_sums.masked_fill_(sums.isneginf(), 0).contiguous()
         # exp2(score - (-inf)) would be infinite, and infinity times 0 is NaN.
-        arguments = (*inputs, sums.nan_to_num(neginf=0.0), upstream)
+        arguments = (*inputs, sums.nan_to_num(neginf=0.0), grad_sums)
 
         gradients: list[Tensor | None] = [None, None]
         kernels = ((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))
         for index, (kernel, tile) in enumerate(kernels):
             if not ctx.needs_input_grad[index]:
                 continue
-            count, width = inputs[index].shape
-            result = torch.empty_like(inputs[index], dtype=torch.float32)
+            factor = inputs[index]
+            count, width = factor.shape
+            gradient = torch.empty_like(factor, dtype=torch.float32)
             columns = output_columns(width)
             grid = (triton.cdiv(count, ctx.sizes[tile]), triton.cdiv(width, columns))
+            # A grid of no programs is an error.
             if count:
-                kernel[grid](*arguments, result, *ctx.numbers, OUT=columns, **ctx.sizes)
-            gradients[index] = result.to(ctx.dtypes[index])
+                kernel[grid](*arguments, gradient, *ctx.numbers, OUT=columns, **ctx.sizes)
+            gradients[index] = gradient.to(ctx.dtypes[index])
         no_gradients = (None,) * 5
         return *gradients, *no_gradients
 
 
 def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
     """Tile sizes of the kernels. `roomy`: whether shared memory holds the next tile as well."""
+    # A product of tiles takes at least 16 columns, and a power of two.
     padded = max(16, triton.next_power_of_2(width))
     return {
         "WIDTH": width,
@@ -142,39 +156,50 @@ def _log_sums(
     queries, keys, targets, values, bounds, sums, n, m, scale,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
+    """Write the log-sums of ROWS queries to `sums`: of targets to row 0, of all keys to row 1."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     start, stop, hole_start, hole_stop = _bounds_of(bounds, rows, n)
+
+    # Running sums Σ 2^(score - peak), as in `_LogSums` of `log_sums`.
     target_peak = tl.full([ROWS], float("-inf"), tl.float32)
     total_peak = tl.full([ROWS], float("-inf"), tl.float32)
     target_sum = tl.zeros([ROWS], tl.float32)
     total_sum = tl.zeros([ROWS], tl.float32)
-    for first in range(
-        tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS
-    ):
+
+    # The keys that any of the queries reads. Those that read nothing widen the range nowhere.
+    first_key = tl.min(tl.where(start < stop, start, m))
+    stop_key = tl.max(tl.where(start < stop, stop, 0))
+    for first in range(first_key, stop_key, KEYS):
         columns = first + tl.arange(0, KEYS)
         scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
         visible = _visible(columns, start, stop, hole_start, hole_stop)
         is_target = visible & _same(targets, values, rows, columns, n, m)
+
         target_scores = tl.where(is_target, scores, float("-inf"))
         total_scores = tl.where(visible, scores, float("-inf"))
         target_peak, target_sum = _added(target_peak, target_sum, target_scores)
         total_peak, total_sum = _added(total_peak, total_sum, total_scores)
+
     tl.store(sums + rows, target_peak + tl.log2(target_sum), mask=rows < n)
     tl.store(sums + n + rows, total_peak + tl.log2(total_sum), mask=rows < n)
 
 
 @triton.jit
 def _query_gradients(
-    queries, keys, targets, values, bounds, sums, upstream, into, n, m, scale,
+    queries, keys, targets, values, bounds, sums, grad_sums, into, n, m, scale,
     OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
+    """Write OUT columns of the gradients of ROWS queries into `into`, float32 [N, d]: Σ_k gradient of
+    the score, times the key.
+    """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = tl.program_id(1) * OUT + tl.arange(0, OUT)
     start, stop, _, _ = _bounds_of(bounds, rows, n)
     total = tl.zeros([ROWS, OUT], tl.float32)
-    for first in range(
-        tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS
-    ):
+
+    first_key = tl.min(tl.where(start < stop, start, m))
+    stop_key = tl.max(tl.where(start < stop, stop, 0))
+    for first in range(first_key, stop_key, KEYS):
         columns = first + tl.arange(0, KEYS)
         gradient = _gradient(
             queries,
@@ -183,7 +208,7 @@ def _query_gradients(
             values,
             bounds,
             sums,
-            upstream,
+            grad_sums,
             rows,
             columns,
             n,
@@ -196,25 +221,27 @@ def _query_gradients(
         )
         key = _part(keys, columns, out, m, WIDTH)
         total = tl.dot(gradient.to(key.dtype), key, total, input_precision="tf32x3")
-    tl.store(
-        _places(into, rows, out, WIDTH),
-        total * scale,
-        mask=(rows < n)[:, None] & (out < WIDTH)[None, :],
-    )
+
+    # The scale of the scores is applied once, to the sums.
+    in_matrix = (rows < n)[:, None] & (out < WIDTH)[None, :]
+    tl.store(_cells(into, rows, out, WIDTH), total * scale, mask=in_matrix)
 
 
 @triton.jit
 def _key_gradients(
-    queries, keys, targets, values, bounds, sums, upstream, into, n, m, scale,
+    queries, keys, targets, values, bounds, sums, grad_sums, into, n, m, scale,
     OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
+    """Write OUT columns of the gradients of KEYS keys into `into`, float32 [K, d]: Σ_q gradient of the
+    score, times the query.
+    """
     begin = tl.program_id(0) * KEYS
     columns = begin + tl.arange(0, KEYS)
     out = tl.program_id(1) * OUT + tl.arange(0, OUT)
-    first, last = _readers(bounds, begin, begin + KEYS, n)
+    first_query, stop_query = _readers(bounds, begin, begin + KEYS, n)
     total = tl.zeros([KEYS, OUT], tl.float32)
-    for row in range(first, last, ROWS):
-        rows = row + tl.arange(0, ROWS)
+    for first in range(first_query, stop_query, ROWS):
+        rows = first + tl.arange(0, ROWS)
         gradient = _gradient(
             queries,
             keys,
@@ -222,7 +249,7 @@ def _key_gradients(
             values,
             bounds,
             sums,
-            upstream,
+            grad_sums,
             rows,
             columns,
             n,
@@ -235,11 +262,9 @@ def _key_gradients(
         )
         query = _part(queries, rows, out, n, WIDTH)
         total = tl.dot(tl.trans(gradient.to(query.dtype)), query, total, input_precision="tf32x3")
-    tl.store(
-        _places(into, columns, out, WIDTH),
-        total * scale,
-        mask=(columns < m)[:, None] & (out < WIDTH)[None, :],
-    )
+
+    in_matrix = (columns < m)[:, None] & (out < WIDTH)[None, :]
+    tl.store(_cells(into, columns, out, WIDTH), total * scale, mask=in_matrix)
 
 
 @triton.jit
@@ -250,15 +275,19 @@ def _readers(bounds, begin, end, n):
     for base in range(0, n, BOUNDS):
         rows = base + tl.arange(0, BOUNDS)
         start, stop, _, _ = _bounds_of(bounds, rows, n)
-        reads = (tl.maximum(start, begin) < tl.minimum(stop, end)) & (rows < n)
-        first = tl.minimum(first, tl.min(tl.where(reads, rows, n)))
-        last = tl.maximum(last, tl.max(tl.where(reads, rows + 1, 0)))
+        # Holes are not looked at: a query that reads nothing but hidden keys gets gradient 0.
+        overlaps = tl.maximum(start, begin) < tl.minimum(stop, end)
+        reads = overlaps & (rows < n)
+        first_here = tl.min(tl.where(reads, rows, n))
+        last_here = tl.max(tl.where(reads, rows + 1, 0))
+        first = tl.minimum(first, first_here)
+        last = tl.maximum(last, last_here)
     return first, last
 
 
 @triton.jit
 def _gradient(
-    queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale,
+    queries, keys, targets, values, bounds, sums, grad_sums, rows, columns, n, m, scale,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """Gradient with respect to the natural scores of a tile; 0 where a query does not see a key."""
@@ -270,10 +299,12 @@ def _gradient(
     # Both arrays have the numbers of targets first, then those of totals.
     target = _numbers(sums, rows, n)
     total = _numbers(sums + n, rows, n)
-    target_upstream = _numbers(upstream, rows, n)
-    total_upstream = _numbers(upstream + n, rows, n)
-    of_total = tl.exp2(scores - total[:, None]) * total_upstream[:, None]
-    of_target = tl.exp2(scores - target[:, None]) * target_upstream[:, None]
+    grad_target = _numbers(grad_sums, rows, n)
+    grad_total = _numbers(grad_sums + n, rows, n)
+
+    # The gradient of a log-sum in a score is that term's share of the sum.
+    of_total = tl.exp2(scores - total[:, None]) * grad_total[:, None]
+    of_target = tl.exp2(scores - target[:, None]) * grad_target[:, None]
     gradient = tl.where(visible, of_total, 0.0)
     return gradient + tl.where(is_target, of_target, 0.0)
 
@@ -283,6 +314,7 @@ def _scores(
     queries, keys, rows, columns, n, m, scale,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
+    """Scores of a tile in base 2, float32 [ROWS, KEYS]; the width is read DEPTH columns at a time."""
     products = tl.zeros([ROWS, KEYS], tl.float32)
     for first in range(0, WIDTH, DEPTH):
         depth = first + tl.arange(0, DEPTH)
@@ -296,12 +328,15 @@ def _scores(
 def _added(peak, total, scores):
     """Add the scores of a tile to running log-sums: the new peak, and the new Σ 2^(score - peak)."""
     best = tl.maximum(peak, tl.max(scores, 1))
+    # -inf - (-inf) would be NaN: a row without keys is shifted by 0.
     shift = tl.where(best == float("-inf"), 0.0, best)
-    return best, total * tl.exp2(peak - shift) + tl.sum(tl.exp2(scores - shift[:, None]), 1)
+    earlier = total * tl.exp2(peak - shift)
+    return best, earlier + tl.sum(tl.exp2(scores - shift[:, None]), 1)
 
 
 @triton.jit
 def _visible(columns, start, stop, hole_start, hole_stop):
+    """Whether each query reads each key, [ROWS, KEYS]."""
     key = columns[None, :]
     in_hole = (key >= hole_start[:, None]) & (key < hole_stop[:, None])
     return (key >= start[:, None]) & (key < stop[:, None]) & (in_hole == 0)
@@ -309,6 +344,7 @@ def _visible(columns, start, stop, hole_start, hole_stop):
 
 @triton.jit
 def _same(targets, values, rows, columns, n, m):
+    """Whether each key holds the target of each query, [ROWS, KEYS]."""
     target = tl.load(targets + rows, rows < n, 0)
     value = tl.load(values + columns, columns < m, 0)
     return target[:, None] == value[None, :]
@@ -332,11 +368,12 @@ def _numbers(of_rows, rows, n):
 
 @triton.jit
 def _part(matrix, rows, depth, n, WIDTH: tl.constexpr):
-    return tl.load(
-        _places(matrix, rows, depth, WIDTH), (rows < n)[:, None] & (depth < WIDTH)[None, :], 0.0
-    )
+    """Some rows and columns of a matrix [n, WIDTH], 0 outside of it."""
+    in_matrix = (rows < n)[:, None] & (depth < WIDTH)[None, :]
+    return tl.load(_cells(matrix, rows, depth, WIDTH), in_matrix, 0.0)
 
 
 @triton.jit
-def _places(matrix, rows, depth, WIDTH: tl.constexpr):
+def _cells(matrix, rows, depth, WIDTH: tl.constexpr):
+    """Pointers to some rows and columns of a matrix; int64, since it may have over 2^31 cells."""
     return matrix + rows.to(tl.int64)[:, None] * WIDTH + depth[None, :]

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stages.machine import runs_triton
-from stages.memory.in_batch.block_scores import BlockScores, Matches, TargetMatches
-from stages.memory.in_batch.blocks import Block, fewest_products
+from stages.memory.in_batch.block_scores import BlockScores, TargetCells, TargetMatches
+from stages.memory.in_batch.blocks import ScoreBlock, fewest_products
 from stages.memory.in_batch.visible import Visible
 
 
@@ -62,10 +62,11 @@ def in_batch_log_sums(
 
     Three keys of scores 0, log 2 and log 3, all visible; the first two hold the target:
 
-    >>> keys, one = torch.tensor([[0.0], [math.log(2)], [math.log(3)]]), torch.ones(1, 1)
+    >>> keys = torch.tensor([[0.0], [math.log(2)], [math.log(3)]])
+    >>> targets, values = torch.tensor([7]), torch.tensor([7, 7, 5])
     >>> everything = Visible(*(torch.tensor([n]) for n in (0, 3, 0, 0)))
-    >>> sums = in_batch_log_sums(one, keys, torch.tensor([7]), torch.tensor([7, 7, 5]), everything, scale=1.0)
-    >>> torch.stack(sums).exp().flatten()  # 1 + 2, and 1 + 2 + 3
+    >>> sums = in_batch_log_sums(torch.ones(1, 1), keys, targets, values, everything, scale=1.0)
+    >>> torch.cat(sums).exp()  # 1 + 2, and 1 + 2 + 3
     tensor([3.0000, 6.0000])
     """
     dtype = _product_dtype(queries)
@@ -79,6 +80,7 @@ def in_batch_log_sums(
 
 
 def _product_dtype(queries: Tensor) -> torch.dtype:
+    """The dtype of inner products: that of autocast, if it is on."""
     device = queries.device.type
     if torch.is_autocast_enabled(device) and queries.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
@@ -92,26 +94,32 @@ class _LogSums:
         self.sums = like.new_zeros(rows, dtype=dtype)
         self.peaks = like.new_full((rows,), -torch.inf, dtype=dtype)
 
-    def add_matches(self, block: Block, rows: Tensor, scores: Tensor) -> None:
-        """Add single cells [h] of some rows of the block."""
-        peaks = self.peaks[block.rows]
-        sums = self.sums[block.rows]
+    def add_matches(self, block: ScoreBlock, rows: Tensor, scores: Tensor) -> None:
+        """Add single cells of the block: their rows in it and their scores, [h] each."""
+        peaks = self.peaks[block.rows]  # [n]
         new_peaks = peaks.scatter_reduce(0, rows, scores, "amax")
-        shift = _finite(new_peaks)
-        # Earlier sums are relative to the old peak, so they are rescaled to the new one.
-        sums.mul_((peaks - shift).exp2_())
-        sums.index_add_(0, rows, (scores - shift.index_select(0, rows)).exp2_())
-        peaks.copy_(new_peaks)
+        shift = self._rescale(block, new_peaks)
+        shift_of_cells = shift.index_select(0, rows)
+        terms = (scores - shift_of_cells).exp2_()
+        self.sums[block.rows].index_add_(0, rows, terms)
 
-    def add_cells(self, block: Block, scores: Tensor) -> None:
+    def add_cells(self, block: ScoreBlock, scores: Tensor) -> None:
         """Add all cells [n, m] of the block; overwrites `scores`."""
-        peaks = self.peaks[block.rows]
-        sums = self.sums[block.rows]
-        new_peaks = torch.maximum(peaks, scores.amax(1))
+        new_peaks = torch.maximum(self.peaks[block.rows], scores.amax(1))
+        shift = self._rescale(block, new_peaks)
+        terms = scores.sub_(shift[:, None]).exp2_()
+        self.sums[block.rows].add_(terms.sum(1))
+
+    def _rescale(self, block: ScoreBlock, new_peaks: Tensor) -> Tensor:
+        """Make the sums of the block's rows relative to new peaks [n]; returns these, with 0 for
+        -inf.
+        """
         shift = _finite(new_peaks)
-        sums.mul_((peaks - shift).exp2_())
-        sums.add_(scores.sub_(shift[:, None]).exp2_().sum(1))
+        peaks = self.peaks[block.rows]
+        # Slices are views: both write into the running sums.
+        self.sums[block.rows].mul_((peaks - shift).exp2_())
         peaks.copy_(new_peaks)
+        return shift
 
     def logarithms(self) -> Tensor:
         """Natural log-sums; -inf for rows without cells."""
@@ -119,6 +127,8 @@ class _LogSums:
 
 
 class _InBatchLogSums(torch.autograd.Function):
+    """The log-sums of `in_batch_log_sums`; keys are None where they are the queries."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -130,6 +140,9 @@ class _InBatchLogSums(torch.autograd.Function):
         scale: float,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
+        """queries [N, d], keys [K, d], targets [N], values [K] -> log-sums of targets and of all
+        cells, [N] each.
+        """
         blocks = fewest_products(visible, len(values), keys is None, queries.device.type)
         target_matches = TargetMatches(targets, values, blocks)
         settings = (visible.to(queries.device), blocks, scale, dtype)
@@ -140,7 +153,7 @@ class _InBatchLogSums(torch.autograd.Function):
         for block in blocks:
             for side, scores in block_scores.sides(block):
                 matches = target_matches.matches(side, scores.stride())
-                match_scores = _flat(scores).index_select(0, matches.cells)
+                match_scores = _flat(scores).index_select(0, matches.offsets)
                 target.add_matches(side, matches.rows, match_scores)
                 # Last, because it overwrites the scores.
                 total.add_cells(side, scores)
@@ -155,12 +168,13 @@ class _InBatchLogSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the log-sums, [N] each -> those of queries [N, d] and of keys [K, d]."""
         queries, keys, target_log_sums, total_log_sums = ctx.saved_tensors
         _, blocks, scale, _ = ctx.settings
         # Scores are computed again: to keep them would take the whole [N, K] matrix.
         block_scores = BlockScores(queries, keys, *ctx.settings)
-        target = _Gradient.of(target_log_sums, grad_target)
-        total = _Gradient.of(total_log_sums, grad_total)
+        target = _LogSumGradient.of(target_log_sums, grad_target)
+        total = _LogSumGradient.of(total_log_sums, grad_total)
 
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
         grad_queries: Tensor | None = None
@@ -174,14 +188,14 @@ class _InBatchLogSums(torch.autograd.Function):
             grad_keys = torch.zeros_like(keys, dtype=block_scores.sums)
 
         for block in blocks:
-            score_gradient = _product_gradient(
-                block_scores, ctx.target_matches, block, target, total
-            )
-            gradient = block_scores.narrowed(score_gradient)
+            grad_products = _grad_products(block_scores, ctx.target_matches, block, target, total)
+            grad_products = block_scores.narrowed(grad_products)  # [n, m]
+            block_queries = block_scores.queries[block.rows]
+            block_keys = block_scores.keys[block.keys]
             if grad_queries is not None:
-                _add_product(grad_queries[block.rows], gradient, block_scores.keys[block.keys])
+                _add_product(grad_queries[block.rows], grad_products, block_keys)
             if grad_keys is not None:
-                _add_product(grad_keys[block.keys], gradient.T, block_scores.queries[block.rows])
+                _add_product(grad_keys[block.keys], grad_products.T, block_queries)
 
         # The scale of the scores is applied once, to the sums.
         if grad_queries is not None:
@@ -195,29 +209,29 @@ class _InBatchLogSums(torch.autograd.Function):
         return grad_queries, grad_keys, *no_gradients
 
 
-class _Gradient(NamedTuple):
+class _LogSumGradient(NamedTuple):
     """Log-sums [N] in base 2, and the loss's gradient with respect to them; both finite, and 0 for
     an empty sum.
     """
 
-    logarithms: Tensor
-    upstream: Tensor
+    log_sums: Tensor
+    grad_log_sums: Tensor
 
     @staticmethod
-    def of(log_sums: Tensor, gradient: Tensor) -> "_Gradient":
-        logarithms = _finite(log_sums * math.log2(math.e))
-        return _Gradient(logarithms, gradient.masked_fill(log_sums.isneginf(), 0))
+    def of(log_sums: Tensor, grad_log_sums: Tensor) -> "_LogSumGradient":
+        base_2 = _finite(log_sums * math.log2(math.e))
+        return _LogSumGradient(base_2, grad_log_sums.masked_fill(log_sums.isneginf(), 0))
 
-    def of_rows(self, rows: slice) -> "_Gradient":
-        return _Gradient(self.logarithms[rows], self.upstream[rows])
+    def of_rows(self, rows: slice) -> "_LogSumGradient":
+        return _LogSumGradient(self.log_sums[rows], self.grad_log_sums[rows])
 
 
-def _product_gradient(
+def _grad_products(
     block_scores: BlockScores,
     target_matches: TargetMatches,
-    block: Block,
-    target: _Gradient,
-    total: _Gradient,
+    block: ScoreBlock,
+    target: _LogSumGradient,
+    total: _LogSumGradient,
 ) -> Tensor:
     """Gradient with respect to a block's natural scores, [n, m], in the buffer of its scores.
 
@@ -230,30 +244,33 @@ def _product_gradient(
         matches = target_matches.matches(side, scores.stride())
         target_of_rows = target.of_rows(side.rows)
         total_of_rows = total.of_rows(side.rows)
-        gradients.append(_score_gradient(scores, matches, target_of_rows, total_of_rows))
+        gradients.append(_grad_scores(scores, matches, target_of_rows, total_of_rows))
 
-    gradient, *mirror_gradients = gradients
-    for mirror_gradient in mirror_gradients:
-        gradient.add_(mirror_gradient.T)
-    return gradient
+    grad_products, *grad_mirrors = gradients
+    for grad_mirror in grad_mirrors:
+        grad_products.add_(grad_mirror.T)
+    return grad_products
 
 
-def _score_gradient(
-    scores: Tensor, matches: Matches, target: _Gradient, total: _Gradient
+def _grad_scores(
+    scores: Tensor, matches: TargetCells, target: _LogSumGradient, total: _LogSumGradient
 ) -> Tensor:
     """Gradient with respect to the natural scores of one side of a block, [n, m]; overwrites
     `scores`.
-    """
-    # The gradient of a log-sum is each term's share of the sum. Those of matches come first,
-    # because the shares of all cells overwrite the scores.
-    logarithms = target.logarithms.index_select(0, matches.rows)
-    upstream = target.upstream.index_select(0, matches.rows)
-    match_scores = _flat(scores).index_select(0, matches.cells)
-    match_gradient = match_scores.sub_(logarithms).exp2_().mul_(upstream)
 
-    gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.upstream[:, None])
-    _flat(gradient).index_add_(0, matches.cells, match_gradient)
-    return gradient
+    The gradient of a log-sum in a score is that term's share of the sum, 2^(score - log-sum).
+    """
+    # Those of matches [h] come first, because the shares of all cells overwrite the scores.
+    match_log_sums = target.log_sums.index_select(0, matches.rows)
+    grad_match_log_sums = target.grad_log_sums.index_select(0, matches.rows)
+    match_scores = _flat(scores).index_select(0, matches.offsets)
+    match_shares = match_scores.sub_(match_log_sums).exp2_()
+    grad_matches = match_shares.mul_(grad_match_log_sums)
+
+    shares = scores.sub_(total.log_sums[:, None]).exp2_()
+    grad_scores = shares.mul_(total.grad_log_sums[:, None])
+    _flat(grad_scores).index_add_(0, matches.offsets, grad_matches)
+    return grad_scores
 
 
 def _add_product(total: Tensor, factor: Tensor, other_factor: Tensor) -> None:
@@ -297,39 +314,47 @@ def best_log_sums(
 
     The query sees three keys and reads the two best. One of these holds its target.
 
-    >>> import math
+    >>> keys = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> targets, values = torch.tensor([7]), torch.tensor([7, 7, 5])
     >>> everything = Visible(*(torch.tensor([n]) for n in (0, 3, 0, 0)))
-    >>> target, total = best_log_sums(
-    ...     torch.ones(1, 1), torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([7]), torch.tensor([7, 7, 5]),
-    ...     everything, scale=1.0, k=2)
+    >>> target, total = best_log_sums(torch.ones(1, 1), keys, targets, values, everything, scale=1.0, k=2)
     >>> target, (total - math.log(math.e + math.e**2)).abs() < 1e-6
     (tensor([1.]), tensor([True]))
     """
-    chosen, is_visible = _choose(queries.detach(), keys.detach(), visible, min(k, len(keys)))
-    # The scores of the chosen keys are computed again, with a gradient.
-    chosen_keys = keys.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
-    scores = torch.einsum("nd,nkd->nk", queries, chosen_keys) * scale
+    num_best = min(k, len(keys))
+    best, is_visible = _best_keys(queries.detach(), keys.detach(), visible, num_best)  # [N, k]
+
+    # The scores of the best keys are computed again, with a gradient.
+    best_keys = keys.index_select(0, best.flatten()).unflatten(0, best.shape)  # [N, k, d]
+    scores = torch.einsum("nd,nkd->nk", queries, best_keys) * scale
     if scores.dtype != torch.float64:
         scores = scores.float()
-    is_target = is_visible & (values[chosen] == targets[:, None])
-    return _log_sum(scores, is_target), _log_sum(scores, is_visible)
+
+    holds_target = values[best] == targets[:, None]
+    target = _log_sum(scores, is_visible & holds_target)
+    total = _log_sum(scores, is_visible)
+    return target, total
 
 
 @torch.no_grad()
-def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Tensor, Tensor]:
+def _best_keys(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Tensor, Tensor]:
     """The k best keys of each query, int64 [N, k], and whether it sees each of them, bool [N, k]."""
-    rows_at_once = max(1, CELLS_AT_ONCE // max(1, len(keys)))
-    every_key = slice(0, len(keys))
-    scores: list[Tensor] = []
+    num_keys = len(keys)
+    num_queries = len(queries)
+    rows_at_once = max(1, CELLS_AT_ONCE // max(1, num_keys))
+    best_scores: list[Tensor] = []
     indices: list[Tensor] = []
-    for start in range(0, len(queries), rows_at_once):
-        rows = slice(start, min(start + rows_at_once, len(queries)))
-        hidden = visible[rows].hides(every_key)
-        row_scores = (queries[rows] @ keys.T).masked_fill_(hidden, -torch.inf)
-        best = row_scores.topk(k, dim=1)
-        scores.append(best.values)
+    for start in range(0, num_queries, rows_at_once):
+        rows = slice(start, min(start + rows_at_once, num_queries))
+        scores = queries[rows] @ keys.T
+        hidden = visible[rows].hides(slice(0, num_keys))
+        scores.masked_fill_(hidden, -torch.inf)
+        best = scores.topk(k, dim=1)
+        best_scores.append(best.values)
         indices.append(best.indices)
-    return torch.cat(indices), torch.cat(scores) > -torch.inf
+
+    # A query that sees fewer than k keys has hidden ones among its best.
+    return torch.cat(indices), torch.cat(best_scores) > -torch.inf
 
 
 def _log_sum(scores: Tensor, counted: Tensor) -> Tensor:

@@ -53,10 +53,12 @@ class Visible:
         Takes 2 bytes for each cell during the computation. Bounds are compared as int32, which is
         faster.
         """
-        key = torch.arange(keys.stop - keys.start, device=self.start.device, dtype=torch.int32)
-        start, stop, hole_start, hole_stop = (
-            bound.sub(keys.start).clamp_(0, len(key)).int()[:, None] for bound in self._bounds
-        )
+        num_keys = keys.stop - keys.start
+        key = torch.arange(num_keys, device=self.start.device, dtype=torch.int32)
+
+        # Bounds [N, 1] counted from the first of these keys.
+        relative = [bound.sub(keys.start).clamp_(0, num_keys) for bound in self._bounds]
+        start, stop, hole_start, hole_stop = (bound.int()[:, None] for bound in relative)
         in_hole = (key >= hole_start).logical_and_(key < hole_stop)
         return in_hole.logical_or_(key < start).logical_or_(key >= stop)
 
@@ -76,15 +78,19 @@ class Visible:
         # Only the part of the hole inside of [start, stop) hides keys.
         hidden_start = torch.maximum(start, hole_start)
         hidden_stop = torch.minimum(stop, hole_stop)
-        in_range = _shared(start, stop, starts, stops)
-        return in_range - _shared(hidden_start, hidden_stop, starts, stops)
+        between = _shared(start, stop, starts, stops)
+        hidden = _shared(hidden_start, hidden_stop, starts, stops)
+        return between - hidden
 
     def cuts(self, keys: int) -> list[int]:
         """Increasing keys; between two of them, rows that all have the same bounds read every key
         or none.
         """
-        bounds = torch.stack(self._bounds).clamp(0, keys)
-        return sorted({*bounds.amin(1).tolist(), *bounds.amax(1).tolist()})
+        bounds = torch.stack(self._bounds).clamp(0, keys)  # [4, N]
+        # Where the rows differ in a bound, it has two cuts: the least and the largest of it.
+        lowest = bounds.amin(1).tolist()
+        highest = bounds.amax(1).tolist()
+        return sorted({*lowest, *highest})
 
     @property
     def _bounds(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -137,14 +143,17 @@ def others(
             [0, 0, 0, 1]], dtype=torch.int32)
     """
     # With `local` the hole begins at the query's own key, which the query must not read either.
-    hole_start = torch.where(
-        torch.as_tensor(local, device=position.device), position, segment_starts
-    )
+    is_local = torch.as_tensor(local, device=position.device)
+    hole_start = torch.where(is_local, position, segment_starts)
     return Visible(
-        torch.zeros_like(position), torch.full_like(position, keys), hole_start, segment_stops
+        start=torch.zeros_like(position),
+        stop=torch.full_like(position, keys),
+        hole_start=hole_start,
+        hole_stop=segment_stops,
     )
 
 
 def _shared(start: Tensor, stop: Tensor, starts: Tensor, stops: Tensor) -> Tensor:
-    """Length of the intersection of two ranges."""
-    return (torch.minimum(stop, stops) - torch.maximum(start, starts)).clamp_(min=0)
+    """Length of the intersection of two ranges; shapes broadcast."""
+    length = torch.minimum(stop, stops) - torch.maximum(start, starts)
+    return length.clamp_(min=0)

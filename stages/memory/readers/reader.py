@@ -43,9 +43,14 @@ class Reader(ABC):
         log_z = log_z[:, None]
 
         # A token of probability 1 that the memory lacks shows the factor of all such tokens.
-        absent = LogSums(torch.full_like(sums.total, -torch.inf), sums.total, sums.max_score)
-        log_factor = self.read(log_p.new_zeros(len(log_p), 1), log_z, absent, weight)
-        stored = self.read(log_p.gather(1, memory.tokens), log_z, sums, weight)
+        no_entries = torch.full_like(sums.total, -torch.inf)
+        absent = LogSums(no_entries, sums.total, sums.max_score)
+        certain = log_p.new_zeros(len(log_p), 1)
+        log_factor = self.read(certain, log_z, absent, weight)  # [n, 1]
+
+        # The tokens that it holds are read one by one, [n, k].
+        log_p_stored = log_p.gather(1, memory.tokens)
+        stored = self.read(log_p_stored, log_z, sums, weight)
         return (log_p + log_factor).scatter_(1, memory.tokens, stored)
 
     @abstractmethod
@@ -82,9 +87,14 @@ def interpolate(
     tensor([0.6250, 0.3750])
     """
     lam = torch.as_tensor(lam, dtype=log_p_lm.dtype, device=log_p_lm.device)
-    if not ((lam >= 0) & (lam < 1)).all():
+    is_legal = (lam >= 0) & (lam < 1)
+    if not is_legal.all():
         raise ValueError("lambda, the weight of the memory, is not from 0 up to (without) 1")
-    return torch.logaddexp(torch.log1p(-lam) + log_p_lm, lam.log() + log_p_mem)
+
+    # log1p keeps the digits of a small λ.
+    model_part = torch.log1p(-lam) + log_p_lm
+    memory_part = lam.log() + log_p_mem
+    return torch.logaddexp(model_part, memory_part)
 
 
 class Interpolate(Reader):
@@ -102,8 +112,7 @@ class Joint(Reader):
     The larger scale of the two sides is subtracted first, so that large scores keep their digits.
 
     Source: "global normalization" of Grave et al. 2017 (neural cache, arXiv:1612.04426), equation
-    4;
-    Zhong et al. 2022 (TRIME, arXiv:2205.12674), equations 5-6.
+    4; Zhong et al. 2022 (TRIME, arXiv:2205.12674), equations 5-6.
 
     Two tokens have score 0, so Z = 2. One entry of score log 2 holds the first: (1 + 2) / (2 + 2).
 

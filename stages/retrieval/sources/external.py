@@ -12,7 +12,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.lineage.indexes import row_counts
 from stages.lineage.rows import own_rows, stored_keys
 from stages.memory.external import (
-    Neighbors,
+    NearestRows,
     best_first,
     external_entries,
     scaled_dot,
@@ -122,7 +122,7 @@ class ExternalSource(Source):
 
         def retrieve_part(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
-            neighbors = Neighbors(
+            neighbors = NearestRows(
                 rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts
             )
             return retrieve(external_entries(neighbors), targets[part], rows, self.role)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.weight_network import Positions
+from stages.memory.weight_network import WeightPositions
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.per_context import PerContext
 
@@ -61,7 +61,7 @@ class ByDistance(PerContext):
         scores, _ = retrieved.scored(self.best[-1].cutoff)
         return -scores.amax(-1, keepdim=True).double()
 
-    def fit(self, positions: Positions, weight: float) -> DistanceWeights:
+    def fit(self, positions: WeightPositions, weight: float) -> DistanceWeights:
         distances = positions.inputs[:, 0]
         unit = float(distances.median()) or 1.0
         tried = [DistanceWeights(reach * unit) for reach in REACHES]

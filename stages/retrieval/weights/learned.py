@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stages.memory.predicted_gain import PredictedGain
-from stages.memory.weight_network import Positions, WeightNetwork, fit_weight
+from stages.memory.weight_network import WeightNetwork, WeightPositions, fit_weight
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.per_context import WEIGH, PerContext
@@ -66,7 +66,7 @@ class Learned(PerContext):
         read = neighbor_inputs(*retrieved.scored(point.cutoff, point.scale))
         return torch.cat((block.context[rows], read), -1).double()
 
-    def fit(self, positions: Positions, weight: float) -> WeightNetwork:
+    def fit(self, positions: WeightPositions, weight: float) -> WeightNetwork:
         return fit_weight(positions, weight)
 
     # Searches
@@ -81,7 +81,7 @@ class Learned(PerContext):
     def searches_where(self) -> PredictedGain | None:
         return self.gains if self.row.searched < 1 else None
 
-    def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
+    def search_gains(self, positions: WeightPositions, log_p: Float[Tensor, " n"]) -> Record | None:
         if len(self.row.sources) > 1:
             return None
         searched = self.row.searched

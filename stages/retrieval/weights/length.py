@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.weight_network import LengthWeights, Positions
+from stages.memory.weight_network import LengthWeights, WeightPositions
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.per_context import PerContext
 
@@ -30,7 +30,7 @@ class ByLength(PerContext):
         """
         return match_features(*retrieved.scored(self.best[-1].cutoff))
 
-    def fit(self, positions: Positions, weight: float) -> LengthWeights:
+    def fit(self, positions: WeightPositions, weight: float) -> LengthWeights:
         return LengthWeights.fit(positions, weight)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
-from stages.memory.weight_network import ContextWeights, Positions, learn
+from stages.memory.weight_network import ContextWeights, WeightPositions, learn
 from stages.retrieval.grids import Point
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.composition import Weight, compose
@@ -29,7 +29,7 @@ class OnPositions(Grid):
     """
 
     step: ClassVar[Pass]
-    kind: ClassVar[type[Any]] = Positions
+    kind: ClassVar[type[Any]] = WeightPositions
     """Class of the positions: tensors [n, …] by name, with methods `concat` and `select`."""
 
     @property
@@ -133,7 +133,7 @@ class PerContext(OnPositions):
         """
 
     @abstractmethod
-    def fit(self, positions: Positions, weight: float) -> ContextWeights:
+    def fit(self, positions: WeightPositions, weight: float) -> ContextWeights:
         """Fit the model to some positions, starting from one weight for all; the same arguments
         give the same model.
         """
@@ -149,15 +149,15 @@ class PerContext(OnPositions):
 
     def positions(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
-    ) -> Positions:
+    ) -> WeightPositions:
         read = self.others(block, rows, retrieved)
         log_sums = self._last_sums(retrieved)
-        positions = Positions(
+        positions = WeightPositions(
             self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
         )
         return positions.select(~log_sums.empty)
 
-    def learnt(self, positions: Positions) -> Record:
+    def learnt(self, positions: WeightPositions) -> Record:
         """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows
         the rest.
         """
@@ -182,7 +182,7 @@ class PerContext(OnPositions):
     def scratch_bytes(self, tokens: int) -> int:
         return super().scratch_bytes(tokens) + 4 * tokens * (self.features + 2)
 
-    def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
+    def search_gains(self, positions: WeightPositions, log_p: Float[Tensor, " n"]) -> Record | None:
         """The contexts where searches gain most, if that is reported; `log_p`: of the targets with
         the memory read.
         """

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stages.memory.external import (
-    Neighbors,
+    NearestRows,
     best_first,
     external_entries,
     scaled_dot,
@@ -15,7 +15,7 @@ from stages.memory.external import (
 def test_neighbours_become_cells_and_missing_ones_stay_missing():
     ids = torch.tensor([[2, 0], [1, -1]])
     scores = torch.tensor([[0.5, 0.1], [1.0, -math.inf]])
-    entries = external_entries(Neighbors(ids, scores, torch.tensor([7, 8, 9, -1])))
+    entries = external_entries(NearestRows(ids, scores, torch.tensor([7, 8, 9, -1])))
     assert entries.values.tolist() == [[9, 7], [8, -1]]
     assert entries.scores.tolist() == [[0.5, pytest.approx(0.1)], [1.0, -math.inf]]
 

@@ -10,9 +10,9 @@ from stages.memory.weight_network import (
     COUNTS,
     LENGTHS,
     PRIOR,
-    Learned,
+    FittedWeights,
     LengthWeights,
-    Positions,
+    WeightPositions,
     bins,
     fit_weight,
     learn,
@@ -27,25 +27,25 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weight_network, "SHORTEST", LEAST // weight_network.FOLDS)
 
 
-def told_apart(n: int = LEAST, seed: int = 0) -> Positions:
-    """Positions of which the first input says whether the memory is right (p_mem .9 against .1) or
+def told_apart(n: int = LEAST, seed: int = 0) -> WeightPositions:
+    """WeightPositions of which the first input says whether the memory is right (p_mem .9 against .1) or
     wrong (.01).
     """
     random = torch.Generator().manual_seed(seed)
     inputs = torch.randn(n, 4, generator=random).double()
     right = inputs[:, 0] > 0.3
-    return Positions(
+    return WeightPositions(
         inputs, torch.full((n,), 0.1).double().log(), torch.where(right, 0.9, 0.01).double().log()
     )
 
 
-def blind(positions: Positions) -> Positions:
+def blind(positions: WeightPositions) -> WeightPositions:
     """The same, of whose targets the inputs say nothing."""
     order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(1))
-    return Positions(positions.inputs[order], positions.log_p, positions.log_p_mem)
+    return WeightPositions(positions.inputs[order], positions.log_p, positions.log_p_mem)
 
 
-def best_weight(positions: Positions) -> float:
+def best_weight(positions: WeightPositions) -> float:
     grid = torch.arange(0.01, 1, 0.01).double()
     return float(grid[torch.stack([positions.read(w.logit()).sum() for w in grid]).argmax()])
 
@@ -89,7 +89,7 @@ def test_gains_are_of_positions_that_were_not_fitted():
         weight_network.FOLDS, 4, generator=torch.Generator().manual_seed(2)
     ).double()
     right = (positions.inputs * signs[run]).sum(-1) > 0
-    other = Positions(
+    other = WeightPositions(
         positions.inputs, positions.log_p, torch.where(right, 0.9, 0.01).double().log()
     )
     fitted = fit_weight(other, 0.4)
@@ -125,10 +125,10 @@ def test_absent_targets_leave_weights_between_0_and_1():
 def test_sureness_counts_standard_errors():
     network = fit_weight(told_apart(100), 0.4)
     gains = [0.01, 0.02, 0.03, 0.04, 0.05]
-    learned = Learned(network, gains)
+    learned = FittedWeights(network, gains)
     assert learned.error == pytest.approx(np.std(gains, ddof=1) / math.sqrt(5))
     assert learned.significant == (weight_network.SIGNIFICANT * learned.error < 0.03)
-    assert not Learned(network, [0.0] * 5).significant
+    assert not FittedWeights(network, [0.0] * 5).significant
 
 
 def slow_bin(length: float, count: float, agreement: float) -> tuple[int, int, int]:
@@ -151,7 +151,7 @@ def test_each_weight_is_the_most_likely_one_with_its_prior() -> None:
     inputs = np.array([[1, 1, 1.0], [5, 2, 0.5], [40, 20, 1.0]])[random.integers(0, 3, 300)]
     model, memory = random.random(300) * 0.5, random.random(300) * (random.random(300) > 0.4)
     with np.errstate(divide="ignore"):
-        positions = Positions(
+        positions = WeightPositions(
             *(torch.from_numpy(one) for one in (inputs, np.log(model), np.log(memory)))
         )
     fitted, first = (
@@ -176,7 +176,7 @@ def test_a_memory_that_is_always_right_or_never_has_finite_weights() -> None:
     inputs = torch.tensor([[1.0, 1, 1], [40.0, 1, 1]]).repeat_interleave(500, 0)
     right = torch.zeros(1000, dtype=torch.float64)
     right[:500] = -torch.inf
-    positions = Positions(inputs, torch.full((1000,), -800.0, dtype=torch.float64), right)
+    positions = WeightPositions(inputs, torch.full((1000,), -800.0, dtype=torch.float64), right)
     low, high = (
         LengthWeights.fit(positions, 0.5)
         .logits(torch.tensor([[1.0, 1, 1], [40.0, 1, 1]]))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.in_batch.block_scores import BlockScores, TargetMatches
-from stages.memory.in_batch.blocks import Block, mirrored_blocks, visible_blocks
+from stages.memory.in_batch.blocks import ScoreBlock, mirrored_blocks, visible_blocks
 from stages.memory.in_batch.visible import others
 from tests.stages.memory.in_batch.test_visible import visibles
 
@@ -97,13 +97,13 @@ def test_hits_are_the_cells_whose_key_has_the_target_of_the_row(
         matches = cells.matches(side, lying.stride())
         assert matches.rows.tolist() == same.nonzero()[:, 0].tolist()
         found = torch.zeros(same.numel(), dtype=torch.bool)
-        found[matches.cells] = True
+        found[matches.offsets] = True
         assert torch.equal(found.as_strided(same.shape, lying.stride()), same)
-        assert len(matches.cells) == same.sum()
+        assert len(matches.offsets) == same.sum()
 
 
 @pytest.mark.parametrize(
-    "blocks", [[], [Block(slice(0, 2), slice(0, 3), True)]], ids=["no block", "no hit"]
+    "blocks", [[], [ScoreBlock(slice(0, 2), slice(0, 3), True)]], ids=["no block", "no hit"]
 )
 def test_nothing_to_find(blocks):
     cells = TargetMatches(torch.tensor([7, 7]), torch.tensor([1, 2, 3]), blocks)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stages.memory import weight_network
-from stages.memory.weight_network import Positions
+from stages.memory.weight_network import WeightPositions
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.grids import Point, ReadingGrid
 from stages.retrieval.rows import rows_of
@@ -40,20 +40,20 @@ def opened() -> Learned:
 SMALL = SourceInputs(8, False)
 
 
-def positions(right: float, wrong: float, seed: int = 0) -> Positions:
+def positions(right: float, wrong: float, seed: int = 0) -> WeightPositions:
     """The model gives .1, the memory `right` where the first input is positive, else `wrong`."""
     inputs = torch.randn(N, INPUTS, generator=torch.Generator().manual_seed(seed)).double()
     memory = torch.where(inputs[:, 0] > 0, right, wrong).double().log()
-    return Positions(inputs, torch.full((N,), 0.1).double().log(), memory)
+    return WeightPositions(inputs, torch.full((N,), 0.1).double().log(), memory)
 
 
-def kept(all_of_them: Positions) -> list[Arrays]:
+def kept(all_of_them: WeightPositions) -> list[Arrays]:
     """Two ranges, and one without a position."""
     cut = [all_of_them.select(rows) for rows in (torch.arange(250), torch.arange(250, N))]
     return [{}, *({name: part.float().numpy() for name, part in vars(one).items()} for one in cut)]
 
 
-def after(policy: Learned, given: Positions) -> Learned:
+def after(policy: Learned, given: WeightPositions) -> Learned:
     return policy.after("weigh", json.loads(json.dumps(policy.choose("weigh", kept(given)))))
 
 
