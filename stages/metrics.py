@@ -32,6 +32,10 @@ NEARLY = 0.9
 """Share of MOST_PASSES that counts as all of them: passes read whole batches, and so omit part of a
 short text.
 """
+FORWARDS = 3.0
+"""Time of a token that is learned, in units of reading it: the way back takes two ways forth (Kaplan
+et al. 2020, arXiv:2001.08361, section 2.1).
+"""
 LONG_WORD = 25
 """Mean word length in characters above that of any language's prose: German has 6, Finnish 8."""
 

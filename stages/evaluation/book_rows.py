@@ -52,7 +52,7 @@ def with_rows_beside_book(
     columns |= {"logp_shorter": rows[0].log_p, "logp_plain": rows[1].log_p}
     whole = book.plain.places(split, start, stop).windows
     inputs = sum(window.stop - window.start for window in whole)
-    record = {"open_book": {**choices.record, "inputs_plain": inputs}}
+    record = {**scores.record, "open_book": {**choices.record, "inputs_plain": inputs}}
     return replace(scores, beside=rows, beside_seconds=seconds, columns=columns, record=record)
 
 

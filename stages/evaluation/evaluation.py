@@ -8,13 +8,15 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Job
 from stages.diagnostics.probe import Probe
+from stages.evaluation.book_rows import READ
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.costs import COSTS_NOTHING, cost_of_row
+from stages.evaluation.costs import Spent, cost_of_model, cost_of_row
 from stages.evaluation.figures import report
 from stages.evaluation.plan import Plan
 from stages.evaluation.row_weights import RowWeights
-from stages.metrics import Counts
+from stages.metrics import FORWARDS, Counts
 from stages.models.config import model_of
+from stages.open_book.settings import OPEN_BOOK
 from stages.reports.fields import BESIDE_BOOK, GATED, PLAIN
 from stages.retrieval.rows import MemoryRow
 
@@ -85,9 +87,28 @@ class Evaluation:
             self.split_tokens,
             self.text["vocabulary_size"],
         )
-        costs = [cost_of_row(self.job, row) for row in (None, *self.memory)]
-        costs += [COSTS_NOTHING for _ in self.beside]
+        spent = list(map(Spent, self._forward_tokens, self.totals.seconds))
+        costs = [
+            cost_of_row(self.job, row, of_row)
+            for row, of_row in zip((None, *self.memory), spent, strict=False)
+        ]
+        costs += [cost_of_model(self.job, of_row) for of_row in spent[len(costs) :]]
         return [row | cost for row, cost in zip(rows, costs, strict=True)]
+
+    @property
+    def _forward_tokens(self) -> list[float]:
+        """Tokens that the model reads for each scored one, of all rows."""
+        inputs = sum(record["inputs"] for record in self.records)
+        if self.config.open_book is not None:
+            books = [record["open_book"] for record in self.records]
+            by_row = {
+                name: sum(book[f"inputs{end}"] for book in books) for name, end in READ.items()
+            }
+            of_rows = [by_row.get(name, by_row[OPEN_BOOK]) for name in self.all_names]
+            return [count / self.split_tokens for count in of_rows]
+        dynamic = self.config.dynamic
+        learned = FORWARDS if dynamic is not None and dynamic.learns else 1.0
+        return [learned * inputs / self.split_tokens] * len(self.all_names)
 
 
 def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:

@@ -213,7 +213,9 @@ def score_range(
     targets = scored.targets[counted]
     alone = scores_alone(reader.model, scored, counted)
     searches = None if scored_range.neighbors is None else scored_range.neighbors.searches
-    return RangeScores(targets, alone, rows, seconds, result.observations, searches)
+    windows = scored_range.places.windows
+    record = {"inputs": sum(window.stop - window.start for window in windows)}
+    return RangeScores(targets, alone, rows, seconds, result.observations, searches, record=record)
 
 
 def scores_alone(model: LanguageModel, lm: LMScores, counted: Tensor | slice) -> RowScores:

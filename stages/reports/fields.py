@@ -85,6 +85,9 @@ FIELDS = {
     "diverged": "Whether it is worse than a uniform guess.",
     "tokens_per_second": "Speed of reading with all that was tuned.",
     "searches_per_token": "Searches of stored entries for each token.",
+    "forward_tokens": "Tokens that the model reads for each scored one; one that it learns counts three.",
+    "seconds": "Making of the model and of what is read besides, from tokens on, and reading of the split; without "
+    "tuning. Null: something of it is gone.",
     "bytes_beside_model": "Bytes on disk of what is read besides the model.",
     "memories": "The readings with their numbers: which were `tuned`, on which `tune_split`, and whether the best lies "
     "in the `interior` of its grid.",

@@ -123,6 +123,15 @@ OWN_MEASURES = (
         card="a trigram of the text that the row may read",
     ),
     Measure(
+        "bits_per_byte",
+        "bits of the text by its bytes",
+        "bits",
+        "lower",
+        four_decimals,
+        header="bits/byte",
+        shown="tokenizers",
+    ),
+    Measure(
         "bits_per_character",
         "bits of the text by its characters",
         "bits",
@@ -177,6 +186,21 @@ OWN_MEASURES = (
         "searches of stored entries for each token",
         better="lower",
         header="searches/token",
+        shown="costs",
+    ),
+    Measure(
+        "forward_tokens",
+        "tokens that the model reads for each scored one; one that it learns counts three",
+        better="lower",
+        header="forward/token",
+        shown="costs",
+    ),
+    Measure(
+        "seconds",
+        "making of the model and of what is read besides, and reading of the split",
+        "seconds",
+        "lower",
+        whole,
         shown="costs",
     ),
     Measure(

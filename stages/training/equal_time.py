@@ -1,22 +1,15 @@
 """Updates that take as long as a memory took. Free of torch."""
 
-from collections.abc import Iterator
-
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
-
-FORWARDS = 3.0
-"""Time of a token in training, in units of scoring it: the way back takes two ways forth (Kaplan et
-al. 2020, arXiv:2001.08361, section 2.1).
-"""
-MEMORY = ("datastore", "index", "neighbors")
-"""Kinds of artifacts that are made for a memory alone."""
+from stages.lineage.making import MEMORY, parts
+from stages.metrics import FORWARDS
 
 
 def memory_seconds(report: Artifact) -> float:
     """Seconds that a report took, with the datastores, indexes and neighbours that it reads."""
-    parts = {part.reference: part for part in _parts(report)}
-    return report.manifest.seconds + sum(part.manifest.seconds for part in parts.values())
+    made = {part.reference: part for part in parts(report, MEMORY)}
+    return report.manifest.seconds + sum(part.manifest.seconds for part in made.values())
 
 
 def updates_of_equal_time(report: Artifact, update_tokens: int) -> int:
@@ -36,12 +29,3 @@ def updates_of_equal_time(report: Artifact, update_tokens: int) -> int:
     context, stride = report.config["context"], report.config["stride"]
     forward = speed * (context / stride if context and stride else 1.0)
     return max(1, int(memory_seconds(report) * forward / FORWARDS / update_tokens))
-
-
-def _parts(artifact: Artifact) -> Iterator[Artifact]:
-    """Artifacts that a memory of a report was made of, without its models and texts."""
-    for role in artifact.manifest.inputs:
-        part = artifact.input(role)
-        if part.kind in MEMORY:
-            yield part
-            yield from _parts(part)
