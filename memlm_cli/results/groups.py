@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memlm_cli.tables import table
+from stages.pages.costs import costs_table
 from stages.pages.tables import seeds_table
 from stages.reports.remarks.table import SEEDS, remarks_on
 
@@ -30,6 +31,13 @@ def groups_text(
         if group.head:
             heads.append(f"{group.head.text}: {group.head.soft}")
     return "\n".join([lines, "", shown.caption, *remarks, *heads])
+
+
+def costs_text(comparison: Mapping[str, Any], labels: Sequence[str], *, terminal: bool) -> str:
+    """Text for `compare_groups`: what each row gains and costs; arguments as of `groups_text`."""
+    shown = costs_table(comparison, labels)
+    lines = table("", shown.columns, shown.lines, terminal=terminal)
+    return f"{lines}\n\n{shown.caption}"
 
 
 def _letter(number: int) -> str:

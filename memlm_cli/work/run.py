@@ -3,13 +3,15 @@
 import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memlm_cli.arguments import given_settings, publish_name, reference_line
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
-from memlm_cli.results.groups import groups_text
+from memlm_cli.results.groups import costs_text, groups_text
 from memlm_cli.results.show import show_result, tell_rest
 from memlm_cli.tables import answer_table
 from memlm_cli.work.plan import require_fit, show_estimates
@@ -18,7 +20,7 @@ from pipelines.recipe import Recipe, find_recipe, load_recipe, require_named
 from pipelines.run import Result, run_recipe
 from pipelines.variants import varied
 from stages.artifacts.references import store_words
-from stages.evaluation.figures.seed_groups import compare_groups
+from stages.evaluation.figures.seed_groups import compare_groups, text_of
 from stages.numbers import duration
 from stages.reporting import Silent
 
@@ -53,7 +55,7 @@ def run(
     results = run_all(loaded, common)
     last = results[-1]
     show_again(last, common)
-    show_groups(results)
+    show_together(results)
     tell_rest(last.artifact, verbose=common.verbose)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
@@ -130,6 +132,24 @@ def show_again(result: Result, common: Common) -> None:
     )
 
 
+def show_together(results: list[Result]) -> None:
+    """Show the reports of each scored text: of one stage its seeds and its sweep, of several what
+    their rows gain and cost.
+    """
+    texts: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        if result.artifact.kind == "report":
+            texts.setdefault(text_of(result.artifact), []).append(result)
+    for reports in texts.values():
+        stages = dict.fromkeys(_stage_of(result) for result in reports)
+        if len(stages) == 1:
+            show_groups(reports)
+            continue
+        comparison = compare_groups([result.artifact for result in reports], CONFIDENCE)
+        shown = costs_text(comparison, _labels(comparison, reports), terminal=on_terminal())
+        say(f"\n{', '.join(stages)}: {len(reports)} runs\n{shown}", styled=True)
+
+
 def show_groups(results: list[Result]) -> None:
     """Show means over seeds, and the values of a sweep side by side: one table for each scored
     text.
@@ -137,17 +157,24 @@ def show_groups(results: list[Result]) -> None:
     tables: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if "[" in result.name and result.artifact.kind == "report":
-            text = result.name.partition("[")[0], result.artifact.input("tokens").reference
+            text = _stage_of(result), result.artifact.input("tokens").reference
             tables.setdefault(text, []).append(result)
     for (name, _), variants in tables.items():
-        names = {result.reference: result.name for result in variants}
         comparison = compare_groups([result.artifact for result in variants], CONFIDENCE)
-        firsts = [names[group["reports"][0]] for group in comparison["groups"]]
-        labels = [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
-        say(
-            f"\n{name}: {len(variants)} runs\n{groups_text(comparison, labels, terminal=on_terminal())}",
-            styled=True,
-        )
+        shown = groups_text(comparison, _labels(comparison, variants), terminal=on_terminal())
+        say(f"\n{name}: {len(variants)} runs\n{shown}", styled=True)
+
+
+def _stage_of(result: Result) -> str:
+    """The stage of a result, without its seed or other variant."""
+    return result.name.partition("[")[0]
+
+
+def _labels(comparison: Mapping[str, Any], results: Sequence[Result]) -> list[str]:
+    """Names of the groups of a comparison: their stages and variants, without seeds."""
+    names = {result.reference: result.name for result in results}
+    firsts = [names[group["reports"][0]] for group in comparison["groups"]]
+    return [re.sub(r",?\bseed=\d+", "", first).replace("[]", "") for first in firsts]
 
 
 def took(result: Result) -> str:

@@ -79,6 +79,39 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A named point; it is left out if one of its numbers is not known."""
+
+    label: str
+    x: float | None
+    y: float | None
+
+
+@dataclass(frozen=True)
+class Points:
+    """Named points over a number; the horizontal axis is logarithmic if they span a wide range."""
+
+    points: Sequence[Point]
+    across: str
+    up: str
+    percent: bool = False
+    """Whether numbers on the vertical axis are shares."""
+
+    @property
+    def known(self) -> list[tuple[str, float, float]]:
+        """Label, x and y of the points that are drawn."""
+        return [(p.label, p.x, p.y) for p in self.points if p.x is not None and p.y is not None]
+
+    @property
+    def empty(self) -> bool:
+        return not self.known
+
+    @property
+    def numbers(self) -> Numbers:
+        return [("point", self.across, self.up), *((p.label, p.x, p.y) for p in self.points)]
+
+
+@dataclass(frozen=True)
 class Series:
     """One value for each group, or for each bin of a histogram; None if there is none."""
 
@@ -236,7 +269,7 @@ class Chart:
     title: str
     caption: str
     """The finding in one or two sentences; also the alternative text of the drawing."""
-    plot: Lines | Bars | Histogram | HeatMap | Graph
+    plot: Lines | Points | Bars | Histogram | HeatMap | Graph
 
     @property
     def csv(self) -> str:

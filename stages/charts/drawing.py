@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 
 from stages.charts.bars import bars_axes, histogram_axes
 from stages.charts.cells import heat_map_axes
-from stages.charts.data import Bars, Chart, Graph, HeatMap, Histogram, Lines
+from stages.charts.data import Bars, Chart, Graph, HeatMap, Histogram, Lines, Points
 from stages.charts.graph import graph_axes
 from stages.charts.lines import lines_axes
+from stages.charts.points import points_axes
 from stages.charts.sheet import drawing_style, drawn_box, png_of, svg_of
 
 PIXELS = 2
@@ -47,6 +48,8 @@ def _axes(chart: Chart) -> Axes:
     match chart.plot:
         case Lines():
             return lines_axes(chart.plot)
+        case Points():
+            return points_axes(chart.plot)
         case Bars():
             return bars_axes(chart.plot)
         case Histogram():

@@ -50,8 +50,8 @@ def lines_axes(plot: Lines) -> Axes:
     axes.set_xlabel(plot.across)
     axes.set_ylabel(plot.up)
     axes.grid(axis="y")
-    _scale_across(axes, plot, xs)
-    _scale_up(axes, plot, ys)
+    scale_across(axes, plot.ticks, xs)
+    scale_up(axes, ys, percent_ticks=plot.percent, even=plot.even)
     add_legend(axes, handles)
     return axes
 
@@ -105,13 +105,15 @@ def thinned(
     return sorted(dict.fromkeys(result))
 
 
-def _scale_across(axes: Axes, plot: Lines, xs: Sequence[float]) -> None:
-    """Horizontal axis: logarithmic if ticks span a wide range, with a place for zero."""
+def scale_across(axes: Axes, ticks: Sequence[float] | None, xs: Sequence[float]) -> None:
+    """Horizontal axis of points at `xs`: logarithmic if ticks span a wide range, with a place for
+    zero; without ticks at round numbers.
+    """
     low = min(xs)
     high = max(xs)
     place: Callable[[float], float] = float
     positive = [x for x in xs if x > 0]
-    if plot.ticks is not None and low >= 0 and spread_out(positive):
+    if ticks is not None and low >= 0 and spread_out(positive):
         if low > 0:
             axes.set_xscale("log")
             place = math.log
@@ -128,7 +130,7 @@ def _scale_across(axes: Axes, plot: Lines, xs: Sequence[float]) -> None:
             place = lambda x: math.log1p(x / unit)  # noqa: E731
 
     _set_limits(axes.set_xlim, axes.get_xaxis().get_transform(), low, high, PADDING / WIDTH)
-    shown = round_ticks(low, high, 7) if plot.ticks is None else _spaced_ticks(plot.ticks, place)
+    shown = round_ticks(low, high, 7) if ticks is None else _spaced_ticks(ticks, place)
     axes.set_xticks(shown, [number(tick) for tick in shown])
     axes.xaxis.set_minor_locator(NullLocator())
 
@@ -146,8 +148,10 @@ def _spaced_ticks(ticks: Sequence[float], place: Callable[[float], float]) -> li
     return shown
 
 
-def _scale_up(axes: Axes, plot: Lines, ys: Sequence[float]) -> None:
-    """Vertical axis: logarithmic if numbers span a wide range, unless shares or `even`."""
+def scale_up(axes: Axes, ys: Sequence[float], *, percent_ticks: bool, even: bool) -> None:
+    """Vertical axis of points at `ys`: logarithmic if they span a wide range, unless shares or
+    `even`.
+    """
     low = min(ys)
     high = max(ys)
     if high == low:
@@ -155,7 +159,7 @@ def _scale_up(axes: Axes, plot: Lines, ys: Sequence[float]) -> None:
         room = abs(high) / 10 or 1.0
         low -= room
         high += room
-    if spread_out(ys) and not (plot.percent or plot.even):
+    if spread_out(ys) and not (percent_ticks or even):
         axes.set_yscale("log")
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
         heads = (1, 2, 5) if len(powers) < 4 else (1,)
@@ -167,7 +171,7 @@ def _scale_up(axes: Axes, plot: Lines, ys: Sequence[float]) -> None:
     if not ticks:
         ticks = round_ticks(bottom, top)
     shown = [tick for tick in ticks if bottom <= tick <= top]
-    written = percent if plot.percent else number
+    written = percent if percent_ticks else number
     axes.set_yticks(shown, [written(tick) for tick in shown])
     axes.yaxis.set_minor_locator(NullLocator())
 

@@ -79,6 +79,7 @@ FIELDS = {
     "per": "On text: the same by `word` and `character`.",
     "most_won": "Tokens with their place, text, log-probabilities and what probes tell.",
     "most_lost": "The same of those that B loses most.",
-    "groups": "Of several seeds: `reports`, `seeds`, `method`, `rows`.",
+    "groups": "Of several seeds: `reports`, `seeds`, `models`, `method`, `rows`. Of a row also the means of its "
+    "`costs`; `over_documents`, the widest interval of its change over documents.",
 }
 """Meaning of each field."""

@@ -29,6 +29,7 @@ from stages.charts.training import (
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
 from stages.numbers import number
+from stages.pages.costs import cost_items
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bleu_tables, bucket_table
@@ -62,6 +63,7 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
             *datastore_charts(reports),
             *accuracy_charts(reports),
         ],
+        ("costs", "Gain and cost"): list(cost_items(sources)),
         ("tuning", "Tuning"): [],
         ("translations", "Translations"): [
             table for source in sources for table in changed_tables(source)

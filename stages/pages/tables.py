@@ -300,15 +300,17 @@ def _over_seeds(row: Figures) -> tables.Row:
     moved = row["change"] or {"mean": None, "interval": None}
     cells = [
         Cell(row["row"]),
-        figure(of["mean"], soft=_half(of["interval"], lambda half: measured(half, "perplexity"))),
+        figure(
+            of["mean"], soft=half_width(of["interval"], lambda half: measured(half, "perplexity"))
+        ),
         figure(of["deviation"]),
-        change(moved["mean"])._replace(soft=_half(moved["interval"], tenths)),
+        change(moved["mean"])._replace(soft=half_width(moved["interval"], tenths)),
         figure(row.get("counting")),
     ]
     return tables.Row(cells)
 
 
-def _half(edges: Sequence[float] | None, shown: Callable[[float], str]) -> str:
+def half_width(edges: Sequence[float] | None, shown: Callable[[float], str]) -> str:
     """`± 1.73`: half the width of an interval that is symmetric about the mean."""
     return "" if edges is None else f"\N{PLUS-MINUS SIGN} {shown((edges[1] - edges[0]) / 2)}"
 

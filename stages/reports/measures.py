@@ -105,6 +105,10 @@ class MeasureTable(Registry):
         measure: Measure = load(target) if isinstance(target, str) else target
         return measure
 
+    def costs(self) -> list[Measure]:
+        """Measures of what a row costs."""
+        return [measure for measure in self.all_measures() if measure.shown == "costs"]
+
     def computed(self) -> list[Measure]:
         """Measures that a report computes by their records."""
         return [measure for measure in self.all_measures() if measure.value is not None]

@@ -12,6 +12,7 @@ from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
 from stages.reports.counting import AgainstCounting, against_counting
 from stages.reports.fields import counting
+from stages.reports.measures import MEASURES
 
 
 class Spread(NamedTuple):
@@ -135,6 +136,7 @@ def _summary(
     return {
         "reports": [report.reference for report in group],
         "seeds": [seed_of(report) for report in group],
+        "models": [_model(report) for report in group],
         "method": group[0].metrics["method"],
         "rows": [_row(row["row"], group, first, confidence) for row in group[0].metrics["rows"]],
     }
@@ -163,9 +165,48 @@ def _row(
         "row": name,
         "perplexity": spread(values, confidence)._asdict(),
         "change": spread(shares, confidence)._asdict() if compared else None,
+        "over_documents": _over_documents(name, group, first) if compared else None,
         "counting": _mean([counting(row) for row in rows]),
         "against_counting": _mean_pair(pairs, confidence)._asdict(),
+        "bits_per_byte": _mean([row.get("bits_per_byte") for row in rows]),
+        "costs": {
+            measure.name: _mean([row.get(measure.name) for row in rows])
+            for measure in MEASURES.costs()
+        },
     }
+
+
+def _over_documents(
+    name: str, group: Sequence[Artifact], first: Sequence[Artifact]
+) -> tuple[float, float] | None:
+    """The widest interval of a row's change over documents: the lowest and the highest end of all
+    seeds. None if a report compares it with another row than the first of all.
+    """
+    first_rows = {seed_of(report): (_model(report), _first_row(report)) for report in first}
+    intervals = []
+    for report in group:
+        figures = report.json("metrics.json")
+        base = figures.get("baseline") or {
+            "model": _model(report),
+            "row": {"row": _first_row(report)},
+        }
+        drawn = (figures.get("change_intervals") or {"rows": ()})["rows"]
+        by_row = {change["row"]: change["interval"] for change in drawn}
+        interval = by_row.get(name)
+        is_same = first_rows.get(seed_of(report)) == (base["model"], base["row"]["row"])
+        if interval is None or not is_same:
+            return None
+        intervals.append(interval)
+    lows, highs = zip(*intervals, strict=True)
+    return min(lows), max(highs)
+
+
+def _model(report: Artifact) -> str:
+    return report.input("model").reference
+
+
+def _first_row(report: Artifact) -> str:
+    return str(report.metrics["rows"][0]["row"])
 
 
 def _mean_pair(pairs: Sequence[AgainstCounting], confidence: float) -> AgainstCounting:
