@@ -27,7 +27,13 @@ named by the row's first cell, or by its `bar`; where rows have one, the others 
     lines = {across = 2, up = 3}
 
 instead of `bars` draws a line through the rows of the same `line`; a row may lie on several (`line
-= ["a", "b"]`). `level = {label = "the model alone", value = 99.7}` is a value across the whole
+= ["a", "b"]`).
+
+    points = {across = 5, up = 2}
+
+draws a named point for each row; `up` is in percent.
+
+`level = {label = "the model alone", value = 99.7}` is a value across the whole
 chart.
 """
 
@@ -41,7 +47,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stages.charts.data import Bars, Chart, Level, Line, Lines, Series
+from stages.charts.data import Bars, Chart, Level, Line, Lines, Point, Points, Series
 from stages.charts.figure import Figure
 from stages.charts.palette import with_schemes
 
@@ -95,7 +101,7 @@ def charts() -> Iterator[tuple[str, str, Chart]]:
     for file in sorted(RESULTS.glob("data/*/*.toml")):
         table = read(file.parent.name, file.stem)
         if "chart" in table:
-            draw = line_chart if "lines" in table["chart"] else bar_chart
+            (draw,) = (draw for kind, draw in KINDS.items() if kind in table["chart"])
             yield file.parent.name, file.stem, draw(f"{file.parent.name}-{file.stem}", table)
 
 
@@ -116,6 +122,19 @@ def line_chart(name: str, table: dict[str, Any]) -> Chart:
     ticks = [float(tick) for tick in about["ticks"]] if "ticks" in about else None
     plot = Lines(lines, columns[axes["across"]], columns[axes["up"]], ticks, even=True, level=level)
     return Chart(name, about["title"], about["caption"], plot)
+
+
+def point_chart(name: str, table: dict[str, Any]) -> Chart:
+    """A named point for each row that has both of the columns that the `chart` names."""
+    about, axes = table["chart"], table["chart"]["points"]
+    points = []
+    for row in table["rows"]:
+        up = _value(row["cells"], axes["up"])
+        share = None if up is None else up / 100
+        label = str(row.get("bar", row["cells"][0]))
+        points.append(Point(label, _value(row["cells"], axes["across"]), share))
+    across, up = (table["columns"][axes[way]] for way in ("across", "up"))
+    return Chart(name, about["title"], about["caption"], Points(points, across, up, percent=True))
 
 
 def bar_chart(name: str, table: dict[str, Any]) -> Chart:
@@ -142,6 +161,10 @@ def bar_chart(name: str, table: dict[str, Any]) -> Chart:
     ]
     plot = Bars(groups, series, "", about["up"], about.get("signed", True))
     return Chart(name, about["title"], about["caption"], plot)
+
+
+KINDS = {"lines": line_chart, "points": point_chart, "bars": bar_chart}
+"""What draws a chart, by the key that names its columns."""
 
 
 def _cell(cells: list[Any], column: int) -> Any:

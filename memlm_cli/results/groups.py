@@ -19,7 +19,7 @@ def groups_text(
         terminal: whether it is for a terminal.
     """
     groups = comparison["groups"]
-    names = labels or list(map(_letter, range(len(groups))))
+    names = labels or letters(len(groups))
     shown = seeds_table(comparison, names)
     lines = table("", shown.columns, shown.lines, terminal=terminal)
 
@@ -40,5 +40,6 @@ def costs_text(comparison: Mapping[str, Any], labels: Sequence[str], *, terminal
     return f"{lines}\n\n{shown.caption}"
 
 
-def _letter(number: int) -> str:
-    return chr(ord("A") + number) if number < 26 else f"A{number}"
+def letters(count: int) -> list[str]:
+    """Names of groups that have none: A, B, …"""
+    return [chr(ord("A") + number) if number < 26 else f"A{number}" for number in range(count)]

@@ -11,7 +11,7 @@ from memlm_cli.console import answer, answers_on_terminal, printable, say, write
 from memlm_cli.options import StoreOptions
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.reproduce import report_with_scores
-from memlm_cli.results.groups import groups_text
+from memlm_cli.results.groups import costs_text, groups_text, letters
 from memlm_cli.tables import table_text
 from stages.artifacts.artifact import Artifact, checked
 from stages.artifacts.store import Store
@@ -113,7 +113,12 @@ def _means_over_seeds(references: list[str], confidence: float, store: Store) ->
     readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
     if "matrix" not in {report.kind for report in readable}:
         facts = compare_groups(readable, confidence)
-        return facts, groups_text(facts, terminal=answers_on_terminal())
+        terminal = answers_on_terminal()
+        shown = groups_text(facts, terminal=terminal)
+        count = len(facts["groups"])
+        if count > 1:
+            shown += f"\n\n{costs_text(facts, letters(count), terminal=terminal)}"
+        return facts, shown
     for report in readable:
         if report.kind != readable[0].kind:
             raise ArtifactError(

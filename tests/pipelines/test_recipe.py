@@ -68,7 +68,10 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
     spalm = {"spalm-wikitext103", "spalm-enwik8", SPALM_TABLE}
     small = {
         f"{name}-small"
-        for name in (*caches, "trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8")
+        for name in (
+            *caches,
+            *("trime-wikitext2", "trime-enwik8", "spalm-wikitext2", "spalm-enwik8", "rivals"),
+        )
     }
     others = {
         TABLE,
@@ -78,6 +81,7 @@ def test_the_recipes_of_the_papers_are_shipped() -> None:
         "knn-lm-pretrained",
         "fine-tuning",
         "quickstart",
+        "rivals",
     }
     others |= {"lifelong-text-small"}
     assert set(shipped_recipes()) == caches | trime | spalm | small | others
