@@ -16,7 +16,7 @@ Costs = dict[str, float | int | None]
 
 
 class Spent(NamedTuple):
-    """What a row took while the split was read."""
+    """Work of a row while the split was read."""
 
     forward_tokens: float
     """Tokens that the model read for each scored one."""
@@ -24,7 +24,7 @@ class Spent(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a row reads besides the model."""
+    """Reading of a row besides the model."""
 
     searches: float
     """Searches for each token."""
@@ -61,7 +61,7 @@ def _costs(job: Job[EvaluateConfig], besides: _Read, spent: Spent) -> Costs:
 
 
 def _read_by(job: Job[EvaluateConfig], row: MemoryRow | None) -> _Read:
-    """What a row reads besides the model; `row` as in `cost_of_row`."""
+    """Searches and artifacts of a row besides the model; `row` as in `cost_of_row`."""
     read = job.inputs.artifacts
     searches = 0.0
     sizes = dict[str, int]()

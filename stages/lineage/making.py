@@ -1,4 +1,4 @@
-"""What artifacts were made of, and the time that this took. Free of torch."""
+"""Parts that artifacts were made of, and the time that this took. Free of torch."""
 
 from collections.abc import Collection, Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""What rows of several reports gain on one text, beside what they cost."""
+"""Gains of the rows of several reports on one text, beside their costs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -88,7 +88,7 @@ def costs_table(comparison: Figures, labels: Sequence[str]) -> Table:
 def named_rows(comparison: Figures, labels: Sequence[str]) -> list[tuple[str, Figures]]:
     """The rows of all groups with their names, as `costs_table` shows them."""
     groups = comparison["groups"]
-    rows = {}
+    rows: dict[tuple[Any, ...], tuple[str, Figures]] = {}
     for label, group in zip(labels, groups, strict=True):
         for row in group["rows"]:
             key = (*group["models"], row["row"], row["perplexity"]["mean"])

@@ -23,7 +23,7 @@ def test_points_have_their_names_and_one_that_is_not_known_has_none() -> None:
     plot = Points([Point("a", 1.0, -0.1), Point("b", None, -0.2), Point("c", 3.0, None)], "s", "y")
     axes = points_axes(plot)
     assert [text.get_text() for text in axes.texts] == ["a"]
-    assert axes.lines[0].get_xydata().tolist() == [[1.0, -0.1]]
+    assert list(zip(*axes.lines[0].get_data(), strict=True)) == [(1.0, -0.1)]
     assert Points([Point("b", None, -0.2)], "s", "y").empty
     assert plot.numbers[1:] == [("a", 1.0, -0.1), ("b", None, -0.2), ("c", 3.0, None)]
 
