@@ -114,11 +114,11 @@ def _means_over_seeds(references: list[str], confidence: float, store: Store) ->
     if "matrix" not in {report.kind for report in readable}:
         facts = compare_groups(readable, confidence)
         terminal = answers_on_terminal()
-        shown = groups_text(facts, terminal=terminal)
+        text = groups_text(facts, terminal=terminal)
         count = len(facts["groups"])
         if count > 1:
-            shown += f"\n\n{costs_text(facts, letters(count), terminal=terminal)}"
-        return facts, shown
+            text += f"\n\n{costs_text(facts, letters(count), terminal=terminal)}"
+        return facts, text
     for report in readable:
         if report.kind != readable[0].kind:
             raise ArtifactError(
