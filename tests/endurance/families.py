@@ -14,6 +14,8 @@ import io
 import json
 import multiprocessing
 import os
+import resource
+import signal
 import sys
 import tempfile
 import time
@@ -68,7 +70,9 @@ LABELS = ("id2label", "label2id")
 LARGEST = 30_000_000
 """Weights of a model above which it is not built: some families have sizes under other names."""
 SECONDS = 180
-"""Longest time of a family."""
+"""Longest time of a family on a processor, which a busy machine does not use up."""
+WAITING = 20
+"""Times as long a family may wait besides."""
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, in nats, which float32 explains."""
 GOOD = ("imported", "refused")
@@ -281,6 +285,7 @@ def differences(place: Path, model: LanguageModel) -> str:
 
 
 def _child(answers: Any, *arguments: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, resource.RLIM_INFINITY))
     torch.set_num_threads(1)
     try:
         answers.put(import_family(*arguments))
@@ -305,11 +310,13 @@ def sweep(names: Sequence[tuple[str, str]]) -> Iterator[Outcome]:
                 target=_child, args=(answers, Path(folder), tokens, family, kind), daemon=True
             )
             child.start()
-            child.join(SECONDS)
+            child.join(WAITING * SECONDS)
             if child.is_alive():
                 child.kill()
                 child.join()
-                yield Outcome(family, kind, "no end", f"within {SECONDS} s")
+                yield Outcome(family, kind, "no end", f"within {WAITING * SECONDS} s")
+            elif child.exitcode == -signal.SIGXCPU:
+                yield Outcome(family, kind, "no end", f"within {SECONDS} s of a processor")
             elif answers.empty():
                 yield Outcome(family, kind, "died", f"exit code {child.exitcode}")
             else:
