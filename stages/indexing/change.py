@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import Job
 from stages.lineage.indexes import described_keys
-from stages.search.change import Learned, can_change, no_longer_fits
+from stages.search.change import LearnedLists, can_change, no_longer_fits
 from stages.search.config import IndexConfig
 
 
@@ -35,8 +35,8 @@ def compared(
         return {}
     before = job.inputs[PREVIOUS].metrics
     lists = job.draft.record(merge)
-    first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
-    learned = Learned(**before["learned"]) if "learned" in before else first
+    first = LearnedLists(before["rows"], before.get("recall", {}), lists["imbalance_before"])
+    learned = LearnedLists(**before["learned"]) if "learned" in before else first
     reason = no_longer_fits(
         learned, described_keys(job.inputs["datastore"]).rows, recall, error, lists["imbalance"]
     )

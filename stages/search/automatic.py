@@ -40,22 +40,24 @@ FEWEST_TRAIN_KEYS = 1 << 17
 
 def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
     """The kind of index that `auto` chooses for these keys, and the reason."""
-    gigabytes = keys.rows * keys.dim * (2 if keys.dtype == "float16" else 4) / 1e9
+    number_bytes = 2 if keys.dtype == "float16" else 4
+    gigabytes = keys.rows * keys.dim * number_bytes / 1e9
+    key_size = size(1e9 * gigabytes)
     if keys.rows <= FLAT_ROWS:
         return "flat", f"{keys.rows:,} keys are few enough to compare with all of them"
     if gigabytes <= largest_gigabytes:
         return "ivf-flat", (
             f"{keys.rows:,} keys are many, so a query reads the nearest lists only; whole keys take "
-            f"{size(1e9 * gigabytes)}, which memory holds, so distances stay exact"
+            f"{key_size}, which memory holds, so distances stay exact"
         )
-    return (
-        "ivf-pq",
-        f"whole keys would take {size(1e9 * gigabytes)}, more than {largest_gigabytes:g} GB",
-    )
+    return "ivf-pq", f"whole keys would take {key_size}, more than {largest_gigabytes:g} GB"
 
 
 def check_keys(rows: int) -> None:
-    """Raises: UsageError if there are more keys than an index can number."""
+    """Check the number of keys.
+
+    Raises: UsageError if there are more keys than an index can number.
+    """
     if rows > MOST_KEYS:
         raise UsageError(
             f"{rows:,} keys are more than the {MOST_KEYS:,} that an index can number; index a part of them "
@@ -70,23 +72,33 @@ def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
         these keys; its message names a legal one.
     """
     if config.index == "auto":
-        config = config.model_copy(
-            update={"index": automatic_kind(keys, config.largest_gigabytes)[0]}
-        )
+        kind, _ = automatic_kind(keys, config.largest_gigabytes)
+        config = config.model_copy(update={"index": kind})
+
     kind = config.index
     changes: dict[str, Any] = dict(_without_inapplicable(config, kind))
     if kind == "ivf-pq":
         changes |= _resolve_code(config, keys)
     if kind in ("ivf-flat", "ivf-pq"):
-        lists = automatic_lists(keys.rows) if config.lists in ("auto", None) else int(config.lists)
-        check_lists(lists, keys)
-        train_keys = _train_keys(config, keys, lists, max(lists, 2 ** (changes["code_bits"] or 0)))
-        changes |= {"lists": lists, "probe": resolve_probe(config, lists), "train_keys": train_keys}
+        num_codes = 2 ** (changes["code_bits"] or 0)
+        changes |= _resolve_lists(config, keys, num_codes)
     if kind == "hnsw" and config.links == "auto":
         changes["links"] = LINKS
     if kind not in KINDS:
         changes |= _resolve_factory(config, keys)
     return config.model_copy(update=changes)
+
+
+def _resolve_lists(config: IndexConfig, keys: Keys, num_codes: int) -> dict[str, int]:
+    """Lists, and how many of them are read; training needs a key for each list, and for each code."""
+    automatic = config.lists in ("auto", None)
+    lists = automatic_lists(keys.rows) if automatic else int(config.lists or 0)
+    check_lists(lists, keys)
+    return {
+        "lists": lists,
+        "probe": resolve_probe(config, lists),
+        "train_keys": _train_keys(config, keys, lists, max(lists, num_codes)),
+    }
 
 
 def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
@@ -106,12 +118,20 @@ def automatic_lists(rows: int) -> int:
     """The power of two nearest to twice the square root of the number of keys.
 
     For the same number of keys read, more and smaller lists give higher recall.
+
+    >>> automatic_lists(1_000_000)
+    2048
     """
-    return min(MOST_LISTS, rows, 2 ** round(1 + log2(rows) / 2))
+    # log2 of 2 * sqrt(rows)
+    exponent = round(1 + log2(rows) / 2)
+    return min(MOST_LISTS, rows, 2**exponent)
 
 
 def check_lists(lists: int, keys: Keys) -> None:
-    """Raises: UsageError if there are more lists than keys to put into them."""
+    """Check the number of lists.
+
+    Raises: UsageError if there are more lists than keys to put into them.
+    """
     if lists > keys.rows:
         raise UsageError(
             f"{lists:,} lists are more than the {keys.rows:,} keys; {automatic_lists(keys.rows):,} would suit them."
@@ -128,30 +148,47 @@ def resolve_probe(config: IndexConfig, lists: int) -> int:
 
 
 def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:
+    """Bytes and bits of a product code, checked against the keys' width and number."""
     bits = CODE_BITS if config.code_bits in ("auto", None) else int(config.code_bits)
-    legal = [
-        m * bits // 8 for m in range(1, keys.dim + 1) if keys.dim % m == 0 and m * bits % 8 == 0
-    ]
+    legal = _legal_code_bytes(bits, keys.dim)
     if not legal:
         raise UsageError(
             f"No code of {bits} bits a part fills whole bytes for keys of width {keys.dim}; use code_bits 8."
         )
+
     if config.code_bytes in ("auto", None):
-        code = max((size for size in legal if size <= CODE_BYTES), default=legal[0])
+        small = [size for size in legal if size <= CODE_BYTES]
+        code_bytes = max(small, default=legal[0])
     else:
-        code = int(config.code_bytes)
-    if code not in legal:
-        near = min(legal, key=lambda size: abs(size - code))
+        code_bytes = int(config.code_bytes)
+    if code_bytes not in legal:
+        nearest = min(legal, key=lambda size: abs(size - code_bytes))
         raise UsageError(
-            f"code_bytes {code} does not cut keys of width {keys.dim} into equal parts of {bits} bits each; "
-            f"{near} does."
+            f"code_bytes {code_bytes} does not cut keys of width {keys.dim} into equal parts of {bits} bits each; "
+            f"{nearest} does."
         )
-    if 2**bits > keys.rows:
+
+    num_codes = 2**bits
+    if num_codes > keys.rows:
         raise UsageError(
-            f"Codes of {bits} bits are learnt from at least {2**bits:,} keys, and there are {keys.rows:,}; "
+            f"Codes of {bits} bits are learnt from at least {num_codes:,} keys, and there are {keys.rows:,}; "
             "choose index flat or ivf-flat."
         )
-    return {"code_bytes": code, "code_bits": bits}
+    return {"code_bytes": code_bytes, "code_bits": bits}
+
+
+def _legal_code_bytes(bits: int, dim: int) -> list[int]:
+    """Sizes of a code whose parts are equally wide, and fill whole bytes together.
+
+    >>> _legal_code_bytes(4, dim=6)
+    [1, 3]
+    """
+    sizes = []
+    for num_parts in range(1, dim + 1):
+        code_bits = num_parts * bits
+        if dim % num_parts == 0 and code_bits % 8 == 0:
+            sizes.append(code_bits // 8)
+    return sizes
 
 
 FACTORY_LISTS = re.compile(r"IVF(\d+)")

@@ -86,14 +86,18 @@ class ScoreBounds:
             which: queries, list by list; `counts` is the number for each list.
             radii: receives the radius of each block of keys.
         """
+        is_in_parts = self._blocks.parts[numbers[0]] > 1
         best = np.empty((len(which), 0), np.float32)
         for keys, places in self._blocks.each(numbers, scratch):
             radii.append(max(keys.part(place).radius for place in places))
-            smallest = queries.smallest(list_tiles(which, counts, places), keys, depth, scratch)
-            if self._blocks.parts[numbers[0]] == 1:
+            tiles = list_tiles(which, counts, places)
+            smallest = queries.smallest(tiles, keys, depth, scratch)
+            if not is_in_parts:
                 yield from smallest
                 return
-            # a long list comes in parts: the smallest scores of those before are joined
+
+            # the smallest scores of the parts before are joined; copied, since their memory is
+            # used again
             part_scores = np.concatenate([scores.copy() for _, scores in smallest])
             scores = np.concatenate([best, part_scores], axis=1)
             best = smallest_of(scores, depth, rising=queries.hides)
@@ -105,27 +109,30 @@ class ScoreBounds:
         """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are
         not subtracted.
         """
-        visible_rows = np.empty(nearest.shape, np.int64)
+        lists = self._blocks.lists
+        probe = nearest.shape[1]
         exclude = queries.exclude
+        num_visible = np.empty(nearest.shape, np.int64)
 
         def count(part: slice) -> None:
-            sizes = self._blocks.lists.sizes[nearest[part]]
-            visible_rows[part] = np.where(nearest[part] < 0, 0, sizes)
+            numbers = nearest[part]
+            # -1, no list, takes the size of the last one
+            num_visible[part] = np.where(numbers < 0, 0, lists.sizes[numbers])
 
         pool(count, slices(len(nearest), QUERIES_SORTED))
         if not queries.hides or exclude is None:
-            return visible_rows
+            return num_visible
 
         visits = ListQueries(nearest, self._num_lists, pool)
+        visible_of_pair = num_visible.reshape(-1)  # a view
 
         def subtract_hidden(number: int) -> None:
             pairs = visits.of([number])
+            excluded = exclude[pairs // probe]
             # rows rise within a list, so a range of them is a slice
-            limits = np.searchsorted(
-                self._blocks.lists.ids(number), exclude[pairs // nearest.shape[1]]
-            )
-            visible_rows.reshape(-1)[pairs] -= (limits[:, 1] - limits[:, 0]).clip(0)
+            starts, stops = np.searchsorted(lists.ids(number), excluded).T
+            visible_of_pair[pairs] -= (stops - starts).clip(0)
 
-        visited = np.flatnonzero((visits.counts > 0) & (self._blocks.lists.sizes > 0))
-        pool(subtract_hidden, visited.tolist())
-        return visible_rows
+        is_visited = (visits.counts > 0) & (lists.sizes > 0)
+        pool(subtract_hidden, np.flatnonzero(is_visited).tolist())
+        return num_visible

@@ -118,9 +118,11 @@ def write_part(
     return len(part.ids)
 
 
-class Source(Protocol):
-    """A source of lists that are merged into an index; `sizes`: number of keys in each list, int64
-    [lists].
+class ListSource(Protocol):
+    """Lists that are merged into an index.
+
+    Attributes:
+        sizes: number of keys in each list, int64 [lists].
     """
 
     sizes: np.ndarray
@@ -129,27 +131,30 @@ class Source(Protocol):
         """Codes and rows of a list with keys."""
 
 
-def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> np.ndarray:
+def merge(trained: Any, sources: Sequence[ListSource], rows: int, path: Path) -> np.ndarray:
     """Write a trained index with the lists of all sources, in order; memory holds one list at a
     time.
 
     Returns: number of keys in each list, int64 [lists].
     Raises: ArtifactError if there are not exactly `rows` keys.
     """
-    sizes = sum(
-        (source.sizes for source in sources),
-        np.zeros(faiss.extract_index_ivf(trained).nlist, np.int64),
-    )
-    if sizes.sum() != rows:
+    num_lists = faiss.extract_index_ivf(trained).nlist
+    sizes = np.zeros(num_lists, np.int64)
+    for source in sources:
+        sizes += source.sizes
+    num_keys = sizes.sum()
+    if num_keys != rows:
         raise ArtifactError(
-            f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}."
+            f"The parts of the index hold {num_keys:,} of {rows:,} keys; remove {path.parent}."
         )
+
     filled = np.flatnonzero(sizes).tolist()
-    write_with_lists(trained, rows, sizes, (_merged(sources, number) for number in filled), path)
+    lists = (_merged(sources, number) for number in filled)
+    write_with_lists(trained, rows, sizes, lists, path)
     return sizes
 
 
-def _merged(sources: Sequence[Source], number: int) -> tuple[np.ndarray, np.ndarray]:
+def _merged(sources: Sequence[ListSource], number: int) -> tuple[np.ndarray, np.ndarray]:
     """Codes and rows of a list, sorted by row since search relies on it."""
     pieces = [source.contents(number) for source in sources if source.sizes[number]]
     codes, ids = map(np.concatenate, zip(*pieces, strict=True))

@@ -61,6 +61,7 @@ def write_emptied(old: Path, kept_keys: KeptKeys, path: Path) -> None:
     ivf = faiss.extract_index_ivf(index)
     if kept_keys.rows < index.ntotal:
         _move_centroids(faiss.downcast_index(ivf), kept_keys)
+
     empty: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
     empty.this.disown()  # the index deletes it
     ivf.replace_invlists(empty, True)
@@ -73,21 +74,25 @@ def _move_centroids(ivf: Any, kept_keys: KeptKeys) -> None:
     other centroids.
     """
     flat: Any = faiss.downcast_index(ivf.quantizer)
-    centroids = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(
-        ivf.nlist, ivf.d
-    )  # a view
+    # a view: what is written to it stands in the index
+    numbers = faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d)
+    centroids = numbers.reshape(ivf.nlist, ivf.d)
+
     lists = InvertedLists(ivf)
     emptied = []
     for number in lists.filled:
         stays = kept_keys.contains(lists.ids(number))
-        if stays.any() and not stays.all():
-            centroids[number] = widened(lists.keys(number)[stays]).mean(axis=0)
-        elif not stays.any():
+        if not stays.any():
             emptied.append(number)
+        elif not stays.all():
+            keys = widened(lists.keys(number)[stays])
+            centroids[number] = keys.mean(axis=0)
+
     others = np.delete(centroids, emptied, axis=0)
     centroids[emptied] = others.mean(axis=0) if len(others) else 0
     if ivf.cp.spherical:
-        centroids /= np.linalg.norm(centroids, axis=1, keepdims=True).clip(1e-12)
+        lengths = np.linalg.norm(centroids, axis=1, keepdims=True)
+        centroids /= lengths.clip(1e-12)
 
 
 def merge_changed(
@@ -104,9 +109,9 @@ def merge_changed(
     """
     index = read_index(old, mapped=True)
     stored = InvertedLists(faiss.extract_index_ivf(index))
-    sizes = merge(
-        trained, [KeptLists(stored, kept_keys), *map(FilledLists.read, parts)], rows, path
-    )
+    remaining = KeptLists(stored, kept_keys)
+    added = [FilledLists.read(part) for part in parts]
+    sizes = merge(trained, [remaining, *added], rows, path)
     return {"imbalance_before": imbalance(stored.sizes), "imbalance": imbalance(sizes)}
 
 
@@ -136,12 +141,12 @@ def imbalance(sizes: np.ndarray) -> float:
     >>> imbalance(np.array([5, 5])), imbalance(np.array([10, 0]))
     (1.0, 2.0)
     """
-    total = float(sizes.sum())
-    return (
-        round(len(sizes) * float((sizes.astype(np.float64) ** 2).sum()) / total**2, 3)
-        if total
-        else 1.0
-    )
+    num_keys = float(sizes.sum())
+    if not num_keys:
+        return 1.0
+    # a list of n keys is the own list of n keys, so its length counts n times
+    squared_sizes = sizes.astype(np.float64) ** 2
+    return round(len(sizes) * float(squared_sizes.sum()) / num_keys**2, 3)
 
 
 MOST_LOST_RECALL = 0.02
@@ -155,7 +160,7 @@ SURE = 2
 """
 
 
-class Learned(NamedTuple):
+class LearnedLists(NamedTuple):
     """An index at the time its lists were learned: keys, recall by k (empty: not measured), and
     `imbalance`.
     """
@@ -166,7 +171,7 @@ class Learned(NamedTuple):
 
 
 def no_longer_fits(
-    learned: Learned,
+    learned: LearnedLists,
     rows: int,
     recall: Mapping[str, float],
     error: Mapping[str, float],
@@ -179,25 +184,30 @@ def no_longer_fits(
         recall: present recall by k, and its standard `error`; empty if it was not measured.
         imbalance: present imbalance.
 
-    >>> no_longer_fits(Learned(100, {"1": 0.95}, 1.2), 200, {"1": 0.9}, {"1": 0.01}, 1.3)
+    >>> no_longer_fits(LearnedLists(100, {"1": 0.95}, 1.2), 200, {"1": 0.9}, {"1": 0.01}, 1.3)
     '90.0% of the 1 nearest keys are found, 95.0% at first'
-    >>> no_longer_fits(Learned(100, {"1": 0.95}, 1.2), 200, {"1": 0.9}, {"1": 0.02}, 1.3)
-    >>> no_longer_fits(Learned(100, {}, 1.2), 500, {}, {}, 1.3)
+    >>> no_longer_fits(LearnedLists(100, {"1": 0.95}, 1.2), 200, {"1": 0.9}, {"1": 0.02}, 1.3)
+    >>> no_longer_fits(LearnedLists(100, {}, 1.2), 500, {}, {}, 1.3)
     'they hold 500, so that a query reads 5.0 times as many'
-    >>> no_longer_fits(Learned(100, {}, 1.2), 200, {}, {}, 1.3)
+    >>> no_longer_fits(LearnedLists(100, {}, 1.2), 200, {}, {}, 1.3)
     """
+    # the loss by each k that is certain, given the sampling error
     lost = {
         k: learned.recall[k] - share - SURE * error[k]
         for k, share in recall.items()
         if k in learned.recall
     }
-    worst = max(lost, key=lost.__getitem__, default=None)
-    if worst is not None and lost[worst] > MOST_LOST_RECALL:
-        return f"{recall[worst]:.1%} of the {worst} nearest keys are found, {learned.recall[worst]:.1%} at first"
+    worst_k = max(lost, key=lost.__getitem__, default=None)
+    if worst_k is not None and lost[worst_k] > MOST_LOST_RECALL:
+        now = recall[worst_k]
+        then = learned.recall[worst_k]
+        return f"{now:.1%} of the {worst_k} nearest keys are found, {then:.1%} at first"
+
     if rows > MOST_GROWTH * learned.rows:
-        return f"they hold {rows:,}, so that a query reads {rows / learned.rows:.1f} times as many"
+        growth = rows / learned.rows
+        return f"they hold {rows:,}, so that a query reads {growth:.1f} times as many"
+
     if imbalance > MOST_UNEVEN * learned.imbalance:
-        return (
-            f"some are so long that a query reads {imbalance / learned.imbalance:.1f} times as many"
-        )
+        growth = imbalance / learned.imbalance
+        return f"some are so long that a query reads {growth:.1f} times as many"
     return None

@@ -99,7 +99,9 @@ class Keys(NamedTuple):
 
 
 def check_probe(probe: int, lists: int | None, index: str) -> None:
-    """Raises: UsageError if queries cannot read `probe` lists of an index.
+    """Check the number of lists that a query reads.
+
+    Raises: UsageError if queries cannot read `probe` lists of an index.
 
     Args:
         lists: number of lists; 0: the kind has no lists; None: the number is not known.
@@ -147,10 +149,15 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
     tokens = np.arange(start, stop)
     if exclude == "document":
         offsets = np.asarray(doc_offsets[:])
-        document = np.searchsorted(offsets, tokens, side="right")
-        return np.stack([offsets[document - 1], offsets[document]], axis=1)
+        next_document = np.searchsorted(offsets, tokens, side="right")
+        first = offsets[next_document - 1]
+        last = offsets[next_document]
+        return np.stack([first, last], axis=1)
+
     width = 0 if exclude == "self" else int(exclude.partition(":")[2])
-    return np.stack([np.maximum(tokens - width, 0), tokens + width + 1], axis=1)
+    first = np.maximum(tokens - width, 0)
+    last = tokens + width + 1
+    return np.stack([first, last], axis=1)
 
 
 def excluding_fewer(exclude: str, how: str = "--exclude window:N") -> str:
@@ -215,16 +222,19 @@ def lists_to_read(
         check_probe(config.probe, num_lists, index["index"])
         return config.probe
 
-    table = figures.get("recall_by_probe")
-    if max_probe is None or table is None or str(max_probe) not in table:
+    recall_by_probe = figures.get("recall_by_probe")
+    if max_probe is None or recall_by_probe is None or str(max_probe) not in recall_by_probe:
         return max_probe
 
     # recall was measured for a few k: the next larger one is the safe choice
-    best_recall = table[str(max_probe)]
+    best_recall = recall_by_probe[str(max_probe)]
     measured = sorted(int(k) for k in best_recall)
-    k = str(next((value for value in measured if value >= config.k), measured[-1]))
-    enough = config.recall * best_recall[k]
-    return min(int(probe) for probe, recall in table.items() if recall[k] >= enough)
+    k = next((value for value in measured if value >= config.k), measured[-1])
+
+    # the index's own number of lists always has enough
+    enough = config.recall * best_recall[str(k)]
+    fitting = [int(probe) for probe, recall in recall_by_probe.items() if recall[str(k)] >= enough]
+    return min(fitting)
 
 
 def exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:

@@ -84,13 +84,19 @@ def exact_distances(
     """
     rows, places = sorted_places(ids.ravel())
     scores = np.full(rows.shape, np.inf, np.float32)
-    starts = np.arange(keys.shards + 1, dtype=np.int64) * keys.rows_per_shard
-    limits = np.searchsorted(rows, starts)
+
+    # the pairs of shard i are those from limit i to limit i + 1; missing rows, -1, come before all
+    first_rows = np.arange(keys.shards + 1, dtype=np.int64) * keys.rows_per_shard
+    limits = np.searchsorted(rows, first_rows)
     shards = np.flatnonzero(np.diff(limits)).tolist()
+
+    k = ids.shape[1]
     for shard, (first, block) in zip(shards, keys.each(shards), strict=True):
         part = slice(limits[shard], limits[shard + 1])
-        owners = places[part] // ids.shape[1]
-        scores[places[part]] = pair_scores(queries, owners, block, rows[part] - first, metric)
+        part_places = places[part]
+        owners = part_places // k
+        rows_of_block = rows[part] - first
+        scores[part_places] = pair_scores(queries, owners, block, rows_of_block, metric)
     return score_to_distance(scores.reshape(ids.shape), metric)
 
 

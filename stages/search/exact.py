@@ -65,11 +65,15 @@ class ScanningSearcher(Searcher):
 
     def _is_enough(self, ids: np.ndarray, exclude: np.ndarray | None, effort: int) -> np.ndarray:
         """Mask [n] of the queries that found all the rows they may, up to k, or compared all rows."""
+        num_queries, k = ids.shape
         if self.reaches_all(effort):
-            return np.ones(len(ids), bool)
-        enough = np.minimum(ids.shape[1], allowed_rows(self.rows, len(ids), exclude))
-        last = ids[np.arange(len(ids)), np.maximum(enough, 1) - 1]  # missing ones come last
-        return (last >= 0) | (enough == 0)
+            return np.ones(num_queries, bool)
+
+        num_allowed = allowed_rows(self.rows, num_queries, exclude)
+        num_wanted = np.minimum(k, num_allowed)
+        # missing rows come last, so the last wanted one shows whether all are here
+        last = ids[np.arange(num_queries), np.maximum(num_wanted, 1) - 1]
+        return (last >= 0) | (num_wanted == 0)
 
     @abstractmethod
     def nearest(
@@ -141,8 +145,11 @@ class ExactSearcher(ScanningSearcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
-        queries_per_thread = -(-len(queries) // pool.threads)
-        parts = slices(len(queries), min(QUERIES, max(FEWEST_QUERIES, queries_per_thread)))
+        num_queries = len(queries)
+        queries_per_thread = -(-num_queries // pool.threads)
+        queries_per_part = min(QUERIES, max(FEWEST_QUERIES, queries_per_thread))
+        parts = slices(num_queries, queries_per_part)
+
         narrowings = []
         for part in parts:
             block = self.block(queries[part], pick(exclude, part))
@@ -150,12 +157,14 @@ class ExactSearcher(ScanningSearcher):
 
         # the outer loop is over shards, so each shard is read and widened once for all queries
         scratch = Scratch()
-        for keys in self._blocks(len(queries), pool, scratch):
-            pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
-            self.compared(int(keys.rows[-1]) + 1)
+        for keys in self._blocks(num_queries, pool, scratch):
+            scan = partial(Narrowing.scan, keys=keys, scratch=scratch)
+            pool(scan, narrowings)
+            num_compared = int(keys.rows[-1]) + 1
+            self.compared(num_compared)
 
-        scores = np.empty((len(queries), k), np.float32)
-        rows = np.empty((len(queries), k), np.int64)
+        scores = np.empty((num_queries, k), np.float32)
+        rows = np.empty((num_queries, k), np.int64)
 
         def finish(index: int) -> None:
             part = parts[index]
@@ -165,17 +174,22 @@ class ExactSearcher(ScanningSearcher):
         return scores, rows
 
     def _blocks(self, queries: int, pool: ThreadPool, scratch: Scratch) -> Iterator[KeyBlock]:
-        """All keys, shard by shard, ready for products."""
+        """All keys, shard by shard, ready for products; see HELD_BYTES."""
         if self._held is not None:
             yield from self._held
             return
-        holds = self.is_small(queries) and 4 * self.rows * (self.dim + 3) <= HELD_BYTES
+
+        # a vector and a length in float32, and a row of eight bytes
+        key_bytes = 4 * (self.dim + 3)
+        holds = self.is_small(queries) and self.rows * key_bytes <= HELD_BYTES
         blocks = []
         for first, block in self.keys.each():
             keys = self._ready(first, block, pool, scratch)
             if holds:
                 blocks.append(keys)
             yield keys
+
+        # only a scan that was not broken off has all of them
         if holds:
             self._held = blocks
 
@@ -215,32 +229,48 @@ class ExactSearcher(ScanningSearcher):
 class Narrowing:
     """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows
     are found.
+
+    Attributes:
+        bounds: [queries] float32, the largest rough score that may still be one of the k best.
+        radius: distance from the origin to the farthest key so far.
+        buffer: the pairs within the bounds.
     """
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
         self.queries = queries
         self.k = k
-        self.everyone = np.arange(len(queries))
         self.bounds = np.full(len(queries), np.inf, np.float32)
         self.radius = np.float32(0)
         self.buffer = TopKBuffer(len(queries))
+        self._all_queries = np.arange(len(queries))
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
         self.radius = max(self.radius, keys.radius)
-        for part in slices(len(keys.rows), max(KEYS, PAIRS_KEPT * self.k)):
+        # a piece of fewer than k keys gives no bound
+        piece_size = max(KEYS, PAIRS_KEPT * self.k)
+        for part in slices(len(keys.rows), piece_size):
             self._scan(keys.part(part), scratch)
 
     def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:
+        """Add the pairs of a piece that are within the bounds."""
         if np.isinf(self.bounds).any():
-            self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
+            bounds = self.queries.bounds(piece, self.k)
+            self.bounds = np.minimum(self.bounds, bounds)
 
-        everything = [(self.everyone, slice(0, len(piece.rows)))]
-        for pairs in self.queries.within(everything, piece, self.bounds, scratch):
+        all_keys = slice(0, len(piece.rows))
+        tiles = [(self._all_queries, all_keys)]
+        for pairs in self.queries.within(tiles, piece, self.bounds, scratch):
             self.buffer.add(*pairs)
 
         # a narrower bound lets fewer pairs through, but ranking costs as much time as a few pieces
         max_pairs = PAIRS_KEPT * self.k * len(self.queries)
         if self.buffer.number > max_pairs:
-            # rough scores lack the constant of the query, exact scores include it
-            kth = self.buffer.keep_best(self.k, in_turn) - self.queries.constant
-            self.bounds = np.minimum(self.bounds, self.queries.reach(kth, self.radius))
+            self._narrow()
+
+    def _narrow(self) -> None:
+        """Keep the k best pairs of each query, and bound its scores by the last of them."""
+        kth_score = self.buffer.keep_best(self.k, in_turn)
+        # rough scores lack the constant of the query, exact scores include it
+        kth_rough = kth_score - self.queries.constant
+        bounds = self.queries.reach(kth_rough, self.radius)
+        self.bounds = np.minimum(self.bounds, bounds)

@@ -92,15 +92,18 @@ def refusals() -> Iterator[None]:
 
 
 def _refusal(factory: str, dim: int, reason: str) -> str:
+    """FAISS's reason in words of this package, with an index that it would accept."""
+    # not the PQ of OPQ, which is a rotation
     code = re.search(r"(?<!O)PQ(\d+)", factory)
     if "multiple of the number of subquantizers" in reason and code:
         num_codes = int(code[1])
         divisors = [number for number in range(1, dim + 1) if dim % number == 0]
-        near = min(divisors, key=lambda number: abs(number - num_codes))
-        return f"{factory!r}: PQ{num_codes} does not divide keys of width {dim}; PQ{near} does."
+        nearest = min(divisors, key=lambda number: abs(number - num_codes))
+        return f"{factory!r}: PQ{num_codes} does not divide keys of width {dim}; PQ{nearest} does."
     if "could not parse" in reason:
         return f"{factory!r} is neither a kind of index nor a FAISS factory string; {did_you_mean(factory, KINDS)}."
-    return f"FAISS refuses {factory!r} for keys of width {dim}: {reason.split('Error: ')[-1]}"
+    faiss_reason = reason.split("Error: ")[-1]
+    return f"FAISS refuses {factory!r} for keys of width {dim}: {faiss_reason}"
 
 
 EF_CONSTRUCTION = 200
@@ -130,20 +133,27 @@ def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
 
 def factory_string(config: IndexConfig, dtype: str) -> str:
     """FAISS's factory string of a resolved kind."""
+    if config.index == "flat":
+        return "Flat"
+    if config.index == "hnsw":
+        return f"HNSW{config.links}"
+    if config.index == "ivf-flat":
+        storage = "SQfp16" if dtype == "float16" else "Flat"
+        return f"IVF{config.lists},{storage}"
     if config.index == "ivf-pq":
         assert config.code_bytes is not None and config.code_bits is not None
-        parts = int(config.code_bytes) * 8 // int(config.code_bits)
-        return f"IVF{config.lists},PQ{parts}x{config.code_bits}"
-    ivf_flat = f"IVF{config.lists},{'SQfp16' if dtype == 'float16' else 'Flat'}"
-    return {"flat": "Flat", "ivf-flat": ivf_flat, "hnsw": f"HNSW{config.links}"}.get(
-        config.index, config.index
-    )
+        code_bits = int(config.code_bits)
+        num_parts = int(config.code_bytes) * 8 // code_bits
+        return f"IVF{config.lists},PQ{num_parts}x{code_bits}"
+    # all other kinds are factory strings
+    return config.index
 
 
 def _seed(index: Any, seed: int) -> None:
     """Seed k-means, and stop it from sampling the keys that it is given."""
     ivf = faiss.try_extract_index_ivf(index)
-    product = getattr(faiss.downcast_index(index if ivf is None else ivf), "pq", None)
+    encoder = faiss.downcast_index(index if ivf is None else ivf)
+    product = getattr(encoder, "pq", None)
     for quantiser, max_keys in ((ivf, 1 << 24), (product, KEYS_PER_CODE)):
         if quantiser is not None:
             quantiser.cp.seed = seed

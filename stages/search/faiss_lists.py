@@ -115,8 +115,13 @@ class FaissLists:
 
         FAISS sums float16 keys in another order, and the last digits would depend on the engine.
         """
+        count = labels.shape[1]
         scores = np.full(labels.shape, np.inf, np.float32)
         rows = np.full(labels.shape, -1, np.int64)
+        # views: what is written to them stands in the tables
+        flat_scores = scores.reshape(-1)
+        flat_rows = rows.reshape(-1)
+
         # the label -1 keeps its sign, so it is no list
         list_of_candidate = labels >> OFFSET_BITS
         place_in_list = labels.reshape(-1) & ((1 << OFFSET_BITS) - 1)
@@ -125,11 +130,12 @@ class FaissLists:
         def compare(number: int) -> None:
             pairs = candidates.of([number])
             places = place_in_list[pairs]
-            owners = pairs // labels.shape[1]
+            owners = pairs // count
             keys = self.lists.keys(number)
-            scores.reshape(-1)[pairs] = pair_scores(queries, owners, keys, places, "l2")
-            rows.reshape(-1)[pairs] = self.lists.ids(number)[places]
+            flat_scores[pairs] = pair_scores(queries, owners, keys, places, "l2")
+            flat_rows[pairs] = self.lists.ids(number)[places]
 
         # all candidates of a list are compared together, in the order of the lists
-        pool(compare, np.flatnonzero(candidates.counts).tolist())
+        visited = np.flatnonzero(candidates.counts).tolist()
+        pool(compare, visited)
         return scores, rows

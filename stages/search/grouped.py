@@ -102,20 +102,22 @@ class GroupedSearcher(ScanningSearcher):
     @cached_property
     def _short(self) -> ShortBlocks | None:
         """Short vectors of all keys; None if they do not pay or do not fit into memory."""
-        lists = self.lists
-        fits = (
-            self.blocks.kept
-            and short_bytes(self.rows, self.dim) <= SHORT_BYTES
-            and self.blocks.parts.max(initial=1) == 1
-        )
-        if self.metric != "l2" or not self.lossless or not fits:
+        # axes are learnt for distances of whole keys
+        if self.metric != "l2" or not self.lossless:
             return None
-        filled = np.flatnonzero(lists.sizes)
+        # all keys of a list are read at once, so it must not come in parts
+        has_parts = self.blocks.parts.max(initial=1) > 1
+        fits = short_bytes(self.rows, self.dim) <= SHORT_BYTES
+        if not self.blocks.kept or has_parts or not fits:
+            return None
+
         # every n-th list, so that the sample is spread over all lists
-        sample = filled[:: max(1, self.rows // SAMPLE)].tolist()
-        keys = np.concatenate([widened(lists.keys(number)) for number in sample])
-        axes = learn_axes(keys, self.origin)
-        return None if axes is None else ShortBlocks(lists, self.origin, axes)
+        step = max(1, self.rows // SAMPLE)
+        filled = np.flatnonzero(self.lists.sizes)
+        numbers = filled[::step].tolist()
+        sample = np.concatenate([widened(self.lists.keys(number)) for number in numbers])
+        axes = learn_axes(sample, self.origin)
+        return None if axes is None else ShortBlocks(self.lists, self.origin, axes)
 
     def reaches_all(self, effort: int) -> bool:
         return self._probed(effort) == self.ivf.nlist
@@ -148,20 +150,21 @@ class GroupedSearcher(ScanningSearcher):
         rows = np.empty((len(queries), k), np.int64)
         engine = FaissLists(self.ivf, self.lists)
         probe = self._probed(effort)
-        query_bytes = CANDIDATE_BYTES * (engine.candidates(k, exclude) + probe)
 
-        for part in slices(len(queries), max(1, block_bytes() // query_bytes)):
+        # as many queries at a time as memory holds candidates of
+        query_bytes = CANDIDATE_BYTES * (engine.candidates(k, exclude) + probe)
+        step = max(1, block_bytes() // query_bytes)
+        for part in slices(len(queries), step):
             excluded = pick(exclude, part)
             nearest_lists = self._nearest_lists(queries[part], probe, pool)
             result = engine.nearest(queries[part], nearest_lists, k, excluded, pool)
             scores[part] = result.scores
             rows[part] = result.ids
 
-            pending = np.flatnonzero(~result.complete)
+            pending = part.start + np.flatnonzero(~result.complete)
             if len(pending):
-                pending_rows = part.start + pending
-                scores[pending_rows], rows[pending_rows] = self._nearest_by_lists(
-                    queries[pending_rows], k, pick(exclude, pending_rows), effort, pool
+                scores[pending], rows[pending] = self._nearest_by_lists(
+                    queries[pending], k, pick(exclude, pending), effort, pool
                 )
         return scores, rows
 
@@ -170,10 +173,13 @@ class GroupedSearcher(ScanningSearcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         """See `nearest`; keys of a list are compared with all queries that probe it."""
         try:
-            return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
+            block = self.block(queries, exclude, pool)
+            return self._find(block, k, effort, pool).best(k, pool)
         except TooMany:
-            # many keys are equal, so fewer queries are searched at a time
-            middle = len(queries) // 2
+            pass
+
+        # many keys are equal, so fewer queries are searched at a time
+        middle = len(queries) // 2
         halves = [
             self._nearest_by_lists(queries[part], k, pick(exclude, part), effort, pool)
             for part in (slice(None, middle), slice(middle, None))
@@ -204,6 +210,7 @@ class GroupedSearcher(ScanningSearcher):
             self._try_out(blocks, short, visits, probe, scratch)
 
         def scan(numbers: list[int]) -> None:
+            # queries that probe these lists, list after list
             which = visits.of(numbers) // probe
             counts = visits.counts[numbers]
             if blocks is not None and short is not None and blocks.pays:
@@ -217,9 +224,10 @@ class GroupedSearcher(ScanningSearcher):
                 for pairs in queries.within(tiles, keys, bounds, scratch):
                     buffer.add(*pairs)
 
-        pool(
-            scan, list_groups(self.blocks, visits, pool, more=1 if blocks is None else SHORT_GROUPS)
-        )
+        more = 1 if blocks is None else SHORT_GROUPS
+        groups = list_groups(self.blocks, visits, pool, more=more)
+        pool(scan, groups)
+        # other searches find them useless, too
         if blocks is not None and not blocks.pays:
             self._short = None
         return buffer
@@ -255,11 +263,17 @@ class GroupedSearcher(ScanningSearcher):
         return out
 
     def _lists_by_faiss(self, queries: np.ndarray, probe: int) -> np.ndarray:
-        lists: np.ndarray = self.ivf.quantizer.search(queries, probe)[1]
-        if probe == self.ivf.nlist:
-            for number in np.flatnonzero((lists < 0).any(axis=1)):
-                row = lists[number]
-                row[row < 0] = np.setdiff1d(np.arange(probe), row)
+        """See `_nearest_lists`; in one call of FAISS."""
+        _, lists = self.ivf.quantizer.search(queries, probe)
+        if probe < self.ivf.nlist:
+            return lists
+
+        # all lists are wanted: those that a graph did not reach come last
+        all_lists = np.arange(probe)
+        is_incomplete = (lists < 0).any(axis=1)
+        for query in np.flatnonzero(is_incomplete):
+            row = lists[query]
+            row[row < 0] = np.setdiff1d(all_lists, row)
         return lists
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -305,9 +319,7 @@ class GroupedSearcher(ScanningSearcher):
         centroids.
         """
         quantizer = self.ivf.quantizer
-        if (
-            not isinstance(quantizer, faiss.IndexFlat)
-            or quantizer.metric_type != self.ivf.metric_type
-        ):
+        is_flat = isinstance(quantizer, faiss.IndexFlat)
+        if not is_flat or quantizer.metric_type != self.ivf.metric_type:
             return None
         return np.asarray(quantizer.reconstruct_n(0, self.ivf.nlist))

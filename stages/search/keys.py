@@ -46,14 +46,14 @@ class StoredKeys:
         numbers = iter(range(self.shards) if shards is None else shards)
         with ThreadPoolExecutor(1) as pool:
             shard = next(numbers, None)
-            ahead = None if shard is None else pool.submit(self.read, shard)
-            while shard is not None and ahead is not None:
-                block = ahead.result()
-                first = self.bounds(shard)[0]
+            reading = None if shard is None else pool.submit(self.read, shard)
+            while shard is not None and reading is not None:
+                block = reading.result()
+                first_row, _ = self.bounds(shard)
                 # requested before the caller works, so that reading and computing overlap
                 shard = next(numbers, None)
-                ahead = None if shard is None else pool.submit(self.read, shard)
-                yield first, block
+                reading = None if shard is None else pool.submit(self.read, shard)
+                yield first_row, block
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Rows start .. stop - 1, [stop - start, dim] in the stored dtype."""
@@ -93,18 +93,25 @@ def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
     once.
     """
     out = np.empty(len(rows), array.dtype)
-    per_shard = int((array.shards or array.chunks)[0])
-    for shard, places in _by_shard(rows, per_shard):
-        block = np.asarray(array[shard * per_shard : (shard + 1) * per_shard])
-        out[places] = block[rows[places] - shard * per_shard]
+    rows_per_shard = int((array.shards or array.chunks)[0])
+    for shard, places in _by_shard(rows, rows_per_shard):
+        first = shard * rows_per_shard
+        block = np.asarray(array[first : first + rows_per_shard])
+        out[places] = block[rows[places] - first]
     return out
 
 
-def _by_shard(rows: np.ndarray, per_shard: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(shard, places in `rows` of the rows that it holds) for each shard that is needed."""
-    owner = rows // per_shard
-    order = np.argsort(owner, kind="stable")
-    shards, counts = np.unique(owner, return_counts=True)
+def _by_shard(rows: np.ndarray, rows_per_shard: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(shard, places in `rows` of the rows that it holds) for each shard that is needed.
+
+    >>> [(shard, places.tolist()) for shard, places in _by_shard(np.array([5, 1, 4]), 4)]
+    [(0, [1]), (1, [0, 2])]
+    """
+    shard_of_row = rows // rows_per_shard
+    order = np.argsort(shard_of_row, kind="stable")
+    shards, counts = np.unique(shard_of_row, return_counts=True)
+
     ends = np.cumsum(counts)
-    for shard, start, end in zip(shards.tolist(), ends - counts, ends, strict=True):
+    starts = ends - counts
+    for shard, start, end in zip(shards.tolist(), starts, ends, strict=True):
         yield shard, order[start:end]

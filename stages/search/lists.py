@@ -37,9 +37,13 @@ class InvertedLists:
         self.ivf = ivf
         self._lists = faiss.downcast_InvertedLists(ivf.invlists)
         self.mapped = not isinstance(self._lists, faiss.ArrayInvertedLists)
+
         sizes = [self._lists.list_size(number) for number in range(ivf.nlist)]
         self.sizes = np.array(sizes, np.int64)
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.starts = np.zeros(ivf.nlist + 1, np.int64)
+        np.cumsum(self.sizes, out=self.starts[1:])
+
+        # rows and codes by number of a list, see `_view`
         self._views: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     @property
@@ -72,15 +76,16 @@ class InvertedLists:
         return decoded
 
     def _view(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and codes of a list; kept, since making the views takes longer than using them."""
+        """Rows [n] and codes [n, bytes of a code] of a list.
+
+        They are kept, since making the views takes longer than using them.
+        """
         if number not in self._views:
             size = int(self.sizes[number])
-            width = self.ivf.code_size
+            code_bytes = self.ivf.code_size
             ids = faiss.rev_swig_ptr(self._lists.get_ids(number), size)
-            codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * width).reshape(
-                size, width
-            )
-            self._views[number] = ids, codes
+            codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * code_bytes)
+            self._views[number] = ids, codes.reshape(size, code_bytes)
         return self._views[number]
 
 
@@ -100,25 +105,36 @@ def write_with_lists(
         lists: codes [size, bytes of a code] and rows [size] of each list with keys, in order.
     Raises: OSError if the file cannot be written completely.
     """
-    # FAISS writes the number of keys into the head, so the empty index must claim it for a moment
-    trained.ntotal = faiss.extract_index_ivf(trained).ntotal = rows
-    head: bytes = faiss.serialize_index(trained).tobytes()
-    trained.ntotal = faiss.extract_index_ivf(trained).ntotal = 0
-    assert head.endswith(EMPTY), "FAISS writes lists last"
+    head = _head(trained, rows)
     filled = np.flatnonzero(sizes)
+    # FAISS names the lists with keys where they are at most half of all
     if len(filled) > len(sizes) // 2:
         kind = EVERY_SIZE
         table = sizes.astype(np.uint64)
     else:
         kind = SIZES_OF_SOME
         table = np.stack([filled, sizes[filled]], axis=1).astype(np.uint64)
+    table_length = np.uint64(table.size)
+
     with path.open("wb") as file:
-        file.write(
-            head.removesuffix(EMPTY) + kind + np.uint64(table.size).tobytes() + table.tobytes()
-        )
+        file.write(head + kind + table_length.tobytes() + table.tobytes())
         for codes, ids in lists:
             file.write(np.ascontiguousarray(codes, np.uint8).data)
             file.write(np.ascontiguousarray(ids, np.int64).data)
+
+
+def _head(trained: Any, rows: int) -> bytes:
+    """The bytes of an index of this many keys that come before the table of sizes."""
+    ivf = faiss.extract_index_ivf(trained)
+    # FAISS writes the number of keys into the head, so the empty index must claim it for a moment
+    trained.ntotal = rows
+    ivf.ntotal = rows
+    head: bytes = faiss.serialize_index(trained).tobytes()
+    trained.ntotal = 0
+    ivf.ntotal = 0
+
+    assert head.endswith(EMPTY), "FAISS writes lists last"
+    return head.removesuffix(EMPTY)
 
 
 def holds_whole_keys(ivf: Any) -> bool:

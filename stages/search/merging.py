@@ -36,22 +36,25 @@ def merged_rows(
     [2, 1, 0, 1]
     """
     counts = np.ones(len(values), np.int32)
-    for first, block in blocks:
+    for first_row, block in blocks:
         neighbors = np.asarray(block)
-        rows = np.arange(first, first + len(neighbors))
-        same = (
-            (neighbors >= 0)
-            & (neighbors != rows[:, None])
-            & (values[neighbors] == values[rows, None])
-        )
-        for place in np.flatnonzero(same.any(axis=1)).tolist():
-            if not counts[first + place]:
+        rows = np.arange(first_row, first_row + len(neighbors))
+
+        exists = neighbors >= 0
+        is_other = neighbors != rows[:, None]
+        has_same_token = values[neighbors] == values[rows, None]
+        is_mergeable = exists & is_other & has_same_token
+
+        # in order, since what a row absorbs is gone for those behind it
+        for index in np.flatnonzero(is_mergeable.any(axis=1)).tolist():
+            row = first_row + index
+            if not counts[row]:
                 continue
-            alike = neighbors[place][same[place]]
+            alike = neighbors[index][is_mergeable[index]]
             # a row that absorbed others, or is absorbed, stays as it is
             absorbed = alike[counts[alike] == 1]
             counts[absorbed] = 0
-            counts[first + place] += len(absorbed)
+            counts[row] += len(absorbed)
     return counts
 
 
@@ -61,6 +64,10 @@ def random_rows(rows: int, share: float, seed: int) -> Int32[np.ndarray, " {rows
     >>> random_rows(4, share=0.5, seed=0).tolist()
     [0, 0, 1, 1]
     """
+    generator = np.random.default_rng(seed)
+    num_chosen = max(1, round(share * rows))
+    chosen = generator.choice(rows, num_chosen, replace=False)
+
     counts = np.zeros(rows, np.int32)
-    counts[np.random.default_rng(seed).choice(rows, max(1, round(share * rows)), replace=False)] = 1
+    counts[chosen] = 1
     return counts

@@ -15,6 +15,7 @@ from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index
 from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
+from stages.search.factory import METRICS
 from stages.search.grouped import Engine, GroupedSearcher
 from stages.search.keys import StoredKeys
 from stages.search.lists import KINDS_OF_KEYS, InvertedLists, holds_whole_keys
@@ -51,33 +52,43 @@ class PlainSearcher(Searcher):
     ) -> Attempt:
         # FAISS fetches excluded rows too, so as many more are asked for
         num_excluded = min(widest(exclude), WIDEST_FIRST)
-        size = min(self.rows, (k + num_excluded + slack(k)) * 4**effort)
-        exhausted = self._set_breadth(size, effort) and size == self.rows
+        num_candidates = k + num_excluded + slack(k)
+        size = min(self.rows, num_candidates * 4**effort)
+        visits_all_lists = self._set_breadth(size, effort)
+        is_exhaustive = visits_all_lists and size == self.rows
 
+        index = self.index
+        # a graph may not reach all of its keys
+        if is_exhaustive and isinstance(index, faiss.IndexHNSW):
+            index = index.storage
         # the last attempt must end the search, so it must reach every row
-        with self._every_list_found() if exhausted else nullcontext():
-            # a graph may not reach all of its keys
-            is_graph = isinstance(self.index, faiss.IndexHNSW)
-            index = self.index.storage if exhausted and is_graph else self.index
+        with self._every_list_found() if is_exhaustive else nullcontext():
             distances, ids = index.search(queries, size)
 
         scores = score_to_distance(distances, self.metric)
-        scores, ids = best_first(scores, without(ids, exclude), k)
-        enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
-        num_found = (ids >= 0).sum(1)
-        return Attempt(scores, ids, exhausted | (num_found >= enough))
+        allowed = without(ids, exclude)
+        best_scores, best_ids = best_first(scores, allowed, k)
+
+        num_wanted = np.minimum(k, allowed_rows(self.rows, len(queries), exclude))
+        num_neighbors = (best_ids >= 0).sum(axis=1)
+        is_complete = is_exhaustive | (num_neighbors >= num_wanted)
+        return Attempt(best_scores, best_ids, is_complete)
 
     def _set_breadth(self, size: int, effort: int) -> bool:
         """Set the lists and links that the next search visits; returns whether it visits all lists."""
-        space = faiss.ParameterSpace()
-        if self.ivf is not None:
-            probe = min(self.ivf.nlist, (self.probe or 1) * 4**effort)
-            space.set_index_parameter(self.index, "nprobe", probe)
         if isinstance(self.index, faiss.IndexHNSW):
             self.index.hnsw.efSearch = max(SMALLEST_EF, 2 * size)
         if isinstance(self.index, faiss.IndexRefine):
-            self.index.k_factor = min(REFINE_FACTOR, max(1, self.rows // size))
-        return self.ivf is None or probe == self.ivf.nlist
+            # no more candidates than there are rows
+            max_factor = max(1, self.rows // size)
+            self.index.k_factor = min(REFINE_FACTOR, max_factor)
+        if self.ivf is None:
+            return True
+
+        num_lists = self.ivf.nlist
+        probe = min(num_lists, (self.probe or 1) * 4**effort)
+        faiss.ParameterSpace().set_index_parameter(self.index, "nprobe", probe)
+        return bool(probe == num_lists)
 
     @contextmanager
     def _every_list_found(self) -> Iterator[None]:
@@ -164,25 +175,28 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
 
 
 def _require_sound(index: Any, keys: tuple[int, int], metric: str, num_rows: int) -> None:
-    """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS
-    would not check.
+    """Check what FAISS would not.
+
+    Raises: ValueError for an index of other keys, or with row numbers out of range.
     """
     rows, dim = keys
     if (index.ntotal, index.d) != (num_rows, dim):
         raise ValueError(
             f"an index of {index.ntotal} keys of width {index.d}, not {num_rows} of width {dim}"
         )
-    if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
+    if index.metric_type != METRICS[metric]:
         raise ValueError(f"an index of another metric than {metric}")
+
     ivf: Any = faiss.try_extract_index_ivf(index)
     if ivf is not None:
         lists = InvertedLists(ivf)
-        _require_rows(map(lists.ids, lists.filled), rows, lowest=0)
+        ids_by_list = map(lists.ids, lists.filled)
+        _require_rows(ids_by_list, rows, lowest=0)
+
     graph = getattr(faiss.downcast_index(index), "hnsw", None)
     if graph is not None:
-        _require_rows(
-            [faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1
-        )
+        links = faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())
+        _require_rows([links], rows, lowest=-1)  # -1: no link
         _require_rows([np.array([graph.entry_point])], rows, lowest=0)
 
 
@@ -200,10 +214,11 @@ def read_index(path: Path, mapped: bool = False) -> Any:
         mapped: whether lists stay on the disk, and are mapped into memory.
     Raises: ArtifactError if this FAISS cannot read the file.
     """
+    flags = faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+    if mapped:
+        flags |= faiss.IO_FLAG_MMAP
     try:
-        return faiss.read_index(
-            str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | (faiss.IO_FLAG_MMAP if mapped else 0)
-        )
+        return faiss.read_index(str(path), flags)
     except RuntimeError as error:
         raise ArtifactError(
             f"{path} is no index that FAISS {faiss.__version__} can read; build it again: memlm build-index."
@@ -224,16 +239,23 @@ def searcher_of(
     """
     # a global of FAISS that others may have changed, so it is set for every searcher
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
-    if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
-        keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-        return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
+
+    is_flat = isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP)
+    # not `isinstance`: kinds derived from IndexFlat have other metrics
+    if is_flat or type(index) is faiss.IndexFlat:
+        numbers = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+        keys = _KeysOfFlat(index, numbers.reshape(-1, index.d))
+        return ExactSearcher(keys, metric, device)
+
     if type(index) in KINDS_OF_KEYS:
         return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device, engine)
+
     ivf = faiss.try_extract_index_ivf(index)
     codes: Any = None if ivf is None else faiss.downcast_index(ivf)
     if hasattr(codes, "precompute_table"):
         codes.precompute_table()  # FAISS needs it to search codes at full speed
-    return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
+    is_lossless = isinstance(index, faiss.IndexHNSWFlat)
+    return PlainSearcher(index, metric, probe, is_lossless)
 
 
 def _resolved(device: str) -> str:

@@ -18,8 +18,8 @@ from stages.search.lists import InvertedLists
 from stages.search.scan import (
     ROUNDING,
     KeyBlock,
-    Pairs,
     QueryBlock,
+    ScoredPairs,
     Scratch,
     squared_lengths,
 )
@@ -63,10 +63,12 @@ def learn_axes(
     >>> learn_axes(keys, keys.mean(0))[3].round(3).tolist()[:2]
     [1.0, 0.0]
     """
-    if len(keys) < WIDTH or keys.shape[1] < NARROWER * WIDTH:
+    num_keys, dim = keys.shape
+    if num_keys < WIDTH or dim < NARROWER * WIDTH:
         return None
     centred = (keys - origin).astype(np.float64)
-    variances, directions = np.linalg.eigh(centred.T @ centred)
+    scatter = centred.T @ centred
+    variances, directions = np.linalg.eigh(scatter)
 
     # `eigh` sorts eigenvalues in ascending order: the last columns, backwards.
     largest = slice(-1, -AXES - 1, -1)
@@ -76,16 +78,22 @@ def learn_axes(
 
     # The sign of a direction is arbitrary. Its largest coordinate is made positive, so that the
     # same keys give the same axes.
-    largest_coordinates = np.abs(axes).argmax(axis=0)
-    signs = np.sign(axes[largest_coordinates, np.arange(AXES)])
-    return np.ascontiguousarray(axes * signs, np.float32)
+    index_of_largest = np.abs(axes).argmax(axis=0)
+    largest_coordinates = axes[index_of_largest, np.arange(AXES)]
+    signed_axes = axes * np.sign(largest_coordinates)
+    return np.ascontiguousarray(signed_axes, np.float32)
 
 
 def shortened(moved: Float32[np.ndarray, "n d"], axes: Float32[np.ndarray, "d c"]) -> np.ndarray:
-    """Coordinates of centred vectors along the axes, and the length of the remainder, [n, c + 1]."""
+    """Coordinates of centred vectors along the axes, and the length of the remainder, [n, c + 1].
+
+    >>> shortened(np.array([[2, 3, 4]], np.float32), np.array([[1], [0], [0]], np.float32)).tolist()
+    [[2.0, 5.0]]
+    """
     along = moved @ axes
-    rest = np.linalg.norm(moved - along @ axes.T, axis=1)
-    return np.concatenate([along, rest[:, None]], axis=1)
+    remainder = moved - along @ axes.T
+    lengths = np.linalg.norm(remainder, axis=1)
+    return np.concatenate([along, lengths[:, None]], axis=1)
 
 
 class ShortKeys(NamedTuple):
@@ -123,6 +131,8 @@ class ShortBlocks(ListBlocks):
         self.axes = axes
         self.compared = 0
         self.left = 0
+
+        # any key shows the dtype of all; the longest list is not empty
         longest = int(lists.sizes.argmax())
         dtype = lists.keys(longest, slice(1)).dtype
         self._stored = np.empty((num_keys, len(origin)), dtype)
@@ -154,8 +164,10 @@ class ShortBlocks(ListBlocks):
 
         block.rows[:] = self.lists.ids(number)
         squared_lengths(keys, self.origin, block.lengths, scratch)
-        block.vectors[:, : WIDTH - 2] = shortened(keys - self.origin, self.axes)
+
         # the last two turn a product with a query into a score
+        centred = keys - self.origin
+        block.vectors[:, : WIDTH - 2] = shortened(centred, self.axes)
         block.vectors[:, -2] = block.lengths
         block.vectors[:, -1] = 1
 
@@ -179,18 +191,21 @@ class ShortQueries:
     ) -> None:
         self.queries = queries
         self.blocks = blocks
-        max_distances = bounds + queries.constant  # squared
-        terms = queries.magnitude(np.float32(0)) + max_distances
-        slack = np.float32(SLACK) * terms
+
+        # [n], squared
+        max_distances = bounds + queries.constant
+        squared_lengths = queries.lengths**2
+        largest_terms = queries.magnitude(np.float32(0)) + max_distances
+        slack = np.float32(SLACK) * largest_terms
 
         self.factors = np.empty((len(queries), WIDTH), np.float32)
         self.factors[:, : AXES + 1] = shortened(queries.factors, blocks.axes)
         # factors of whole keys are −2 (x − o), so the length of the rest has to change its sign
         self.factors[:, AXES] *= -1
         self.factors[:, -2] = 1
-        self.factors[:, -1] = queries.lengths**2 - max_distances - slack
+        self.factors[:, -1] = squared_lengths - max_distances - slack
 
-    def within(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[Pairs]:
+    def within(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[ScoredPairs]:
         """Pairs like those of `QueryBlock.within`, with more of them beyond the bounds."""
         fits = sum(map(num_scores, tiles)) <= SCORES
         groups = [tiles] if fits else small_tiles(tiles, SCORES)
@@ -215,21 +230,30 @@ class ShortQueries:
         # with the mode "raise", NumPy would fill a copy of `out` first
         self.factors.take(which, axis=0, out=factors, mode="clip")
 
-        sizes = [num_scores(tile) for tile in tiles]
-        scores = scratch.array("scores", (sum(sizes),))
+        total = sum(map(num_scores, tiles))
+        scores = scratch.array("scores", (total,))
         multiply(factors, keys.vectors, tiles, scores)
         flags = np.less_equal(scores, 0, out=scratch.array("flags", scores.shape, bool))
-
-        exclude = self.queries.exclude
-        if self.queries.hides and exclude is not None:
-            first = 0
-            for (queries, part), size in zip(tiles, sizes, strict=True):
-                table = flags[first : first + size].reshape(len(queries), -1)
-                columns = np.searchsorted(keys.rows[part], exclude[queries])
-                hide(table, np.asarray(columns), False)
-                first += size
+        self._hide_excluded(flags, tiles, keys)
         self.blocks.count(flags)
         return flags
+
+    def _hide_excluded(
+        self, flags: Bool[np.ndarray, " scores"], tiles: list[Tile], keys: ShortKeys
+    ) -> None:
+        """Clear the flags of rows that a query may not see, if long ranges are hidden."""
+        exclude = self.queries.exclude
+        if not self.queries.hides or exclude is None:
+            return
+        first = 0
+        for queries, part in tiles:
+            stop = first + num_scores((queries, part))
+            # a view: what is written to it stands in `flags`
+            table = flags[first:stop].reshape(len(queries), -1)
+            # rows rise, so an excluded range of them is a range of columns
+            columns = np.searchsorted(keys.rows[part], exclude[queries])
+            hide(table, np.asarray(columns), False)
+            first = stop
 
 
 def multiply(
@@ -253,16 +277,17 @@ def multiply(
     key_matrix = torch.from_numpy(keys).T
     products = torch.from_numpy(out)
 
-    row = 0
+    first_query = 0
     first = 0
     for which, part in tiles:
         shape = (len(which), part.stop - part.start)
-        rows = slice(row, row + shape[0])
+        rows = slice(first_query, first_query + shape[0])
         places = slice(first, first + shape[0] * shape[1])
         if exactly:
             table = products[places].view(shape)
             torch.mm(query_matrix[rows], key_matrix[:, part], out=table)
         else:
-            np.matmul(queries[rows], keys[part].T, out=out[places].reshape(shape))
-        row = rows.stop
+            numpy_table = out[places].reshape(shape)
+            np.matmul(queries[rows], keys[part].T, out=numpy_table)
+        first_query = rows.stop
         first = places.stop

@@ -55,9 +55,12 @@ def _ranks(result: np.ndarray, true: np.ndarray) -> np.ndarray:
     >>> _ranks(np.array([[7, 5, 3, -1]]), np.array([[5, 7, 9]])).tolist()
     [[1, 0, 3, 3]]
     """
+    num_queries, num_neighbors = true.shape
+
     # each query gets its own range of numbers, so that one search finds the ranks for all queries
-    range_size = max(int(result.max(initial=0)), int(true.max(initial=0))) + 1
-    range_starts = np.arange(len(true))[:, None] * range_size
+    highest_row = max(int(result.max(initial=0)), int(true.max(initial=0)))
+    range_size = highest_row + 1
+    range_starts = np.arange(num_queries)[:, None] * range_size
 
     # two different numbers for missing rows, so that a missing row is never a true neighbour
     true_numbers = np.where(true < 0, -1, true + range_starts)
@@ -65,10 +68,15 @@ def _ranks(result: np.ndarray, true: np.ndarray) -> np.ndarray:
 
     order = np.argsort(true_numbers, axis=None, kind="stable")
     sorted_numbers = true_numbers.ravel()[order]
-    index = np.searchsorted(sorted_numbers, result_numbers).clip(max=sorted_numbers.size - 1)
+
+    # a number above all others would be looked up beyond the end
+    index = np.searchsorted(sorted_numbers, result_numbers)
+    index = index.clip(max=sorted_numbers.size - 1)
     is_neighbor = sorted_numbers[index] == result_numbers
-    num_neighbors = true.shape[1]
-    return np.where(is_neighbor, order[index] % num_neighbors, num_neighbors)
+
+    # `order` holds places in the flat table of neighbours: the column is the rank
+    rank = order[index] % num_neighbors
+    return np.where(is_neighbor, rank, num_neighbors)
 
 
 def recall(result: np.ndarray, true: np.ndarray, k: int) -> float:

@@ -38,13 +38,16 @@ def packed(
         ids: int64, below 2**32 - 1.
 
     >>> both = packed(np.array([-0.5, 3.0], np.float32), np.array([8, 2]))
-    >>> bool(both[0] < both[1]), [one.tolist() for one in unpacked(both)]
+    >>> bool(both[0] < both[1]), [array.tolist() for array in unpacked(both)]
     (True, [[-0.5, 3.0], [8, 2]])
     """
-    # adding 0 turns -0.0 into 0.0, since their bits differ; xor reverses the order of negative
-    # floats
+    # adding 0 turns -0.0 into 0.0, since their bits differ
     bits = np.asarray(scores + np.float32(0)).view(np.int32)
-    both = np.asarray(bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
+    # bits of negative floats rise as the float falls: xor of all but the sign reverses them
+    mask = (bits >> 31) & 0x7FFFFFFF
+    both = np.asarray(bits ^ mask).astype(np.int64)
+
+    # in place, since a table of candidates is large
     both <<= 32
     both |= ids
     both[(ids < 0) | (scores == np.inf)] = MISSING
@@ -83,10 +86,12 @@ def best_first(
     both = packed(scores, ids)
     both.sort(axis=1)
     best, rows = unpacked(both[:, :k])
-    short = k - rows.shape[1]
-    if short > 0:
-        best = np.pad(best, ((0, 0), (0, short)), constant_values=np.inf)
-        rows = np.pad(rows, ((0, 0), (0, short)), constant_values=-1)
+
+    num_missing = k - rows.shape[1]
+    if num_missing > 0:
+        padding = ((0, 0), (0, num_missing))
+        best = np.pad(best, padding, constant_values=np.inf)
+        rows = np.pad(rows, padding, constant_values=-1)
     return best, rows
 
 
@@ -98,10 +103,11 @@ def sorted_places(
 
     Value and place are packed into one integer, which sorts several times faster than an argsort.
 
-    >>> [one.tolist() for one in sorted_places(np.array([5, -1, 5]))]
+    >>> [array.tolist() for array in sorted_places(np.array([5, -1, 5]))]
     [[-1, 5, 5], [1, 0, 2]]
     """
-    packed = (values << 32) | np.arange(len(values))
+    places = np.arange(len(values))
+    packed = (values << 32) | places
     packed.sort()
     return packed >> 32, packed & NO_ROW
 

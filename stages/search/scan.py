@@ -121,7 +121,7 @@ class KeyBlock(NamedTuple):
         return KeyBlock(self.rows[part], self.vectors[part], self.lengths[part])
 
     def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-        """See `Keys`."""
+        """See `ScannedKeys`."""
         return self.vectors, places
 
     @property
@@ -130,7 +130,7 @@ class KeyBlock(NamedTuple):
         return np.float32(np.sqrt(self.lengths.max(initial=0)))
 
 
-class Keys(Protocol):
+class ScannedKeys(Protocol):
     """Keys that are scanned together and whose near pairs are scored again."""
 
     @property
@@ -228,9 +228,14 @@ class QueryBlock:
         are too few.
         """
         depth = self.depth(k)
-        if len(keys.rows) < depth:
+        num_keys = len(keys.rows)
+        if num_keys < depth:
             return np.full(len(self), np.inf, np.float32)
-        scores = self._table([(np.arange(len(self)), slice(0, len(keys.rows)))], keys, Scratch())
+
+        all_queries = np.arange(len(self))
+        tile = (all_queries, slice(0, num_keys))
+        scores = self._table([tile], keys, Scratch())
+        # a partition puts the score of this rank in its place, and costs less than a sort
         scores.partition(depth - 1, axis=1)
         return self.reach(scores[:, depth - 1], keys.radius)
 
@@ -257,7 +262,7 @@ class QueryBlock:
         keys: KeyBlock,
         bounds: Float32[np.ndarray, " n"],
         scratch: Scratch,
-    ) -> Iterator["Pairs"]:
+    ) -> Iterator["ScoredPairs"]:
         """Pairs of queries and keys whose rough score is at most the query's bound; excluded rows
         count as missing.
 
@@ -281,15 +286,29 @@ class QueryBlock:
 
         first = 0
         for queries, part in tiles:
-            rows = slice(first, first + len(queries))
-            size = part.stop - part.start
-            self._score(factors[rows], keys.part(part), table[rows, :size])
-            table[rows, size:] = np.inf
-            if self.hides and self.exclude is not None:
-                columns = np.searchsorted(keys.rows[part], self.exclude[queries])
-                hide(table[rows], np.asarray(columns), np.inf)
-            first = rows.stop
+            stop = first + len(queries)
+            num_keys = part.stop - part.start
+            tile_table = table[first:stop]
+            self._score(factors[first:stop], keys.part(part), tile_table[:, :num_keys])
+            tile_table[:, num_keys:] = np.inf
+            self._hide_excluded(tile_table, queries, keys.rows[part], np.inf)
+            first = stop
         return table
+
+    def _hide_excluded(
+        self,
+        table: np.ndarray,
+        queries: Int64[np.ndarray, " q"],
+        rows: Int64[np.ndarray, " m"],
+        value: float | bool,
+    ) -> None:
+        """Put a value where a query may not see a row, in a table [q, at least m], if long ranges
+        are hidden.
+        """
+        if self.hides and self.exclude is not None:
+            # rows rise, so an excluded range of them is a range of columns
+            columns = np.searchsorted(rows, self.exclude[queries])
+            hide(table, np.asarray(columns), value)
 
     def _factors_of(
         self, which: Int64[np.ndarray, " q"], scratch: Scratch
@@ -311,7 +330,9 @@ class QueryBlock:
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
         """Flags of the pairs within the bounds, of all tiles end to end."""
-        flags = scratch.array("flags", (sum(map(num_scores, tiles)),), bool)
+        num_flags = sum(map(num_scores, tiles))
+        flags = scratch.array("flags", (num_flags,), bool)
+
         # rounding of inner products grows with the longest key of these tiles, not with that of the
         # bound
         if self.metric != "l2":
@@ -320,19 +341,22 @@ class QueryBlock:
 
         first = 0
         for queries, part in tiles:
-            scores = scratch.array("scores", (len(queries), part.stop - part.start))
-            self._score(self._factors_of(queries, scratch), keys.part(part), scores)
-            near = flags[first : first + scores.size].reshape(scores.shape)
+            num_keys = part.stop - part.start
+            scores = scratch.array("scores", (len(queries), num_keys))
+            factors = self._factors_of(queries, scratch)
+            self._score(factors, keys.part(part), scores)
+
+            # a view: what is written to it stands in `flags`
+            stop = first + scores.size
+            near = flags[first:stop].reshape(scores.shape)
             np.less_equal(scores, bounds[queries, None], out=near)
-            if self.hides and self.exclude is not None:
-                columns = np.searchsorted(keys.rows[part], self.exclude[queries])
-                hide(near, np.asarray(columns), False)
-            first += scores.size
+            self._hide_excluded(near, queries, keys.rows[part], False)
+            first = stop
         return flags
 
     def pairs(
-        self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]
-    ) -> Iterator["Pairs"]:
+        self, tiles: list[Tile], keys: "ScannedKeys", flags: Bool[np.ndarray, " scores"]
+    ) -> Iterator["ScoredPairs"]:
         """The flagged pairs of some tiles, excluded ones at +inf.
 
         Args:
@@ -344,34 +368,40 @@ class QueryBlock:
         keys_of_tile = np.array([part.stop - part.start for _, part in tiles])
         first_key_of_tile = np.array([part.start for _, part in tiles])
 
-        # the flags of a query are a run; a flag's place in it, and its tile, give the key
+        # the flags of a query are a run: its start [q], and what turns an index of a flag into that
+        # of a key [q]
         run_lengths = runs(keys_of_tile, queries_of_tile, step=0)
         run_starts = np.cumsum(run_lengths) - run_lengths
-        flag_to_key = runs(first_key_of_tile, queries_of_tile, step=0) - run_starts
+        first_key = runs(first_key_of_tile, queries_of_tile, step=0)
+        flag_to_key = first_key - run_starts
 
+        # the flagged pairs of query i are flagged[limits[i] : limits[i + 1]]
         flagged = np.flatnonzero(flags)
         limits = np.append(np.searchsorted(flagged, run_starts), len(flagged))
         for part in _parts(limits):
             counts = np.diff(limits[part.start : part.stop + 1])
+            # index in `queries` of the query of each pair
             owners = runs(np.arange(part.start, part.stop), counts, step=0)
-            positions = flagged[limits[part.start] : limits[part.stop]] + flag_to_key.take(owners)
-            yield Pairs(
-                queries[part], counts, self._compared(queries.take(owners), keys, positions)
-            )
+            part_flagged = flagged[limits[part.start] : limits[part.stop]]
+            positions = part_flagged + flag_to_key.take(owners)
+            pairs = self._compared(queries.take(owners), keys, positions)
+            yield ScoredPairs(queries[part], counts, pairs)
 
     def _compared(
-        self, owners: np.ndarray, keys: "Keys", places: np.ndarray
+        self, owners: np.ndarray, keys: "ScannedKeys", places: np.ndarray
     ) -> Int64[np.ndarray, " p"]:
-        """Pairs of queries and keys, `packed`."""
+        """Pairs of queries and keys, `packed`; excluded rows count as missing."""
         rows = keys.rows.take(places)
-        scores = pair_scores(self.vectors, owners, *keys.whole(places), self.metric)
+        vectors, positions = keys.whole(places)
+        scores = pair_scores(self.vectors, owners, vectors, positions, self.metric)
         if self.exclude is not None:
             first, stop = self.exclude[owners].T
-            scores[(rows >= first) & (rows < stop)] = np.inf
+            is_excluded = (rows >= first) & (rows < stop)
+            scores[is_excluded] = np.inf
         return packed(scores, rows)
 
 
-class Pairs(NamedTuple):
+class ScoredPairs(NamedTuple):
     """Pairs of queries and keys, query by query.
 
     Attributes:
@@ -390,10 +420,12 @@ def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
     query's pairs.
     """
     first = 0
-    last = len(limits) - 1
-    while first < last:
-        fits = int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1
-        stop = max(first + 1, fits)
+    num_queries = len(limits) - 1
+    while first < num_queries:
+        max_limit = limits[first] + PAIRS
+        last_fitting = int(np.searchsorted(limits, max_limit, side="right")) - 1
+        # a single query may have more pairs
+        stop = max(first + 1, last_fitting)
         yield slice(first, stop)
         first = stop
 
@@ -404,4 +436,7 @@ def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
     >>> widest(np.array([[2, 2], [5, 9]])), widest(None)
     (4, 0)
     """
-    return 0 if exclude is None else max(0, int((exclude[:, 1] - exclude[:, 0]).max(initial=0)))
+    if exclude is None:
+        return 0
+    widths = exclude[:, 1] - exclude[:, 0]
+    return max(0, int(widths.max(initial=0)))

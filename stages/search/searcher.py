@@ -88,10 +88,12 @@ class Searcher(ABC):
             rows, the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
         queries = np.ascontiguousarray(queries, np.float32)
-        step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k))
+        query_bytes = 8 * self.dim + self.candidate_bytes * k
+        step = max(1, block_bytes() // query_bytes)
         if len(queries) <= step:
             best, rows = self._search_block(queries, k, exclude_ranges)
             return rows, score_to_distance(best, self.metric)
+
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for block in slices(len(queries), step):
@@ -109,10 +111,13 @@ class Searcher(ABC):
         while len(pending):
             # these queries hold more candidates each, so fewer of them fit into a block
             query_bytes = 8 * self.dim + self.candidate_bytes * k * GROWTH**effort
-            for part in slices(len(pending), max(1, block_bytes() // query_bytes)):
+            step = max(1, block_bytes() // query_bytes)
+            for part in slices(len(pending), step):
                 which = pending[part]
                 result = self.attempt(queries[which], k, pick(exclude, which), effort)
-                scores[which], ids[which], complete[which] = result
+                scores[which] = result.scores
+                ids[which] = result.ids
+                complete[which] = result.complete
             pending = pending[~complete[pending]]
             effort += 1
         return scores, ids

@@ -30,13 +30,20 @@ BROUGHT = 1 << 18
 
 def block_width(sizes: np.ndarray) -> int:
     """Number of keys in a block, for lists of these sizes [lists]."""
-    filled = sizes[sizes > 0]
-    return _power_of_two(int(filled.mean()) // BLOCKS_OF_A_LIST if len(filled) else 0, WIDTHS)
+    filled_sizes = sizes[sizes > 0]
+    mean_size = int(filled_sizes.mean()) if len(filled_sizes) else 0
+    return _power_of_two(mean_size // BLOCKS_OF_A_LIST, WIDTHS)
 
 
 def _power_of_two(size: int, limits: tuple[int, int]) -> int:
-    """The largest power of two that is at most `wanted`, clipped to the limits."""
-    return min(max(1 << max(size, 1).bit_length() - 1, limits[0]), limits[1])
+    """The largest power of two that is at most `size`, clipped to the limits.
+
+    >>> _power_of_two(100, (8, 256)), _power_of_two(0, (8, 256))
+    (64, 8)
+    """
+    smallest, largest = limits
+    power = 1 << (max(size, 1).bit_length() - 1)
+    return min(max(power, smallest), largest)
 
 
 class BlocksOnDevice:
@@ -59,28 +66,31 @@ class BlocksOnDevice:
         dtype: torch.dtype,
         like: TensorQueries,
     ) -> None:
+        # blocks of each list, of all that there are
         ends = np.cumsum(-(-lists.sizes // width))
         starts = np.append(0, ends[:-1])
-        # the blocks of each list, from which to which of those that are here
+        # those that are here
         firsts = starts.clip(blocks.start, blocks.stop)
         lasts = ends.clip(blocks.start, blocks.stop)
+
         self.width = width
         device = like.device
-        keys = len(blocks) * width
         # the last entry stands for no list
         self.counts = moved(np.append(lasts - firsts, 0), device)
         self.firsts = moved(np.append(firsts - blocks.start, 0), device)
-        vectors = torch.zeros((keys, len(like.origin)), dtype=dtype, device=device)
-        self.keys = TensorKeys(torch.full((keys,), NO_ROW, device=device), vectors)
+
+        # all is padding until `_fill` copies keys
+        num_keys = len(blocks) * width
+        vectors = torch.zeros((num_keys, len(like.origin)), dtype=dtype, device=device)
+        rows = torch.full((num_keys,), NO_ROW, device=device)
+        self.keys = TensorKeys(rows, vectors)
         self.bias = torch.full((len(blocks), width), torch.inf, device=device)
         self.radius = torch.zeros((), device=device)
-        self._fill(
-            lists,
-            width * (firsts - blocks.start),
-            width * (firsts - starts),
-            width * (lasts - starts),
-            like,
-        )
+
+        places = width * (firsts - blocks.start)
+        first_keys = width * (firsts - starts)
+        last_keys = width * (lasts - starts)
+        self._fill(lists, places, first_keys, last_keys, like)
 
     def _fill(
         self,
@@ -109,15 +119,19 @@ class BlocksOnDevice:
     def _put(
         self, parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries
     ) -> None:
-        """Copy rows and keys of some lists to their places on the device."""
+        """Copy places, rows and keys of some lists to the device."""
         places, rows, vectors = (
             moved(np.concatenate(arrays), like.device) for arrays in zip(*parts, strict=True)
         )
-        centred = vectors.float() - like.origin
         self.keys.rows[places] = rows
         self.keys.vectors[places] = vectors
-        self.bias.view(-1)[places] = like.bias(centred)
-        self.radius = torch.maximum(self.radius, centred.square().sum(dim=1).amax().sqrt())
+
+        centred = vectors.float() - like.origin
+        # a view of all blocks, end to end
+        bias = self.bias.view(-1)
+        bias[places] = like.bias(centred)
+        squared_radius = centred.square().sum(dim=1).amax()
+        self.radius = torch.maximum(self.radius, squared_radius.sqrt())
 
 
 class WithLists:
@@ -136,43 +150,55 @@ class WithLists:
         self._queries = queries
         self._lists = lists
         self._blocks = blocks
-        widest = int(blocks.counts[lists].sum(dim=1).amax()) if len(lists) else 0
-        self.step = max(1, scores // max(1, widest * blocks.width))
+
+        # each query gets as wide a row of scores as the one that reads the most blocks
+        blocks_of_query = blocks.counts[lists].sum(dim=1)
+        max_blocks = int(blocks_of_query.amax()) if len(lists) else 0
+        max_scores = max(1, max_blocks * blocks.width)
+        self.step = max(1, scores // max_scores)
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
         scores, blocks = self._scores(which)
         rough, columns = smallest(scores, count)
+
         width = self._blocks.width
-        return rough, blocks.gather(1, columns // width) * width + columns % width
+        block_numbers = blocks.gather(1, columns // width)
+        places = block_numbers * width + columns % width
+        return rough, places
 
     def _scores(self, which: slice) -> tuple[Tensor, Tensor]:
         """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b
         blocks [q, b].
         """
         lists = self._lists[which]
+        num_queries, probe = lists.shape
         device = self._queries.device
-        block_width = self._blocks.width
+
+        # [q, probe]: number of blocks of each list, and those up to its end
         counts = self._blocks.counts[lists]
         ends = counts.cumsum(dim=1)
         max_blocks = max(1, int(ends[:, -1].amax()))
 
         # the row of a query's first block, and from there of the first block of each of its lists
-        query_starts = max_blocks * torch.arange(len(lists), device=device)[:, None]
+        query_starts = max_blocks * torch.arange(num_queries, device=device)[:, None]
         starts = (ends - counts + query_starts).flatten()
 
-        # the extra row receives the scores of padding in blocks of queries
-        num_rows = len(lists) * max_blocks + 1
-        scores = torch.full((num_rows, block_width), torch.inf, device=device)
+        # one row for each block of each query; the extra row receives the scores of padding in
+        # blocks of queries
+        num_rows = num_queries * max_blocks + 1
+        last_row = num_rows - 1
+        scores = torch.full((num_rows, self._blocks.width), torch.inf, device=device)
         numbers = torch.zeros(num_rows, dtype=torch.int64, device=device)
+
         for pairs, is_real, blocks, position in self._products(lists):
-            queries = pairs // lists.shape[1] + which.start
-            row_of_pair = starts[pairs] + position[:, None]
-            rows = torch.where(is_real, row_of_pair, num_rows - 1).flatten()
+            queries = pairs // probe + which.start
+            row_of_pair = starts[pairs] + position[:, None]  # [p, height]
+            rows = torch.where(is_real, row_of_pair, last_row).flatten()
             scores[rows] = self._product(queries, blocks).flatten(0, 1)
             numbers[rows] = blocks.repeat_interleave(pairs.shape[1])
 
-        scores_of_queries = scores[:-1].view(len(lists), -1)
-        return scores_of_queries, numbers[:-1].view(len(lists), -1)
+        table = scores[:-1].view(num_queries, -1)
+        return table, numbers[:-1].view(num_queries, -1)
 
     def _products(self, lists: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Pairs of a block of queries and a block of keys of the same list, p at a time.
@@ -186,29 +212,37 @@ class WithLists:
         device = lists.device
         first_block = self._blocks.firsts
         num_blocks = self._blocks.counts[:-1]
+        num_lists = len(num_blocks)
 
-        # pairs of a list are a run once they are sorted; a run is cut into blocks of one height
+        # pairs of a list are a run once they are sorted: those of list i begin at limit i
         probed, pairs = lists.flatten().sort()
-        numbers = torch.arange(len(num_blocks) + 1, device=device)
+        numbers = torch.arange(num_lists + 1, device=device)
         limits = torch.searchsorted(probed, numbers)
-        height = _power_of_two(lists.numel() // len(num_blocks) // 2, HEIGHTS)
-        num_products = -(-limits.diff() // height) * num_blocks
+
+        # a run is cut into blocks of one height; each meets all blocks of keys of its list
+        pairs_per_list = lists.numel() // num_lists
+        height = _power_of_two(pairs_per_list // 2, HEIGHTS)
+        num_query_blocks = -(-limits.diff() // height)
+        num_products = num_query_blocks * num_blocks
         ends = num_products.cumsum(0)
+        starts = ends - num_products
         total = int(num_products.sum())
 
+        offsets = torch.arange(height, device=device)
         for part in slices(total, self._at_once(height)):
             product = torch.arange(part.start, part.stop, device=device)
             list_number = torch.searchsorted(ends, product, right=True)
-            product -= (ends - num_products)[list_number]
+            product -= starts[list_number]
             # all blocks of keys come for a block of queries, then those for the next
             key_block = product % num_blocks[list_number]
             query_block = product // num_blocks[list_number]
 
-            start = limits[list_number] + query_block * height
-            places = start[:, None] + torch.arange(height, device=device)
+            first_pair = limits[list_number] + query_block * height
+            places = first_pair[:, None] + offsets  # [p, height]
             is_real = places < limits[list_number + 1][:, None]
-            block_pairs = pairs[places.clamp_(max=len(pairs) - 1)]
-            yield block_pairs, is_real, first_block[list_number] + key_block, key_block
+            # padding reads any pair
+            places.clamp_(max=len(pairs) - 1)
+            yield pairs[places], is_real, first_block[list_number] + key_block, key_block
 
     def _at_once(self, height: int) -> int:
         """Products in one batch, limited by their scores and by the elements of their queries and
@@ -224,13 +258,17 @@ class WithLists:
         """Rough scores [p, height, width] of queries [p, height] with blocks of keys [p]."""
         width = self._blocks.width
         dim = self.keys.vectors.shape[1]
+
+        # a block of keys is one row, which `index_select` copies as a whole
         blocks_of_keys = self.keys.vectors.view(-1, width * dim)
         vectors = blocks_of_keys.index_select(0, blocks).view(-1, width, dim)
-        centred = vectors.float().sub_(self._queries.origin)
-        factors = rows_at(self._queries.factors, queries)
-        scores = torch.bmm(factors, centred.mT).add_(self._blocks.bias[blocks][:, None])
+        centred = vectors.float().sub_(self._queries.origin)  # [p, width, dim]
+        factors = rows_at(self._queries.factors, queries)  # [p, height, dim]
+        bias = self._blocks.bias[blocks][:, None]
+        scores = torch.bmm(factors, centred.mT).add_(bias)
+
         if self._queries.hides:
-            rows = self.keys.rows.view(-1, self._blocks.width)[blocks]
+            rows = self.keys.rows.view(-1, width)[blocks]
             hidden = self._queries.hidden(queries, rows[:, None])
             assert hidden is not None
             scores.masked_fill_(hidden, torch.inf)
@@ -259,13 +297,16 @@ class TensorLists:
         self._nearest = nearest
         self.width = block_width(lists.sizes)
 
-        filled = np.flatnonzero(lists.sizes)
         # one key shows the width and the dtype of all
-        key = lists.keys(int(filled[0]), slice(1)) if len(filled) else np.empty((0, 1), np.float16)
+        filled = np.flatnonzero(lists.sizes)
+        key = np.empty((0, 1), np.float16)
+        if len(filled):
+            key = lists.keys(int(filled[0]), slice(1))
         dim = key.shape[1]
         self._dtype = torch.from_numpy(key[:0].copy()).dtype
 
-        self._total = int((-(-lists.sizes // self.width)).sum())
+        blocks_of_list = -(-lists.sizes // self.width)
+        self._total = int(blocks_of_list.sum())
         block_bytes = self.width * (dim * key.dtype.itemsize + 12)
         self._num_resident = min(self._total, self.budget.resident // block_bytes)
         self._step = max(1, self.budget.piece // (self.width * dim))
@@ -295,15 +336,22 @@ class TensorLists:
 
     def _probed(self, queries: TensorQueries, probe: int) -> Tensor:
         """Numbers of the lists that each query probes, int64 [n, probe], in any order; -1: none."""
+        num_queries = len(queries)
         if probe == len(self.lists.sizes):
-            return torch.arange(probe, device=self.device).expand(len(queries), -1)
+            all_lists = torch.arange(probe, device=self.device)
+            return all_lists.expand(num_queries, -1)
         if self._centres is None:
-            return moved(self._nearest(queries.vectors.cpu().numpy(), probe), self.device)
-        search = TensorSearch(queries.seeing_all(), probe, SPARE, len(self._centres.rows))
-        lists = torch.empty((len(queries), probe), dtype=torch.int64, device=self.device)
+            host_queries = queries.vectors.cpu().numpy()
+            return moved(self._nearest(host_queries, probe), self.device)
+
+        # centroids are keys: their rows are the numbers of the lists
+        num_lists = len(self._centres.rows)
+        search = TensorSearch(queries.seeing_all(), probe, SPARE, num_lists)
+        lists = torch.empty((num_queries, probe), dtype=torch.int64, device=self.device)
 
         def put(part: slice, pairs: Tensor) -> None:
             lists[part] = rows_of(pairs, probe)
 
-        search.run([WithAll(search.queries, self._centres, self.budget.scores)], put)
+        comparison = WithAll(search.queries, self._centres, self.budget.scores)
+        search.run([comparison], put)
         return lists

@@ -161,12 +161,16 @@ class TensorSearch:
         self.k = k
         # with a place more than there are keys, an empty one proves that none was left out
         self.count = min(queries.depth(k) + spare, keys + 1)
-        shape = (len(queries), self.count)
+
+        # candidates so far [n, count]: rough scores, and exact ones with rows, `packed`
+        num_queries = len(queries)
+        shape = (num_queries, self.count)
         device = queries.device
         self._rough = torch.full(shape, torch.inf, device=device)
         self._pairs = torch.full(shape, MISSING, device=device)
+
         self._radius = torch.zeros((), device=device)
-        self.complete = torch.zeros(len(queries), dtype=torch.bool, device=device)
+        self.complete = torch.zeros(num_queries, dtype=torch.bool, device=device)
 
     def run(self, comparisons: Iterable[Comparison], put: Callable[[slice, Tensor], None]) -> None:
         """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they
@@ -194,16 +198,19 @@ class TensorSearch:
 
     def best(self, which: slice) -> Tensor:
         """The k best of some queries, `packed`, best first, [q, k]."""
-        pairs = self._pairs[which].sort(dim=1).values[:, : self.k]
-        num_missing = self.k - pairs.shape[1]
-        padding = pairs.new_full((len(pairs), num_missing), MISSING)
+        candidates = self._pairs[which]
+        pairs = candidates.sort(dim=1).values[:, : self.k]
+        num_queries, num_pairs = pairs.shape
+        padding = pairs.new_full((num_queries, self.k - num_pairs), MISSING)
         pairs = torch.cat((pairs, padding), dim=1)
 
-        kth = scores_of(pairs[:, -1])
-        limit = self.queries.limit(kth, which, self._radius)
-        last = self._rough[which].amax(dim=1)
+        # a row that is no candidate has a rough score of at least the last one here
+        kth_score = scores_of(pairs[:, -1])
+        limit = self.queries.limit(kth_score, which, self._radius)
+        last_rough = self._rough[which].amax(dim=1)
         # the negation makes nan complete, so that the search ends for such queries
-        self.complete[which] = ~(last <= limit) | (last == torch.inf)
+        is_beyond = ~(last_rough <= limit)
+        self.complete[which] = is_beyond | (last_rough == torch.inf)
         return pairs
 
     def _offer(self, which: slice, comparison: Comparison, fresh: bool) -> None:
@@ -213,20 +220,21 @@ class TensorSearch:
         Args:
             fresh: whether these are the first keys, so that there is nothing to merge with.
         """
+        # [q, c] each, c <= count
         rough, places = comparison.nearest(which, self.count)
         pairs = self._compared(which, places, comparison.keys)
         pairs = pairs.masked_fill_(rough == torch.inf, MISSING)
         if fresh:
-            width = rough.shape[1]
-            self._rough[which, :width] = rough
-            self._pairs[which, :width] = pairs
+            num_candidates = rough.shape[1]
+            self._rough[which, :num_candidates] = rough
+            self._pairs[which, :num_candidates] = pairs
             return
 
-        rough = torch.cat((self._rough[which], rough), dim=1)
-        pairs = torch.cat((self._pairs[which], pairs), dim=1)
-        best = rough.topk(self.count, dim=1, largest=False, sorted=False)
+        all_rough = torch.cat((self._rough[which], rough), dim=1)
+        all_pairs = torch.cat((self._pairs[which], pairs), dim=1)
+        best = all_rough.topk(self.count, dim=1, largest=False, sorted=False)
         self._rough[which] = best.values
-        self._pairs[which] = pairs.gather(1, best.indices)
+        self._pairs[which] = all_pairs.gather(1, best.indices)
 
     def _compared(self, which: slice, places: Tensor, keys: TensorKeys) -> Tensor:
         """Exact scores and rows of the keys at `places` [q, c], `packed`."""
@@ -238,21 +246,31 @@ class TensorSearch:
         return packed(scores, rows)
 
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
-        """Scores of pairs, like `pair_scores`: squared distances are computed from differences."""
+        """Scores [q, c] of pairs, like `pair_scores`: squared distances are computed from
+        differences.
+
+        Args:
+            places: [q, c] places of keys in `vectors` [m, d].
+        """
         out = torch.empty(places.shape, device=self.queries.device)
         queries = self.queries.vectors[which]
+
         # the keys of a tile of queries and places are copied, so their elements limit its size
+        num_queries, num_places = places.shape
         dim = vectors.shape[1]
-        max_columns = max(1, min(places.shape[1], self.queries.numbers // dim))
+        max_columns = max(1, min(num_places, self.queries.numbers // dim))
         max_rows = max(1, self.queries.numbers // (max_columns * dim))
-        for rows in slices(len(places), max_rows):
-            tile_queries = queries[rows, None]
-            for columns in slices(places.shape[1], max_columns):
-                keys = rows_at(vectors, places[rows, columns])
+
+        for rows in slices(num_queries, max_rows):
+            tile_queries = queries[rows, None]  # [rows, 1, d]
+            for columns in slices(num_places, max_columns):
+                keys = rows_at(vectors, places[rows, columns])  # [rows, columns, d]
                 if self.queries.l2:
-                    out[rows, columns] = (tile_queries - keys).square_().sum(dim=2)
+                    differences = tile_queries - keys
+                    out[rows, columns] = differences.square_().sum(dim=2)
                 else:
-                    out[rows, columns] = -(tile_queries * keys).sum(dim=2)
+                    products = tile_queries * keys
+                    out[rows, columns] = -products.sum(dim=2)
         return out
 
 
@@ -357,32 +375,37 @@ class KeysOnDevice:
         if self._num_resident and self._resident is None:
             self._resident = self._copied(self._num_resident)
 
-        step = max(1, self.budget.piece // self.keys.dim)
+        max_rows = max(1, self.budget.piece // self.keys.dim)
         if self._resident is not None:
-            yield from _cut(self._resident, step)
+            yield from _cut(self._resident, max_rows)
+
         other_shards = range(self._num_resident, self.keys.shards)
         for first, block in self.keys.each(other_shards):
-            keys = TensorKeys(self._rows(first, len(block)), moved(block, self.device))
-            yield from _cut(keys, step)
+            rows = self._rows(first, len(block))
+            keys = TensorKeys(rows, moved(block, self.device))
+            yield from _cut(keys, max_rows)
 
     def _copied(self, shards: int) -> TensorKeys:
         """Copy the keys of the first shards to the device."""
-        rows = self.keys.bounds(shards - 1)[1]
+        _, num_rows = self.keys.bounds(shards - 1)
         vectors = None
         for first, block in self.keys.each(range(shards)):
             part = moved(block, self.device)
+            # filled part by part: joined at the end, they would be there twice
             if vectors is None:
-                vectors = torch.empty((rows, self.keys.dim), dtype=part.dtype, device=self.device)
+                shape = (num_rows, self.keys.dim)
+                vectors = torch.empty(shape, dtype=part.dtype, device=self.device)
             vectors[first : first + len(part)] = part
         assert vectors is not None
-        return TensorKeys(self._rows(0, rows), vectors)
+        return TensorKeys(self._rows(0, num_rows), vectors)
 
     def _rows(self, first: int, count: int) -> Tensor:
         return torch.arange(first, first + count, device=self.device)
 
 
-def _cut(keys: TensorKeys, step: int) -> Iterator[TensorKeys]:
-    return (keys.between(part.start, part.stop) for part in slices(len(keys.rows), step))
+def _cut(keys: TensorKeys, max_rows: int) -> Iterator[TensorKeys]:
+    for part in slices(len(keys.rows), max_rows):
+        yield keys.between(part.start, part.stop)
 
 
 class WithAll:
@@ -397,7 +420,8 @@ class WithAll:
         self._bias = queries.bias(self._centred)
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
-        rough = torch.addmm(self._bias, self._queries.factors[which], self._centred.T)
+        factors = self._queries.factors[which]
+        rough = torch.addmm(self._bias, factors, self._centred.T)  # [q, m]
         if self._queries.hides:
             hidden = self._queries.hidden(which, self.keys.rows)
             if hidden is not None:

@@ -78,13 +78,19 @@ def resident_bytes(free: int) -> int:
 
 
 def memory_budget(device: str) -> MemoryBudget:
+    """Budget of a search on a device, from the memory that is free now."""
     if torch.device(device).type != "cuda":
         return MemoryBudget(RESIDENT_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
-    free = torch.cuda.mem_get_info(device)[0]
+
+    free, _ = torch.cuda.mem_get_info(device)
+    # a quarter, at least, where the reserve would leave next to nothing
     free = max(free // 4, free - RESERVED)
-    numbers = min(NUMBERS, free // 256)
-    piece = min(PIECE_NUMBERS, free // 128)
-    return MemoryBudget(resident_bytes(free), min(SCORES, free // 32), numbers, piece)
+    return MemoryBudget(
+        resident=resident_bytes(free),
+        scores=min(SCORES, free // 32),
+        numbers=min(NUMBERS, free // 256),
+        piece=min(PIECE_NUMBERS, free // 128),
+    )
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:
@@ -109,34 +115,42 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     >>> smallest(torch.tensor([[5.0, 1.0, 3.0]]), 2)[1].sort().values.tolist()
     [[1, 2]]
     """
-    queries, keys = scores.shape
+    num_queries, num_columns = scores.shape
     device = scores.device
-    if count >= keys:
-        return scores, torch.arange(keys, device=device).expand(queries, keys)
+    if count >= num_columns:
+        all_columns = torch.arange(num_columns, device=device)
+        return scores, all_columns.expand(num_queries, num_columns)
 
-    group = isqrt(keys // count)
-    if group < FEWEST_OF_A_GROUP:
+    group_size = isqrt(num_columns // count)
+    if group_size < FEWEST_OF_A_GROUP:
         best = scores.topk(count, dim=1, largest=False, sorted=False)
         return best.values, best.indices
 
-    width = keys // group
-    minima = scores[:, : group * width].unflatten(1, (group, width)).amin(dim=1)
+    # [q, group_size, num_groups]: column i is in group i % num_groups, except for the last few
+    num_groups = num_columns // group_size
+    num_grouped = group_size * num_groups
+    minima = scores[:, :num_grouped].unflatten(1, (group_size, num_groups)).amin(dim=1)
     best_groups = minima.topk(count, dim=1, largest=False, sorted=False).indices
-    # the columns of the best groups, and those beyond the last whole group
-    group_offsets = width * torch.arange(group, device=device)
-    columns = best_groups[:, None, :] + group_offsets[:, None]
-    remainder = torch.arange(group * width, keys, device=device)
-    columns = torch.cat((columns.flatten(1), remainder.expand(queries, -1)), dim=1)
 
-    best = scores.gather(1, columns).topk(count, dim=1, largest=False, sorted=False)
+    # the columns of the best groups, [q, group_size * count], and those beyond the last whole group
+    offsets = num_groups * torch.arange(group_size, device=device)
+    columns = best_groups[:, None, :] + offsets[:, None]
+    remainder = torch.arange(num_grouped, num_columns, device=device)
+    columns = torch.cat((columns.flatten(1), remainder.expand(num_queries, -1)), dim=1)
+
+    candidates = scores.gather(1, columns)
+    best = candidates.topk(count, dim=1, largest=False, sorted=False)
     return best.values, columns.gather(1, best.indices)
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
     """Pack like `ranking.packed`; nan counts as missing, since on the CPU it is beyond every bound."""
     bits = (scores + 0.0).view(torch.int32)
-    both = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32 | rows
-    return both.masked_fill_(~(scores < torch.inf), MISSING)
+    mask = (bits >> 31) & 0x7FFFFFFF
+    both = (bits ^ mask).long() << 32 | rows
+    # a comparison with nan is False
+    is_missing = ~(scores < torch.inf)
+    return both.masked_fill_(is_missing, MISSING)
 
 
 def scores_of(pairs: Tensor) -> Tensor:
@@ -178,9 +192,11 @@ class AsyncResults:
         self.rows = np.empty((n, k), np.int64)
         self._all_rows = rows
         self._under_way = deque[Future[None]]()
-        on = torch.device(device)
-        self._stream = torch.cuda.Stream(on) if on.type == "cuda" else None
         self._pool = ThreadPoolExecutor(THREADS)
+
+        torch_device = torch.device(device)
+        is_gpu = torch_device.type == "cuda"
+        self._stream = torch.cuda.Stream(torch_device) if is_gpu else None
 
     def __enter__(self) -> "AsyncResults":
         return self
@@ -213,9 +229,8 @@ class AsyncResults:
         # otherwise PyTorch would reuse this memory while it is copied
         scores.record_stream(self._stream)
         rows.record_stream(self._stream)
-        self._under_way.append(
-            self._pool.submit(self._keep, places, host_scores, host_rows, arrived)
-        )
+        copying = self._pool.submit(self._keep, places, host_scores, host_rows, arrived)
+        self._under_way.append(copying)
         self.wait(UNDER_WAY)
 
     def wait(self, max_parts: int = 0) -> None:

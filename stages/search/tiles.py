@@ -50,7 +50,8 @@ def side_by_side(tiles: Iterable[Tile], min_width: int) -> Iterator[list[Tile]]:
 
 def num_scores(tile: Tile) -> int:
     """Number of scores in a tile."""
-    return len(tile[0]) * (tile[1].stop - tile[1].start)
+    queries, keys = tile
+    return len(queries) * (keys.stop - keys.start)
 
 
 def small_tiles(tiles: Iterable[Tile], max_scores: int) -> Iterator[list[Tile]]:
@@ -87,9 +88,16 @@ def smallest_of(
 
 
 def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
-    """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
+    """Put a value in the columns start … stop - 1 of each row of a table [q, m].
+
+    >>> table = np.zeros((2, 3))
+    >>> hide(table, np.array([[0, 2], [1, 9]]), 1)
+    >>> table.tolist()
+    [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    width = table.shape[1]
     # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of
     # the table
-    columns = columns.clip(0, table.shape[1])
-    firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
-    table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
+    starts, stops = columns.clip(0, width).T
+    row_starts = np.arange(0, table.size, width)
+    table.reshape(-1)[runs(row_starts + starts, stops - starts)] = value

@@ -25,11 +25,14 @@ def runs(
     if not len(ends):
         return np.zeros(0, np.int64)
 
-    # steps from each number to the next; between two runs the step is a jump
-    steps = np.full(int(ends[-1]), step, np.int64)
-    steps[0] = starts[0]
-    steps[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
-    return np.cumsum(steps)  # in place it would block other threads
+    # the difference of each number from the one before; where a run begins, it is a jump from the
+    # last number of the run before
+    total = int(ends[-1])
+    differences = np.full(total, step, np.int64)
+    differences[0] = starts[0]
+    lengths_before = lengths[:-1]
+    differences[ends[:-1]] = np.diff(starts) - step * (lengths_before - 1)
+    return np.cumsum(differences)  # in place it would block other threads
 
 
 TABLE_PAIRS = 1 << 18
@@ -62,9 +65,11 @@ class TopKBuffer:
         self._forget()
 
     def _forget(self) -> None:
-        # each query begins with an empty run, which `best` fills up
-        zeros = np.zeros(self.queries, np.int64)
+        """Empty the buffer."""
         self.number = 0
+        # runs of pairs: their queries, lengths, and starts among all pairs; each query begins with
+        # an empty run, which `best` fills up
+        zeros = np.zeros(self.queries, np.int64)
         self._runs = [(np.arange(self.queries), zeros, zeros)]
 
     def add(
@@ -73,8 +78,9 @@ class TopKBuffer:
         counts: Int64[np.ndarray, " q"],
         pairs: Int64[np.ndarray, " p"],
     ) -> None:
-        """Add `counts` of `packed` pairs for each of some queries, query after query. Raises:
-        TooMany.
+        """Add `counts` of `packed` pairs for each of some queries, query after query.
+
+        Raises: TooMany.
         """
         # only the position is shared: threads then write to separate pairs
         with self._adding:
@@ -88,17 +94,19 @@ class TopKBuffer:
                 self._pairs = larger
             self.number = stop
         self._pairs[start:stop] = pairs
+
         # a long scan finds pairs of few queries in most of its pieces; empty runs would fill the
         # memory
         filled = np.flatnonzero(counts)
         if len(filled):
-            starts = np.cumsum(counts) - counts + start
+            starts = start + np.cumsum(counts) - counts
             self._runs.append((which[filled], counts[filled], starts[filled]))
 
     def best(
         self, k: int, pool: ThreadPool
     ) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best pairs of each query, best first: scores and rows, +inf and -1 where missing."""
+        # [runs]: query, length and start of each
         which, counts, starts = (np.concatenate(arrays) for arrays in zip(*self._runs, strict=True))
         num_pairs = np.bincount(which, counts, self.queries).astype(np.int64)
         num_runs = np.bincount(which, minlength=self.queries)
@@ -115,23 +123,31 @@ class TopKBuffer:
         rows = np.empty((self.queries, k), np.int64)
 
         def sort(group: np.ndarray) -> None:
+            # one row for each query of the group, as wide as that with the most pairs
             width = max(k, int(num_pairs[group].max()))
             padding = width - num_pairs[group]
+
+            # the empty run of each query, its first, becomes as long as the padding of its row
             group_runs = runs(first_run[group], num_runs[group])
             lengths = counts[group_runs]
-            # the empty run of each query, its first, becomes as long as the padding of its row
-            lengths[np.cumsum(num_runs[group]) - num_runs[group]] = padding
-            places = runs(starts[group_runs], lengths)
+            empty_runs = np.cumsum(num_runs[group]) - num_runs[group]
+            lengths[empty_runs] = padding
 
+            # what padding reads is some pair, or lies beyond the end, and is overwritten
+            places = runs(starts[group_runs], lengths)
             table = self._pairs.take(places, mode="clip").reshape(len(group), width)
-            table[np.arange(width) < padding[:, None]] = MISSING
+            is_padding = np.arange(width) < padding[:, None]
+            table[is_padding] = MISSING
+
+            # sorting only the k best of many is faster
             if width > k:
                 table.partition(k - 1, axis=1)
             table = table[:, :k]
             table.sort(axis=1)
             scores[group], rows[group] = unpacked(table)
 
-        pool(sort, _alike(num_pairs, k, -(-self.queries // (TABLES * pool.threads))))
+        max_rows = -(-self.queries // (TABLES * pool.threads))
+        pool(sort, _alike(num_pairs, k, max_rows))
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
@@ -140,7 +156,10 @@ class TopKBuffer:
         """
         scores, rows = self.best(k, pool)
         self._forget()
-        self.add(np.arange(self.queries), np.full(self.queries, k), packed(scores, rows).ravel())
+
+        all_queries = np.arange(self.queries)
+        counts = np.full(self.queries, k)
+        self.add(all_queries, counts, packed(scores, rows).ravel())
         return scores[:, -1]
 
 
@@ -176,16 +195,20 @@ class ScoreTable:
     """
 
     def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
+        num_queries = len(sizes)
         ends = np.cumsum(sizes, axis=1)
         self._rank = rank
+        # `ends` changes below
         self._totals = ends[:, -1].copy()
+        # a row with too few scores is padded, so there is a score of the rank in each
         width = max(rank, int(self._totals.max(initial=0)))
-        self._table = np.empty((len(sizes), width), np.float32)
+        self._table = np.empty((num_queries, width), np.float32)
 
         # offsets of cells in the flat table
-        ends += np.arange(0, self._table.size, width)[:, None]
-        self._sizes = sizes.ravel()
+        row_starts = np.arange(0, self._table.size, width)
+        ends += row_starts[:, None]
         self._starts = (ends - sizes).ravel()
+        self._sizes = sizes.ravel()
 
     def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
         """Put the scores of each row into its cell; scores beyond the cell's size are dropped."""
@@ -194,15 +217,18 @@ class ScoreTable:
         width = scores.shape[1]
         # rows of one width are copied at once; uneven ones need a mask, which costs another pass
         if (sizes == width).all():
-            self._from_any_place(width)[starts] = scores
+            windows = self._windows(width)
+            windows[starts] = scores
         else:
-            self._table.reshape(-1)[runs(starts, sizes)] = scores[np.arange(width) < sizes[:, None]]
+            has_room = np.arange(width) < sizes[:, None]
+            places = runs(starts, sizes)
+            self._table.reshape(-1)[places] = scores[has_room]
 
-    def _from_any_place(self, width: int) -> np.ndarray:
+    def _windows(self, width: int) -> np.ndarray:
         """[places, width] view of the table: `width` numbers from each place onwards."""
-        return np.ndarray(
-            (self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4)
-        )
+        num_places = self._table.size - width + 1
+        # four bytes to the next place, and four to the next number: windows overlap
+        return np.ndarray((num_places, width), np.float32, self._table.data, strides=(4, 4))
 
     def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
         """The score of the given rank for each query, +inf if it has fewer scores.
@@ -215,19 +241,22 @@ class ScoreTable:
         >>> table.ranked(lambda work, parts: [*map(work, parts)]).tolist()
         [4.0, inf]
         """
-        out = np.empty(len(self._table), np.float32)
-        width = self._table.shape[1]
+        num_queries, width = self._table.shape
+        out = np.empty(num_queries, np.float32)
 
         def rank(part: slice) -> None:
             scores = self._table[part]
             totals = self._totals[part]
+
             # columns before the smallest total are filled in every row
-            filled = int(totals.min())
-            is_empty = np.arange(filled, width) >= totals[:, None]
-            scores[:, filled:][is_empty] = np.inf
+            first_empty = int(totals.min())
+            is_empty = np.arange(first_empty, width) >= totals[:, None]
+            unfilled = scores[:, first_empty:]
+            unfilled[is_empty] = np.inf
+
             scores.partition(self._rank - 1, axis=1)
             out[part] = scores[:, self._rank - 1]
 
         step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
-        pool(rank, slices(len(out), step))
+        pool(rank, slices(num_queries, step))
         return out
