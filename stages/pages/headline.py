@@ -61,34 +61,49 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
     """Comparisons of groups of seeds on each text; empty if no model was trained with several
     seeds.
     """
-    texts: dict[tuple[str, str, str], list[Artifact]] = {}
+    reports_of_text: dict[tuple[str, str, str], list[Artifact]] = {}
+    comparisons = []
     try:
         for report in reports:
-            texts.setdefault(text_of(report), []).append(report)
-        groups = [(held, seed_groups(held)) for held in texts.values()]
-        return [
-            compare_groups(held, CONFIDENCE)
-            for held, seed_group in groups
-            if any(len(group) > 1 for group in seed_group)
-        ]
+            reports_of_text.setdefault(text_of(report), []).append(report)
+        for same_text in reports_of_text.values():
+            sizes = [len(group) for group in seed_groups(same_text)]
+            if max(sizes, default=0) > 1:
+                comparisons.append(compare_groups(same_text, CONFIDENCE))
     except ArtifactError:  # models or tokens were deleted: the page says so, and shows the rest
         return []
+    return comparisons
 
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, by report and row, from the result of `seed_tables`."""
     means: dict[tuple[str, str], OverSeeds] = {}
-    for group in (
-        group for table in tables for group in table["groups"] if len(group["reports"]) > 1
-    ):
-        for row in group["rows"]:
-            value = row["perplexity"]
-            change = row["change"] or {"mean": None, "interval": None}
-            mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
-            pair = AgainstCounting(**row["against_counting"])
-            over_seeds = OverSeeds(group["reports"][0], *mean, pair)
-            means |= {(report, row["row"]): over_seeds for report in group["reports"]}
+    for table in tables:
+        for group in table["groups"]:
+            reports = group["reports"]
+            # a single report is no mean
+            if len(reports) == 1:
+                continue
+            for row in group["rows"]:
+                over_seeds = _over_seeds(row, reports[0])
+                for report in reports:
+                    means[report, row["row"]] = over_seeds
     return means
+
+
+def _over_seeds(row: Mapping[str, Any], first: str) -> OverSeeds:
+    """Means of a row, from the result of `compare_groups`; `first`: the first report of the group."""
+    perplexity = row["perplexity"]
+    change = row["change"] or {"mean": None, "interval": None}
+    return OverSeeds(
+        first=first,
+        runs=perplexity["n"],
+        perplexity=perplexity["mean"],
+        deviation=perplexity["deviation"],
+        change=change["mean"],
+        interval=change["interval"],
+        against_counting=AgainstCounting(**row["against_counting"]),
+    )
 
 
 CHANGES = (
@@ -170,24 +185,31 @@ class Row:
 
 def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
     """All rows, report by report, in the order of each report; the row of its baseline comes first."""
+    means = means or {}
     rows = []
-    measured = defaultdict[str, list[float]](list)
-    for row in (row for source in sources for row in _rows(source)):
-        of = None if row.baseline else (means or {}).get((row.source.member.reference, row.name))
-        rows.append(row if of is None else replace(row, over_seeds=of, ties=False))
+    for source in sources:
+        for row in _rows(source):
+            over_seeds = means.get((source.member.reference, row.name))
+            if over_seeds is not None and not row.baseline:
+                row = replace(row, over_seeds=over_seeds, ties=False)
+            rows.append(row)
+
+    perplexities = defaultdict[str, list[float]](list)
+    for row in rows:
         if not row.is_control:
-            measured[row.source.text].append(rows[-1].typical)
+            perplexities[row.source.text].append(row.typical)
     # a single row is not marked as best
-    lowest = {text: min(values) if len(values) > 1 else inf for text, values in measured.items()}
-    return [
-        replace(
-            row,
-            best=isfinite(row.typical)
-            and row.typical == lowest[row.source.text]
-            and not row.is_control,
-        )
-        for row in rows
-    ]
+    lowest = {
+        text: min(values) if len(values) > 1 else inf for text, values in perplexities.items()
+    }
+    return [replace(row, best=_is_best(row, lowest)) for row in rows]
+
+
+def _is_best(row: Row, lowest: Mapping[str, float]) -> bool:
+    """Whether a row has the lowest perplexity on its text, by text; never if that is infinite."""
+    if row.is_control or not isfinite(row.typical):
+        return False
+    return row.typical == lowest[row.source.text]
 
 
 class Ranking(NamedTuple):
@@ -206,17 +228,23 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
     """A ranking for each text that several reports scored; reports without a finite perplexity are
     left out.
     """
+    # the lowest row of each report, by text
     texts: dict[str, dict[str, Row]] = {}
-    for row in (row for row in rows if not (row.baseline or row.is_control)):
+    for row in rows:
+        if row.baseline or row.is_control or row.values["perplexity"] is None:
+            continue
         lowest = texts.setdefault(row.source.text, {})
-        if row.values["perplexity"] is not None:
-            report = row.over_seeds.first if row.over_seeds else row.source.member.reference
-            lowest[report] = min(lowest.get(report, row), row, key=TYPICAL)
-    return [
-        Ranking(next(iter(reports.values())).source.scored, sorted(reports.values(), key=TYPICAL))
-        for reports in texts.values()
-        if len(reports) > 1
-    ]
+        # reports that differ only in their seed count as one
+        report = row.over_seeds.first if row.over_seeds else row.source.member.reference
+        lowest[report] = min(lowest.get(report, row), row, key=TYPICAL)
+
+    ranked = []
+    for lowest in texts.values():
+        if len(lowest) > 1:
+            first = next(iter(lowest.values()))
+            by_perplexity = sorted(lowest.values(), key=TYPICAL)
+            ranked.append(Ranking(first.source.scored, by_perplexity))
+    return ranked
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
@@ -227,14 +255,21 @@ def measures_shown(rows: Sequence[Row]) -> list[str]:
     different tokenizers compare, if there is one tokenizer.
     """
     hidden = {"never"}
-    if all(quotes(memory["sources"]) for row in rows for memory in row.memories):
+    memories = [memory for row in rows for memory in row.memories]
+    if all(quotes(memory["sources"]) for memory in memories):
         hidden.add("costs")
     if not any(repeated_share(row.source.metrics) for row in rows):
         hidden.add("new text")
-    if len({row.source.metrics["read"].get("tokens") for row in rows}) == 1:
+    tokenizers = {row.source.metrics["read"].get("tokens") for row in rows}
+    if len(tokenizers) == 1:
         hidden.add("tokenizers")
-    names = [measure.name for measure in MEASURES.all_measures() if measure.shown not in hidden]
-    return [name for name in names if any(shown(row, name) is not None for row in rows)]
+
+    names = []
+    for measure in MEASURES.all_measures():
+        is_measured = any(shown(row, measure.name) is not None for row in rows)
+        if is_measured and measure.shown not in hidden:
+            names.append(measure.name)
+    return names
 
 
 def shown(row: Row, measure: str) -> float | None:
@@ -294,22 +329,29 @@ def _rows(source: Source) -> list[Row]:
     first.
     """
     metrics = source.metrics
-    baseline = source.metrics.get("baseline")
-    _, ties = tied(metrics) or ("", ())
-    rows = [
-        _row(source, row["row"], row, _on_new_text(metrics).get(row["row"]))
-        for row in metrics["rows"]
-    ]
+    on_new_text = _on_new_text(metrics)
+    rows = [_row(source, row["row"], row, on_new_text.get(row["row"])) for row in metrics["rows"]]
+    baseline = _baseline(source)
     if baseline is not None:
-        theirs = baseline["row"]
-        on_new_text = (
-            _on_new_text(baseline).get(theirs["row"])
-            if _known_texts(baseline) == _known_texts(metrics)
-            else None
-        )
-        first = _row(source, baseline_name(metrics), theirs, on_new_text)
-        rows = [replace(first, baseline=True), *rows]
-    return [rows[0], *(replace(_against(rows[0], row), ties=row.name in ties) for row in rows[1:])]
+        rows.insert(0, baseline)
+
+    first, *others = rows
+    _, ties = tied(metrics) or ("", ())
+    return [first, *(replace(_against(first, row), ties=row.name in ties) for row in others)]
+
+
+def _baseline(source: Source) -> Row | None:
+    """The row of the report's baseline; None if it has none."""
+    metrics = source.metrics
+    baseline = metrics.get("baseline")
+    if baseline is None:
+        return None
+    row = baseline["row"]
+    # new text of other known texts is other text
+    on_new_text = None
+    if _known_texts(baseline) == _known_texts(metrics):
+        on_new_text = _on_new_text(baseline).get(row["row"])
+    return replace(_row(source, baseline_name(metrics), row, on_new_text), baseline=True)
 
 
 def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
@@ -354,19 +396,22 @@ def _known_texts(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _note(memory: Mapping[str, Any], split_tokens: int | None) -> Note:
-    memory, learned = that_matter(memory), memory.get("learned")
-    chosen = [
-        f"{symbol(name)}\N{NO-BREAK SPACE}{number_words(memory, name, split_tokens)}"
-        for name in hyperparameters()
-        if memory.get(name) is not None and name != learned
-    ]
-    kind = [memory["reader"], memory.get("similarity"), memory.get("key")]
+    """A reading of memory in words: its sources; its reader and settings; what was tuned or learned,
+    and where.
+    """
+    learned = memory.get("learned")
+    memory = that_matter(memory)
+    settings = [memory["reader"], memory.get("similarity"), memory.get("key")]
+    words = [str(setting) for setting in settings if setting]
+    for name in hyperparameters():
+        if memory.get(name) is not None and name != learned:
+            value = number_words(memory, name, split_tokens)
+            words.append(f"{symbol(name)}\N{NO-BREAK SPACE}{value}")
+
+    choices = []
     tuned = [symbol(name) for name in memory.get("tuned") or () if name != learned]
-    where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
+    if tuned:
+        choices.append(f"{', '.join(tuned)} tuned on {memory['tune_split']}")
     if learned is not None:
-        where = "; ".join(
-            filter(None, (where, f"{symbol(learned)} learned on {memory['tune_split']}"))
-        )
-    return Note(
-        "+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where
-    )
+        choices.append(f"{symbol(learned)} learned on {memory['tune_split']}")
+    return Note("+".join(memory["sources"]), ", ".join(words), "; ".join(choices))

@@ -129,14 +129,19 @@ def _place(recorded: InputRecord, store: Home, members: dict[str, Member]) -> No
         except ArtifactError:
             members[reference] = Member(reference, None, remark=MISSING)
             return
+
+        # inputs in the order in which a pipeline makes them
         inputs = opened.manifest.inputs
-        order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
+        kinds = list(KINDS)
+        order = sorted(inputs, key=lambda role: kinds.index(inputs[role].kind))
         for role in order:
             _place(inputs[role], store, members)
+
+        references = {role: inputs[role].reference for role in order}
         names = tuple(name for name, id in store.names(opened.kind).items() if id == opened.id)
-        members[reference] = Member(
-            reference, opened, names, {role: inputs[role].reference for role in order}
-        )
+        members[reference] = Member(reference, opened, names, references)
+
+    # one record that differs from what is stored is enough for the remark
     artifact = members[reference].artifact
     if artifact is not None and not artifact.matches(recorded):
         members[reference] = replace(members[reference], remark=OTHER_BYTES)
@@ -202,12 +207,17 @@ def device(artifact: Artifact) -> str:
 def facts(artifact: Artifact) -> str:
     """The most informative metrics of an artifact: `108,312 keys, 128 wide`."""
     metrics = artifact.metrics
-    named = [(label, _metric(metrics, name)) for name, label in KINDS[artifact.kind].facts]
-    words = [f"{label} {number(value)}" for label, value in named if _is_number(value)]
-    with_memory = "valid_perplexity" in metrics and trained_with_memory(
-        artifact.config.get("method", "")
-    )
-    return ", ".join(words) + (WITH_MEMORY if with_memory else "")
+    words = []
+    for name, label in KINDS[artifact.kind].facts:
+        value = _metric(metrics, name)
+        if _is_number(value):
+            words.append(f"{label} {number(value)}")
+    text = ", ".join(words)
+
+    method = artifact.config.get("method", "")
+    if "valid_perplexity" in metrics and trained_with_memory(method):
+        text += WITH_MEMORY
+    return text
 
 
 def _metric(metrics: Mapping[str, Any], name: str) -> Any:

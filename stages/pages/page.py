@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +112,29 @@ def _page(
 
 def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script: Script) -> Page:
     """The page of streams of tasks."""
-    rows = [(member.reference, row) for member, metrics in streams for row in metrics["rows"]]
-    lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
-    score = streams[0][1].get("score")
-    _, best = (min if score else max)(rows, key=lambda one: one[1]["average"])
-    score_text = (
-        f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
-    )
-    named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
+    rows = []
+    lines = []
+    for member, metrics in streams:
+        for row in metrics["rows"]:
+            figures = [row[name] for name in FIGURES]
+            rows.append(row)
+            lines.append((member.reference, row["row"], *figures))
+
+    # AP is a perplexity: the smallest is the best
+    first = streams[0][1]
+    score = first.get("score")
+    choose = min if score else max
+    best = choose(rows, key=lambda row: row["average"])
+    average = best["average"]
+    best_score = f"AP {average:.2f}" if score else f"{measure(first)} {average:.1%}"
+
+    num_matrices = "" if len(streams) == 1 else f"{len(streams)} matrices, "
     return _assemble(
         tasks_sections(streams),
         members,
         script,
         csv_text([("matrix", "row", *FIGURES), *lines]),
-        title=f"{named}{best['row']}: {score_text} after {len(streams[0][1]['tasks'])} tasks",
+        title=f"{num_matrices}{best['row']}: {best_score} after {len(first['tasks'])} tasks",
         results=tasks_table(streams),
         compared="",
         rankings=[],
@@ -170,25 +180,37 @@ mark.
 
 
 def check_figures_folder(folder: Path) -> None:
-    """Raises: UsageError if the path is no folder, or has tables or drawings that memlm did not
+    """Check that a folder may be filled with figures.
+
+    Raises: UsageError if the path is no folder, or has tables or drawings that memlm did not
     write.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--figures {folder} is no folder; name another.")
-    tables = [] if marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
+    # the drawing that is in each folder of memlm shows that its tables are memlm's, too
+    is_ours = marked(folder / ALWAYS_DRAWN, drawing.MARK)
+    tables = [] if is_ours else folder.glob("*.csv")
     drawings = (path for path in folder.glob("*.svg") if not marked(path, drawing.MARK))
-    for path in (*drawings, *tables):
+    other_file = next(chain(drawings, tables), None)
+    if other_file is not None:
         raise UsageError(
-            f"--figures {folder} holds {path.name}, which memlm did not write; name another folder."
+            f"--figures {folder} holds {other_file.name}, which memlm did not write; name another folder."
         )
 
 
 def write_figures(page: Page, folder: Path) -> list[Path]:
     """Write figures as NAME.svg, and their numbers and the tables as NAME.csv; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {f"{figure.name}.svg": figure.svg for figure in page.figures}
-    files |= {f"{figure.name}.csv": figure.csv for figure in page.figures}
-    files |= {f"{name}.csv": text for name, text in page.tables.items()}
-    for name, text in files.items():
-        write_atomically(folder / name, text)
-    return [folder / name for name in files]
+    texts = {}
+    for figure in page.figures:
+        texts[f"{figure.name}.svg"] = figure.svg
+        texts[f"{figure.name}.csv"] = figure.csv
+    for name, text in page.tables.items():
+        texts[f"{name}.csv"] = text
+
+    paths = []
+    for name, text in texts.items():
+        path = folder / name
+        write_atomically(path, text)
+        paths.append(path)
+    return paths

@@ -114,7 +114,9 @@ def _figures_of(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | 
         # Figures with the same name would share an id on the page, and a file in the folder.
         used[item.name] += 1
         count = used[item.name]
-        yield from figures([item if count == 1 else replace(item, name=f"{item.name}--{count}")])
+        if count > 1:
+            item = replace(item, name=f"{item.name}--{count}")
+        yield from figures([item])
 
 
 JOURNAL = "training.jsonl"
@@ -124,17 +126,26 @@ def read_journals(members: Sequence[Member]) -> list[Journal]:
     """Read the journal of every model that has one that is not damaged; a single journal gets no
     label.
     """
-    read = []
+    readable = []
     for member in members:
-        file = member.file(JOURNAL) if member.kind == "model" else None
-        try:
-            text = "" if file is None else file.read_text("utf-8")
-            records = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except (OSError, ValueError, RecursionError):
-            continue
-        if records and all(isinstance(record, dict) for record in records):
-            read.append((member, records))
-    return [Journal("" if len(read) == 1 else member.label, records) for member, records in read]
+        records = _journal_records(member)
+        if records:
+            readable.append((member, records))
+    is_single = len(readable) == 1
+    return [Journal("" if is_single else member.label, records) for member, records in readable]
+
+
+def _journal_records(member: Member) -> list[dict[str, Any]]:
+    """The records of a model's journal; none if it has no journal, or a damaged one."""
+    file = member.file(JOURNAL) if member.kind == "model" else None
+    if file is None:
+        return []
+    try:
+        lines = file.read_text("utf-8").splitlines()
+        records = [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError, RecursionError):
+        return []
+    return records if all(isinstance(record, dict) for record in records) else []
 
 
 MOST_NAMED = 3
@@ -147,18 +158,21 @@ def text_lines(members: Sequence[Member]) -> Iterator[str]:
 
     There is one line for each set of files, with all splits that come from it.
     """
-    for tokens in (
-        member.artifact
-        for member in members
-        if member.kind == "tokens" and member.artifact is not None
-    ):
-        by_files: dict[str, list[str]] = {}
+    for member in members:
+        tokens = member.artifact
+        if member.kind != "tokens" or tokens is None:
+            continue
+        splits_of_files: dict[str, list[str]] = {}
         for split in in_order(tokens.metrics["splits"]):
             names = names_in(tokens.path, split)
+            files = ", ".join(names[:MOST_NAMED])
+            num_unnamed = len(names) - MOST_NAMED
+            if num_unnamed > 0:
+                files += f" and {num_unnamed:,} more"
             count = number(tokens.metrics["splits"][split]["tokens"])
-            more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-            by_files.setdefault(", ".join(names[:MOST_NAMED]) + more, []).append(f"{split} {count}")
-        for files, splits in by_files.items():
+            splits_of_files.setdefault(files, []).append(f"{split} {count}")
+
+        for files, splits in splits_of_files.items():
             yield f"{files or tokens.reference}: {', '.join(splits)} tokens"
 
 
@@ -185,18 +199,15 @@ def changed_tables(source: Source) -> list[Table]:
 
 
 def _rows(sentence: Mapping[str, Any]) -> Iterator[Row]:
+    """The reference, both translations with their chrF, and the pairs that memory found."""
     yield Row([Cell("reference"), Cell(sentence["reference"]), Cell("")])
     for name, score in zip(("plain", "memory"), sentence["chrf"], strict=True):
         yield Row([Cell(name), Cell(sentence[name]), figure(score, "chrf")])
     for pair in sentence["neighbors"]:
-        words = f"{pair['source'] or ''} → {pair['target']}"
-        yield Row(
-            [
-                Cell(f"{pair['token']} +{pair['gain']:.2f}"),
-                Cell(words, None, f"pair {pair['pair']:,}"),
-                Cell(""),
-            ]
-        )
+        gain = Cell(f"{pair['token']} +{pair['gain']:.2f}")
+        texts = f"{pair['source'] or ''} → {pair['target']}"
+        number_of_pair = f"pair {pair['pair']:,}"
+        yield Row([gain, Cell(texts, None, number_of_pair), Cell("")])
 
 
 Stream = tuple[Member, Mapping[str, Any]]
@@ -207,19 +218,21 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
     """A table of the figures of every reading of every matrix."""
     groups = []
     for member, metrics in streams:
-        facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
-        figures = [[score_cell(metrics, row[name]) for name in FIGURES] for row in metrics["rows"]]
-        rows = [
-            Row([Cell(row["row"]), *row_cells])
-            for row, row_cells in zip(metrics["rows"], figures, strict=True)
-        ]
+        rows = []
+        for row in metrics["rows"]:
+            figures = [score_cell(metrics, row[name]) for name in FIGURES]
+            rows.append(Row([Cell(row["row"]), *figures]))
         rows += _control(member, metrics)
-        groups.append(
-            Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}")
-        )
-    score = measure(streams[0][1]).capitalize()
+
+        facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
+        label = Cell(member.label, None, facts, link=member.anchor)
+        groups.append(Group(rows, label, f"row-{member.id}"))
+
+    first = streams[0][1]
+    score = measure(first).capitalize()
+    columns = ("Memory", *named_figures(first).values())
     caption = f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
-    return Table("Results", ("Memory", *named_figures(streams[0][1]).values()), groups, caption)
+    return Table("Results", columns, groups, caption)
 
 
 def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:

@@ -107,22 +107,28 @@ def read_sources(
 
 def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remark]]:
     """Each remark once, with the labels of its reports; without labels if it concerns all of them."""
-    labels: dict[Remark, list[str]] = {}
+    labels_of_remark: dict[Remark, list[str]] = {}
     for source in sources:
         for remark in source.remarks:
-            labels.setdefault(remark, []).append(source.label)
-    return [([] if len(of) == len(sources) else of, remark) for remark, of in labels.items()]
+            labels_of_remark.setdefault(remark, []).append(source.label)
+
+    shared = []
+    for remark, labels in labels_of_remark.items():
+        is_of_all = len(labels) == len(sources)
+        shared.append(([] if is_of_all else labels, remark))
+    return shared
 
 
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
     """Names of scored tokens, by reference; ids if two have the same name."""
-    splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
-    words = {
-        reference: _corpus(members.get(reference), split) for reference, split in splits.items()
-    }
-    shared = Counter(words.values())
+    names = {}
+    for metrics in read:
+        reference = metrics["read"]["tokens"]
+        names[reference] = _corpus(members.get(reference), metrics["split"])
+
+    counts = Counter(names.values())
     return {
-        reference: word if shared[word] == 1 else reference for reference, word in words.items()
+        reference: name if counts[name] == 1 else reference for reference, name in names.items()
     }
 
 
@@ -135,5 +141,7 @@ def _corpus(member: Member | None, split: str) -> str:
     if member.names:
         return member.names[0]
     path = member.file(names_file(split))
-    named = {run.name for run in read_runs(path)} if path is not None and path.is_file() else set()
-    return (named.pop() or "") if len(named) == 1 else ""
+    if path is None or not path.is_file():
+        return ""
+    names = {run.name for run in read_runs(path)}
+    return (names.pop() or "") if len(names) == 1 else ""

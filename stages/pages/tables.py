@@ -36,59 +36,95 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     2.5% above plain`.
     """
     texts = _text(sources)
-    lowest = _lowest(rows)
     reports = "Report" if len(sources) == 1 else f"{len(sources)} reports"
-    if lowest is None or len({source.text for source in sources}) > 1:
+    lowest = _lowest(rows)
+    has_several_texts = len({source.text for source in sources}) > 1
+    if lowest is None or has_several_texts:
         return f"{reports} on {texts}"
+
+    baseline = _lower_baseline(rows, lowest)
+    if baseline is not None and len(sources) == 1:
+        with_memory = [row for row in rows if row.memories]
+        lowest = _lowest(with_memory) or lowest
+
+    over_seeds = lowest.over_seeds
+    gain, on_new_text = _gains(lowest, rows)
+    flaw = _flaw(lowest)
+    unsure = f"; not surely better than {_counting(lowest)}" if lowest.against_counting.ties else ""
     lower = ""
-    below = [
-        row for row in rows if (row.baseline or row.is_control) and row.typical < lowest.typical
-    ]
-    if below:
-        baseline = min(below, key=TYPICAL)
-        lower = (
-            f"; a baseline, {baseline.name}, is lower: {measured(baseline.typical, 'perplexity')}"
-        )
-        lowest = (
-            _lowest([row for row in rows if row.memories]) if len(sources) == 1 else None
-        ) or lowest
-    of = lowest.over_seeds
+    if baseline is not None:
+        value = measured(baseline.typical, "perplexity")
+        lower = f"; a baseline, {baseline.name}, is lower: {value}"
+
+    num_runs = 1 if over_seeds is None else over_seeds.runs
+    if len(sources) > num_runs:
+        lowest_word = "lowest mean" if over_seeds else "lowest"
+        row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
+        label = f"{lowest.source.label}{row}"
+        of_gain = "" if baseline is not None else gain
+        value = _perplexity(lowest)
+        return f"{reports} on {texts}: {lowest_word} perplexity {value}, {label}{of_gain}{unsure}{flaw}{lower}"
+
+    compared = f"{gain}{on_new_text}" or lower
+    # a gain over a row without memory does not hide that a shorter window is better
+    if baseline is not None and baseline.is_control and gain:
+        compared += lower
+    ties = ""
+    for row in rows:
+        if row.ties:
+            ties += f"; {row.name}, {measured(row.typical, 'perplexity')}, ties"
+    value = _perplexity(lowest)
+    scored = lowest.source.scored
+    return f"{lowest.name}: perplexity {value} on {scored}{compared}{unsure}{ties}{flaw}"
+
+
+def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
+    """The lowest baseline or control whose perplexity is below that of a row; None: there is none."""
+    lower = []
+    for row in rows:
+        if (row.baseline or row.is_control) and row.typical < lowest.typical:
+            lower.append(row)
+    return min(lower, key=TYPICAL, default=None)
+
+
+def _perplexity(row: Row) -> str:
+    """`70.50`, or `70.50 (mean of 3 seeds, sd 0.21)`."""
+    text = measured(row.typical, "perplexity")
+    over_seeds = row.over_seeds
+    if over_seeds is not None:
+        deviation = measured(over_seeds.deviation, "perplexity")
+        text += f" (mean of {over_seeds.runs} seeds, sd {deviation})"
+    return text
+
+
+def _flaw(row: Row) -> str:
+    """The first flaw of the report that makes its gain count for less; a row that loses to counting
+    has no gain.
+    """
+    if row.against_counting.loses:
+        return ""
+    flaws = (f" ({note.short})" for note in row.source.remarks if note.short)
+    return next(flaws, "")
+
+
+def _gains(lowest: Row, rows: Sequence[Row]) -> tuple[str, str]:
+    """What the lowest row gains, and what it gains on new text; each may be empty."""
     control = lowest.against_counting
-    text = measured(lowest.typical, "perplexity")
-    if of is not None:
-        text += f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
-    # The first flaw of the report that makes its gain count for less.
-    flaw = (
-        ""
-        if control.loses
-        else next((f" ({note.short})" for note in lowest.source.remarks if note.short), "")
-    )
-    unsure = f"; not surely better than {_counting(lowest)}" if control.ties else ""
+    if control.loses:
+        return f", no better than {_counting(lowest)}", ""
+
     first = next(row for row in rows if row.source is lowest.source)
+    # a model that loses to counting is no baseline that a gain could be against
+    if first.against_counting.loses and control.counting is not None:
+        return "" if control.ties else _against_control(lowest), ""
+
     gain = _against(lowest, first)
     on_new_text = _on_new_text(lowest, gain)
-    if control.loses:
-        gain = f", no better than {_counting(lowest)}"
-        on_new_text = ""
-    elif first.against_counting.loses and control.counting is not None:
-        # a model that loses to counting is no baseline that a gain could be against
-        gain = "" if control.ties else _against_control(lowest)
-        on_new_text = ""
-    elif of and of.first != rows[0].source.member.reference:
-        gain = ""  # changes of means are against the first row of the first model
-    if len(sources) > (1 if of is None else of.runs):
-        row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        text = f"{text}, {lowest.source.label}{row}{'' if lower else gain}{unsure}{flaw}"
-        return f"{reports} on {texts}: {'lowest mean' if of else 'lowest'} perplexity {text}{lower}"
-    ties = "".join(
-        f"; {row.name}, {measured(row.typical, 'perplexity')}, ties" for row in rows if row.ties
-    )
-    compared = f"{gain}{on_new_text}" or lower
-    if below and baseline.is_control and gain:
-        compared += lower
-    return (
-        f"{lowest.name}: perplexity {text} on {lowest.source.scored}{compared}{unsure}{ties}{flaw}"
-    )
+    # changes of means are against the first row of the first model
+    over_seeds = lowest.over_seeds
+    if over_seeds and over_seeds.first != rows[0].source.member.reference:
+        gain = ""
+    return gain, on_new_text
 
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
@@ -100,18 +136,21 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     control = lowest.against_counting
     if control.loses:
         return f"{lowest.name} is no better than counting on {text}"
+
     change = (lowest.over_seeds or lowest).change
     is_room_better = any(row.is_control and row.typical < lowest.typical for row in rows)
     if change is None or change >= 0 or is_room_better:
         return f"No memory gains on {text}"
     if control.ties:
         return f"{lowest.name} is not surely better than counting on {text}"
-    read_before = ", read before" if wholly_repeated(lowest.source.metrics) else ""
+
     baseline = rows[0].name
     gain = -change
+    # a model that loses to counting is no baseline that a gain could be against
     if rows[0].against_counting.loses and control.change is not None:
         baseline = COUNTING
         gain = -control.change
+    read_before = ", read before" if wholly_repeated(lowest.source.metrics) else ""
     return f"{lowest.name} is best on {text}{read_before}, {tenths(gain)}% below {baseline}"
 
 
@@ -137,18 +176,22 @@ def _against(row: Row, first: Row) -> str:
 
     Over several seeds, the change of the mean.
     """
-    change = (row.over_seeds or row).change
-    edges = (row.over_seeds or row).interval or ()
-    if change is None or (
-        row.over_seeds and first.baseline
-    ):  # changes of means are not against a baseline
+    # changes of means are not against a baseline
+    if row.over_seeds and first.baseline:
         return ""
-    if change >= 0 and not first.baseline:
+    figures = row.over_seeds or row
+    change = figures.change
+    if change is None or (change >= 0 and not first.baseline):
         return ""
+
+    edges = list(figures.interval or ())
     if change < 0:
+        # how far it lies below: the larger fall is the upper edge
         edges = [-edge for edge in reversed(edges)]
-    around = f" [{', '.join(f'{tenths(edge)}%' for edge in edges)}]" if edges else ""
-    return f", {tenths(abs(change))}%{around} {'below' if change < 0 else 'above'} {first.name}"
+    percentages = ", ".join(f"{tenths(edge)}%" for edge in edges)
+    interval = f" [{percentages}]" if edges else ""
+    direction = "below" if change < 0 else "above"
+    return f", {tenths(abs(change))}%{interval} {direction} {first.name}"
 
 
 def _on_new_text(row: Row, gain: str) -> str:
@@ -223,15 +266,19 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
 
 
 def _result(row: Row, measures: Sequence[str]) -> tables.Row:
-    cells = [Cell(row.name, mark=" ".join(["best"] * row.best + ["ties"] * row.ties))]
+    """A row of the table: its name, its measures, and its change behind the perplexity."""
+    marks = []
+    if row.best:
+        marks.append("best")
+    if row.ties:
+        marks.append("ties")
+
+    cells = [Cell(row.name, mark=" ".join(marks))]
     for measure in measures:
         cells.append(figure(shown(row, measure), measure, _unsure(row, measure)))
         if measure == "perplexity":
-            cells.append(
-                Cell("diverges")
-                if row.reported.get("diverged")
-                else change(row.change, row.interval)
-            )
+            is_diverged = row.reported.get("diverged")
+            cells.append(Cell("diverges") if is_diverged else change(row.change, row.interval))
         elif measure == NEW_TEXT:
             cells.append(change(row.change_on_new_text, row.interval_on_new_text))
     return tables.Row(cells, row.notes, row.best)
@@ -282,13 +329,17 @@ def seeds_table(comparison: Figures, labels: Sequence[str] = ()) -> Table:
     """
     groups = []
     for place, group in enumerate(comparison["groups"]):
-        seeds = f"{group['method']}, seeds {', '.join(map(str, group['seeds']))}: {', '.join(group['reports'])}"
+        numbers = ", ".join(map(str, group["seeds"]))
+        seeds = f"{group['method']}, seeds {numbers}: {', '.join(group['reports'])}"
         label = labels[place] if labels else group["rows"][-1]["row"]
-        groups.append(Group([_over_seeds(row) for row in group["rows"]], Cell(label, None, seeds)))
+        rows = [_over_seeds(row) for row in group["rows"]]
+        groups.append(Group(rows, Cell(label, None, seeds)))
+
+    first_row = comparison["groups"][0]["rows"][0]["row"]
     caption = (
         f"{comparison['split']}: means over the seeds of training. \N{PLUS-MINUS SIGN}: the "
         f"{percent(comparison['confidence'])} interval of the mean, by Student's t; sd: of one run. Change is against "
-        f"{comparison['groups'][0]['rows'][0]['row']} of the first group, run by run with the same seed. Counting: a "
+        f"{first_row} of the first group, run by run with the same seed. Counting: a "
         "trigram of all the text that a row may read."
     )
     columns = ("Memory", "perplexity", "sd", "change", COUNTING)
@@ -319,23 +370,24 @@ def bucket_table(source: Source) -> Table:
     """Perplexity of each row by the frequency of a token in a text, the most frequent first."""
     frequency = source.metrics["frequency_buckets"]
     counts = [bucket["tokens"] for bucket in frequency["buckets"]]
-    few = any(TOO_FEW_TOKENS <= count < FEW_TOKENS for count in counts)
-    notes = [FEW_NOTE] * few + [f"{NOT_MEASURED}: of fewer than {TOO_FEW_TOKENS}"] * (
-        min(counts) < TOO_FEW_TOKENS
-    )
+    notes = []
+    if any(TOO_FEW_TOKENS <= count < FEW_TOKENS for count in counts):
+        notes.append(FEW_NOTE)
+    if min(counts) < TOO_FEW_TOKENS:
+        notes.append(f"{NOT_MEASURED}: of fewer than {TOO_FEW_TOKENS}")
+
     title = f"Perplexity by how often a token stands in {counted_in(source.metrics)}"
-    title += f" ({'; '.join(notes)})" if notes else ""
-    rows = [tables.Row([Cell("tokens"), *(Cell(number(count), count) for count in counts)])]
-    rows += [
-        tables.Row([Cell(row["row"]), *map(_of_few, row["perplexity"], counts)])
-        for row in frequency["rows"]
-    ]
-    return Table(
-        title,
-        ("Memory", *bucket_labels(frequency)),
-        [Group(rows)],
-        f"{source.label}, {source.scored}: {title}.",
-    )
+    if notes:
+        title += f" ({'; '.join(notes)})"
+
+    numbers = [Cell(number(count), count) for count in counts]
+    rows = [tables.Row([Cell("tokens"), *numbers])]
+    for row in frequency["rows"]:
+        perplexities = map(_of_few, row["perplexity"], counts)
+        rows.append(tables.Row([Cell(row["row"]), *perplexities]))
+    columns = ("Memory", *bucket_labels(frequency))
+    caption = f"{source.label}, {source.scored}: {title}."
+    return Table(title, columns, [Group(rows)], caption)
 
 
 def _of_few(perplexity: float | None, tokens: int) -> Cell:
@@ -353,22 +405,25 @@ def bleu_tables(source: Source) -> Iterator[Table]:
     for row in figures["rows"]:
         candidates = row["candidates"]
         names = [name for name in candidates[0] if name != BLEU]
+        # `max` takes the first of equals
         best = max(range(len(candidates)), key=lambda place: candidates[place][BLEU])
+
         rows = []
         for place, candidate in enumerate(candidates):
-            values = [candidate[name] for name in names]
-            settings = [
-                Cell("\N{INFINITY}" if value is None else number(value), value) for value in values
-            ]
-            score = figure(candidate[BLEU], BLEU)._replace(mark="best" if place == best else "")
-            rows.append(tables.Row([*settings, score], (), place == best))
+            is_best = place == best
+            settings = [_setting_cell(candidate[name]) for name in names]
+            score = figure(candidate[BLEU], BLEU)._replace(mark="best" if is_best else "")
+            rows.append(tables.Row([*settings, score], (), is_best))
+
         tried = f"{figures['sentences']:,} sentences of {tuning['split']}"
         caption = (
             f"{tried}, translated with each candidate. The best was chosen, the first of equals."
         )
-        yield Table(
-            f"BLEU of {row['row']}",
-            (*map(symbol, names), MEASURES.measure(BLEU).title),
-            [Group(rows)],
-            caption,
-        )
+        columns = (*map(symbol, names), MEASURES.measure(BLEU).title)
+        yield Table(f"BLEU of {row['row']}", columns, [Group(rows)], caption)
+
+
+def _setting_cell(value: float | None) -> Cell:
+    """A setting of a candidate; None: without limit."""
+    text = "\N{INFINITY}" if value is None else number(value)
+    return Cell(text, value)
